@@ -1,0 +1,203 @@
+"""The pipeline: moments in one pass, a vertex among a few candidates, a proof.
+
+    settled  = sum over rows of  weight * kernel features                # one pass, coordinates included
+    vertex   = positive weights on at most rank rows, the same moments   # onepass | tree | caratheodory
+    weights  = polish(vertex, settled.target)                            # the last digits
+    gap      = worst relative loss error over every query                # the certificate
+
+``onepass`` looks at uniform candidates first; whether they can meet the moments is decided by Newton's method, which fails
+fast.  Then come more of them, candidates drawn by kernel leverage, rows found by pricing a Farkas direction, and last the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from karat.engine.candidates import OUTSIDE, by_leverage, leverage, own_weights, sample
+from karat.engine.caratheodory import reduce_points
+from karat.engine.frame import MISSED, Frame, frame
+from karat.engine.kernel import Kernel, Settled
+from karat.engine.linalg import Array, Indices
+from karat.engine.moments import Progress, evaluate, pass_over
+from karat.engine.newton import meet
+from karat.engine.polish import polish
+from karat.engine.rows import Rows
+from karat.engine.tree import chain, thin
+
+PILOT = 2048
+COMPLETE = 16384  # up to this many rows the pilot is all of them
+FIRST, SECOND = 2.75, 6.0  # uniform candidates, in units of m
+ROUNDS = 6
+WITNESS = 2**21  # features of rows looked at to bound the loss from below, where no exact formula exists
+EXACT = 1e-10  # a vertex with a larger gap is not accepted while another way is left
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A vertex, how it was found, and how exact it is.
+
+    Attributes
+    ----------
+    positions, weights : arrays
+        The rows kept, increasing, and their positive weights.
+    settled : Settled
+        The kernel in its final coordinates and the moments of all rows.
+    rank : int
+        Numerical rank of the kernel features.
+    gap : float
+        Worst relative loss error over every query.
+    moment_error : float
+        Largest relative error of a moment.
+    condition : float
+        By how much the coordinates magnify rounding.
+    spectrum : float
+        Smallest kept singular value of the features, relative to the largest (1 if no rank decision was needed).
+    method : str
+        The way that led to it.
+    passes : int
+        Passes over all rows.
+    """
+
+    positions: Indices
+    weights: Array
+    settled: Settled
+    rank: int
+    gap: float
+    moment_error: float
+    condition: float
+    spectrum: float
+    method: str
+    passes: int
+
+
+def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> Reduction:
+    """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`."""
+    rng = np.random.default_rng(seed)
+    size = len(rows) if len(rows) <= COMPLETE else max(PILOT, int(FIRST * kernel.width))
+    pilot = sample(rng, len(rows), size)
+    settled, passes = settle(rows, kernel, pilot, progress)
+    best: Reduction | None = None
+    for known, mass, way, more in _ways(rows, settled, method, pilot, rng, progress):
+        passes += more
+        found = _vertex(rows, settled, known, mass, way, passes)
+        if best is None or found.gap < best.gap:
+            best = found
+        if best.gap <= EXACT:
+            break
+    assert best is not None
+    return best
+
+
+def settle(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None) -> tuple[Settled, int]:
+    """Fit the kernel's coordinates and sum its moments; also the number of passes it took."""
+    block = rows.take(pilot, np.zeros(rows.columns))
+    weights = None if rows.weights is None else rows.weights[pilot]
+    kernel = kernel.prepare(block, weights, complete=len(pilot) == len(rows))
+    passes = 0
+    while True:
+        settled = kernel.settle(pass_over(rows, kernel, progress), rows.total)
+        passes += 1
+        if not settled.again or passes == ROUNDS:
+            return settled, passes
+        kernel = settled.kernel
+
+
+Way = tuple[Frame, Array, str, int]  # points, weights on them that meet the moments, the way's name, passes it took
+
+
+def _ways(
+    rows: Rows, settled: Settled, method: str, pilot: Indices, rng: np.random.Generator, progress: Progress | None
+) -> Iterator[Way]:
+    """Feasible weights on a few rows, by ever stronger means."""
+    width = settled.kernel.width
+    if method in ("auto", "onepass"):
+        if len(rows) <= SECOND * width:
+            known = frame(rows, settled, np.arange(len(rows)), own_weights(rows, np.arange(len(rows)))).resolve()
+            yield known, known.root, "onepass", 0
+        else:
+            yield from _onepass(rows, settled, pilot, rng, patient=method == "onepass")
+    reducer, way, passes = (chain, "caratheodory", 1) if method == "caratheodory" else (thin, "tree", 2)
+    known = frame(rows, settled, *reducer(rows, settled, progress)).resolve()
+    yield known, known.root, way, passes
+
+
+def _onepass(
+    rows: Rows, settled: Settled, pilot: Indices, rng: np.random.Generator, patient: bool
+) -> Iterator[Way]:
+    width = settled.kernel.width
+    for times in (FIRST, SECOND):
+        size = int(times * width)
+        chosen = pilot[sample(rng, len(pilot), size)] if size <= len(pilot) else sample(rng, len(rows), size)
+        nominal = own_weights(rows, chosen) * (settled.total / own_weights(rows, chosen).sum())
+        known = frame(rows, settled, chosen, nominal).resolve()
+        if known.missed > MISSED:
+            break
+        outcome = meet(known)
+        if outcome.met:
+            yield known, known.root * outcome.factors, "onepass", 0
+            break
+
+    if not patient:
+        return
+    passes = 0
+    for _ in range(ROUNDS):  # until the candidates span what all rows span
+        known = known if known.span is not None else known.independent()
+        scores = leverage(rows, settled, known, rng)
+        passes += 1
+        outside = np.flatnonzero(scores > OUTSIDE)
+        if not len(outside):
+            break
+        known = _extended(rows, settled, known, outside[sample(rng, len(outside), 2 * known.rank)])
+    known = frame(rows, settled, *by_leverage(rows, scores, 6 * known.rank, rng)).resolve()
+    for _ in range(ROUNDS):  # until they can meet the moments
+        outcome = meet(known)
+        if outcome.met and known.missed <= MISSED:
+            yield known, known.root * outcome.factors, "onepass with leverage candidates", passes
+            return
+        prices = evaluate(rows, settled.kernel, known.direction(outcome.direction)[:, None])[:, 0]
+        passes += 1
+        prices[known.positions] = -np.inf
+        entering = np.argpartition(prices, -known.rank)[-known.rank :]
+        entering = entering[prices[entering] > 0]
+        if not len(entering):
+            return
+        known = _extended(rows, settled, known, entering)
+
+
+def _extended(rows: Rows, settled: Settled, known: Frame, entering: Indices) -> Frame:
+    positions = np.concatenate([known.positions, entering])
+    return frame(rows, settled, positions, np.concatenate([known.root**2, own_weights(rows, entering)])).resolve()
+
+
+def _vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, passes: int) -> Reduction:
+    """Eliminate to a vertex, polish it, and measure it."""
+    mass = reduce_points(known.points, mass) if len(mass) > known.rank else mass
+    support = np.flatnonzero(mass > 0)
+    refined = polish(known.points[support], mass[support], known.target)
+    order = np.argsort(known.positions[support])
+    support, refined = support[order], refined[order]
+    weights = refined * known.root[support]
+    block = rows.take(known.positions[support], settled.kernel.shift)
+
+    def witness() -> Array:
+        rest = sample(np.random.default_rng(0), len(rows), min(len(rows), max(1, WITNESS // settled.kernel.width)))
+        seen = np.union1d(known.positions, rest)
+        return own_weights(rows, seen)[:, None] * settled.kernel.features(rows.take(seen, settled.kernel.shift))
+
+    residual = (weights @ settled.kernel.features(block) - settled.target) / known.scale
+    condition = settled.kernel.condition(block * np.sqrt(weights)[:, None])
+    return Reduction(
+        positions=known.positions[support],
+        weights=weights,
+        settled=settled,
+        rank=known.rank,
+        gap=settled.kernel.gap(block, weights, settled, witness),
+        moment_error=float(np.max(np.abs(residual), initial=0.0) / settled.total),
+        condition=condition,
+        spectrum=float(known.singular[known.rank - 1] / known.singular[0]) if len(known.singular) else 1.0,
+        method=way,
+        passes=passes,
+    )

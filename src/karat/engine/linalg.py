@@ -1,0 +1,156 @@
+"""The linear algebra of the engine, in one place.
+
+Everything the engine asks of LAPACK and BLAS goes through this module, so that another array library could replace it.
+Inputs are finite float64 arrays: the callers check that once, at the door.
+
+NumPy and SciPy each carry an OpenBLAS with threads of its own, and the idle threads of one spin for some 25 ms beside the
+busy threads of the other.  So all large products here go to SciPy's; NumPy's ``@`` is left to products too small for threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg as sla
+from scipy.linalg import blas, lapack
+
+Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
+
+EPS = float(np.finfo(float).eps)
+RANK_TOLERANCE = 1e-11  # singular values of scaled features below this fraction of the largest are zero
+
+
+def product(left: Array, right: Array) -> Array:
+    """``left @ right`` for large matrices of either memory order; the result is in Fortran order."""
+    a, b = _blas_view(left), _blas_view(right)
+    return np.asarray(blas.dgemm(1.0, a[0], b[0], trans_a=a[1], trans_b=b[1]))
+
+
+def _blas_view(matrix: Array) -> tuple[Array, int]:
+    return (matrix, 0) if matrix.flags.f_contiguous else (matrix.T, 1)
+
+
+def upper_gram(points: Array) -> Array:
+    """Upper triangle of ``points' points`` for a large matrix (the rest is zero)."""
+    if not len(points):
+        return np.zeros((points.shape[1], points.shape[1]))
+    matrix, transposed = _blas_view(points)
+    return np.asarray(blas.dsyrk(1.0, matrix, trans=1 - transposed, lower=0))
+
+
+def null_table(points: Array) -> tuple[Indices, Array]:
+    """Express N - m of the N points by the m others: ``points[order[m:]] = table @ points[order[:m]]``.
+
+    From ``P F = [L1; L2] U`` follows ``F2 = (L2 L1^-1) F1``, which holds for any rank, since ``L1`` is unit triangular.
+    The points are overwritten if they are in Fortran order.
+    """
+    count, width = points.shape
+    lu, swaps, _ = lapack.dgetrf(points, overwrite_a=1)
+    order = np.arange(count)
+    for i, j in enumerate(swaps):
+        order[i], order[j] = order[j], order[i]
+    lower = np.array(lu[width:].T, order="F")
+    table = blas.dtrsm(1.0, lu[:width], lower, side=0, lower=1, trans_a=1, diag=1, overwrite_b=1)
+    return order, table.T
+
+
+def null_rows(points: Array, tolerance: float) -> Array:
+    """Orthonormal rows v with ``v @ points = 0``: the left null space at a relative tolerance."""
+    u, s, _ = sla.svd(points, full_matrices=True, check_finite=False, lapack_driver="gesvd")
+    rank = int(np.sum(s > tolerance * s[0])) if len(s) and s[0] > 0 else 0
+    return np.ascontiguousarray(u[:, rank:].T)
+
+
+def echelon(null: Array) -> tuple[Indices, Array]:
+    """Bring null vectors (k x N) to the form of :func:`null_table` by a pivoted QR factorisation."""
+    k = len(null)
+    _, r, pivots = sla.qr(null, mode="economic", pivoting=True, check_finite=False)
+    table = -sla.solve_triangular(r[:, :k], r[:, k:], check_finite=False)
+    return np.concatenate([pivots[k:], pivots[:k]]), np.ascontiguousarray(table)
+
+
+def unit_upper_inverse(matrix: Array) -> Array:
+    """Inverse of a small unit upper triangular matrix."""
+    return np.asarray(lapack.dtrtri(matrix, lower=0, unitdiag=1)[0])
+
+
+def add_product(target: Array, left: Array, right: Array) -> None:
+    """``target += left @ right`` in place, without a temporary of its size; ``target`` is C-contiguous."""
+    result = blas.dgemm(1.0, right.T, left.T, beta=1.0, c=target.T, overwrite_c=1)
+    if not np.shares_memory(result, target):  # a layout BLAS had to copy
+        target[...] = result.T
+
+
+def cholesky(gram: Array) -> Array | None:
+    """Upper Cholesky factor, or None if the matrix is not numerically positive definite."""
+    factor, info = lapack.dpotrf(gram, lower=0, clean=1)
+    return None if info else factor
+
+
+def cholesky_solve(factor: Array, rhs: Array) -> Array:
+    solution, _ = lapack.dpotrs(factor, rhs, lower=0)
+    return np.asarray(solution)
+
+
+def triangular_solve(matrix: Array, rhs: Array, **options: Any) -> Array:
+    return np.asarray(sla.solve_triangular(matrix, rhs, check_finite=False, **options))
+
+
+def right_svd(matrix: Array) -> tuple[Array, Array]:
+    """All singular values (padded with zeros) and right singular vectors, as columns, of a k x q matrix."""
+    if matrix.shape[0] > matrix.shape[1]:
+        matrix = sla.qr(matrix, mode="r", check_finite=False)[0][: matrix.shape[1]]
+    _, s, vt = sla.svd(matrix, check_finite=False)
+    return np.pad(s, (0, len(vt) - len(s))), vt.T
+
+
+def eigh(matrix: Array) -> tuple[Array, Array]:
+    """Eigenvalues in decreasing order, and eigenvectors, of a symmetric matrix."""
+    values, vectors = sla.eigh(matrix, check_finite=False)
+    return values[::-1], vectors[:, ::-1]
+
+
+def spectral_norm(symmetric: Array) -> float:
+    """Largest absolute eigenvalue."""
+    if not symmetric.size:
+        return 0.0
+    values = sla.eigvalsh(symmetric, check_finite=False)
+    return float(max(abs(values[0]), abs(values[-1])))
+
+
+def least_squares(matrix: Array, rhs: Array) -> Array:
+    """Minimum-norm least-squares solution."""
+    return np.asarray(sla.lstsq(matrix, rhs, cond=RANK_TOLERANCE, check_finite=False, lapack_driver="gelsd")[0])
+
+
+def gram(block: Array, weights: Array | None) -> Array:
+    """``block' diag(weights) block``."""
+    return np.asarray(block.T @ (block if weights is None else block * weights[:, None]))
+
+
+def gram_with_ones(block: Array, weights: Array | None) -> Array:
+    """Gram matrix of a block whose first column is all ones.
+
+    Without the first column on the right NumPy calls GEMM and not SYRK, which OpenBLAS runs at half the speed on thin blocks.
+    """
+    if weights is not None:
+        return gram(block, weights)
+    product = np.empty((block.shape[1], block.shape[1]))
+    product[:, 1:] = block.T @ block[:, 1:]
+    product[1:, 0] = product[0, 1:]
+    product[0, 0] = len(block)
+    return product
+
+
+def generalized_norm(difference: Array, base: Array) -> float:
+    """``|| B^(-1/2) E B^(-1/2) ||_2`` on the numerical range of the positive semi-definite B."""
+    size = np.sqrt(np.maximum(np.diag(base), 0.0))
+    seen = np.flatnonzero(size > 0)
+    scale = np.outer(size[seen], size[seen])
+    values, vectors = eigh(base[np.ix_(seen, seen)] / scale)
+    keep = values > RANK_TOLERANCE * values[:1]
+    root = vectors[:, keep] / np.sqrt(values[keep])
+    return spectral_norm(root.T @ (difference[np.ix_(seen, seen)] / scale) @ root)

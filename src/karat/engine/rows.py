@@ -1,0 +1,73 @@
+"""Rows: a table ``[X | Y]`` with weights, read in blocks as float64.
+
+The table is never copied whole.  A block is written into a small buffer as ``[1 | D - shift]``: the leading ones give
+totals and first moments, and the shift (a pilot's column means, or zero) keeps later products accurate at no cost, since
+the copy is made anyway.  Integers, float32 and sparse rows become float64 only there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat.engine.linalg import Array, Indices
+
+
+class Rows:
+    """Weighted rows of several column blocks side by side.
+
+    Parameters
+    ----------
+    parts : sequence of 2-D arrays or CSR matrices
+        Column blocks with the same number of rows.
+    weights : array or None
+        One positive weight per row of ``parts``; None means 1.
+    index : array or None
+        Use only these rows of ``parts``, in this order; None means all.
+    """
+
+    def __init__(self, parts: Sequence[Any], weights: Array | None = None, index: Indices | None = None) -> None:
+        self.parts = list(parts)
+        self.index = index
+        self.weights = weights if index is None or weights is None else weights[index]
+        self.count = len(index) if index is not None else int(self.parts[0].shape[0])
+        widths = [int(part.shape[1]) for part in self.parts]
+        self.edges = np.cumsum([1, *widths])
+        self.columns = sum(widths)
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def total(self) -> float:
+        return float(self.count) if self.weights is None else float(self.weights.sum())
+
+    def subset(self, positions: Indices, weights: Array | None = None) -> Rows:
+        """The rows at ``positions``, with new weights or their own."""
+        own = self.weights[positions] if weights is None and self.weights is not None else weights
+        chosen = Rows(self.parts, index=positions if self.index is None else self.index[positions])
+        chosen.weights = own
+        return chosen
+
+    def take(self, positions: Indices, shift: Array) -> Array:
+        """The rows at ``positions`` as a new block ``[1 | D - shift]``."""
+        where = positions if self.index is None else self.index[positions]
+        block = np.ones((len(where), self.columns + 1))
+        self._fill(where, shift, block)
+        return block
+
+    def read(self, start: int, stop: int, shift: Array, buffer: Array) -> Array:
+        """Rows ``start:stop`` as a block ``[1 | D - shift]`` inside ``buffer``, whose first column holds ones."""
+        block = buffer[: stop - start]
+        self._fill(slice(start, stop) if self.index is None else self.index[start:stop], shift, block)
+        return block
+
+    def _fill(self, where: slice | Indices, shift: Array, block: Array) -> None:
+        for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
+            values = part[where]
+            if sparse.issparse(values):
+                values = values.toarray()
+            np.subtract(values, shift[left - 1 : right - 1], out=block[:, left:right], casting="unsafe")

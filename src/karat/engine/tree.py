@@ -1,0 +1,68 @@
+"""The merge-reduce tree (the paper's Algorithm 5, corrected): always works, and reads ever fewer rows.
+
+All rows are cut into 2m contiguous groups, the groups' moments are reduced by Caratheodory's theorem to at most m, and
+the rows of the groups that survive go to the next level with their group's factor.  Half of the rows are left after a level, so
+all levels together read the data twice.  The paper allows any number of groups; with m or fewer nothing is ever removed
+and its recursion does not end.
+
+Group moments are Gram matrices of contiguous rows, so nothing is copied and no n x m matrix is formed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from karat.engine.caratheodory import eliminate, group_bounds
+from karat.engine.kernel import Kernel, Settled
+from karat.engine.linalg import Array, Indices
+from karat.engine.moments import Progress
+from karat.engine.rows import Rows
+
+GROUPS_PER_FEATURE = 2.0
+
+
+def thin(rows: Rows, settled: Settled, progress: Progress | None = None) -> tuple[Indices, Array]:
+    """Positions and weights of at most 2m + 2 rows with the same moments."""
+    kernel = settled.kernel
+    groups = int(GROUPS_PER_FEATURE * kernel.width) + 2
+    positions = np.arange(len(rows))
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights.copy()
+    while len(positions) > groups:
+        bounds = group_bounds(len(positions), groups)
+        here = rows if len(positions) == len(rows) else rows.subset(positions)
+        factors = eliminate(_group_moments(here, kernel, weights, bounds))
+        keep = np.repeat(factors > 0, np.diff(bounds))
+        weights = (weights * np.repeat(factors, np.diff(bounds)))[keep]
+        positions = positions[keep]
+        if progress is not None:
+            progress(len(rows) - len(positions), len(rows))
+    return positions, weights
+
+
+def chain(rows: Rows, settled: Settled, progress: Progress | None = None) -> tuple[Indices, Array]:
+    """Algorithm 6 on a stream: keep at most m rows, take in m more, reduce, until the rows are used up.  O(n m^2)."""
+    kernel = settled.kernel
+    positions = np.zeros(0, dtype=np.intp)
+    weights = np.zeros(0)
+    own = np.ones(len(rows)) if rows.weights is None else rows.weights
+    step = kernel.width + 1
+    for start in range(0, len(rows), step):
+        stop = min(start + step, len(rows))
+        positions = np.concatenate([positions, np.arange(start, stop)])
+        weights = np.concatenate([weights, own[start:stop]])
+        if len(positions) > kernel.width:
+            features = kernel.features(rows.take(positions, kernel.shift))
+            weights = weights * eliminate(np.asfortranarray(features * weights[:, None]))
+            positions, weights = positions[weights > 0], weights[weights > 0]
+        if progress is not None:
+            progress(stop, len(rows))
+    return positions, weights
+
+
+def _group_moments(rows: Rows, kernel: Kernel, weights: Array, bounds: Indices) -> Array:
+    sums = np.empty((len(bounds) - 1, kernel.width), order="F")
+    buffer = np.ones((int(np.diff(bounds).max()), rows.columns + 1))
+    for i, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        block = rows.read(int(start), int(stop), kernel.shift, buffer)
+        sums[i] = kernel.moments(block, weights[start:stop])
+    return sums
