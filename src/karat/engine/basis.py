@@ -66,10 +66,11 @@ class Basis:
 
 def condition_of(variables: Array) -> float:
     """Condition number of the columns scaled to unit norm; infinite if one of them is zero."""
-    gram = variables.T @ variables
-    size = np.sqrt(np.diag(gram))
-    if not size.all():
+    largest = np.abs(variables).max(axis=0)
+    if not largest.all():
         return np.inf
+    gram = linalg.gram(variables / largest, None)
+    size = np.sqrt(np.diag(gram))
     values, _ = linalg.eigh(gram / np.outer(size, size))
     return float(np.sqrt(values[0] / max(values[-1], linalg.EPS**2)))
 
@@ -117,9 +118,7 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     size = np.linalg.norm(targets, axis=0)
     vanish = residual <= NULL * size
     size = np.where(vanish, np.where(size > 0, size, 1.0), residual)
-    columns = np.block(
-        [[columns, -(sight @ coefficients) / size], [np.zeros((apart, columns.shape[1])), np.diag(1 / size)]]
-    )
+    columns = np.block([[columns, -(sight @ coefficients) / size], [np.zeros((apart, columns.shape[1])), np.diag(1 / size)]])
     loose = np.concatenate([null, vanish])
     if constant:
         columns = np.block([[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]])

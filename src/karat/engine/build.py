@@ -35,6 +35,10 @@ WITNESS = 2**21  # features of rows looked at to bound the loss from below, wher
 EXACT = 1e-10  # a vertex with a larger gap is not accepted while another way is left
 
 
+class NonFiniteError(ArithmeticError):
+    """A pass met NaN or infinity; the caller knows the columns and says where."""
+
+
 @dataclass(frozen=True)
 class Reduction:
     """A vertex, how it was found, and how exact it is.
@@ -95,10 +99,15 @@ def settle(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None
     """Fit the kernel's coordinates and sum its moments; also the number of passes it took."""
     block = rows.take(pilot, np.zeros(rows.columns))
     weights = None if rows.weights is None else rows.weights[pilot]
+    if not np.isfinite(block).all():
+        raise NonFiniteError
     kernel = kernel.prepare(block, weights, complete=len(pilot) == len(rows))
     passes = 0
     while True:
-        settled = kernel.settle(pass_over(rows, kernel, progress), rows.total)
+        statistic = pass_over(rows, kernel, progress)
+        if not all(np.isfinite(part).all() for part in statistic):
+            raise NonFiniteError
+        settled = kernel.settle(statistic, rows.total)
         passes += 1
         if not settled.again or passes == ROUNDS:
             return settled, passes
@@ -124,9 +133,7 @@ def _ways(
     yield known, known.root, way, passes
 
 
-def _onepass(
-    rows: Rows, settled: Settled, pilot: Indices, rng: np.random.Generator, patient: bool
-) -> Iterator[Way]:
+def _onepass(rows: Rows, settled: Settled, pilot: Indices, rng: np.random.Generator, patient: bool) -> Iterator[Way]:
     width = settled.kernel.width
     for times in (FIRST, SECOND):
         size = int(times * width)
@@ -174,30 +181,42 @@ def _extended(rows: Rows, settled: Settled, known: Frame, entering: Indices) -> 
 
 def _vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, passes: int) -> Reduction:
     """Eliminate to a vertex, polish it, and measure it."""
-    mass = reduce_points(known.points, mass) if len(mass) > known.rank else mass
-    support = np.flatnonzero(mass > 0)
-    refined = polish(known.points[support], mass[support], known.target)
+    if len(rows) <= known.rank:  # nothing to reduce: the rows with their own weights
+        support, refined = np.arange(len(mass)), mass
+    else:
+        mass = reduce_points(known.points, mass)
+        support = np.flatnonzero(mass > 0)
+        refined = polish(known.points[support], mass[support], known.target)
     order = np.argsort(known.positions[support])
     support, refined = support[order], refined[order]
     weights = refined * known.root[support]
     block = rows.take(known.positions[support], settled.kernel.shift)
-
-    def witness() -> Array:
-        rest = sample(np.random.default_rng(0), len(rows), min(len(rows), max(1, WITNESS // settled.kernel.width)))
-        seen = np.union1d(known.positions, rest)
-        return own_weights(rows, seen)[:, None] * settled.kernel.features(rows.take(seen, settled.kernel.shift))
-
-    residual = (weights @ settled.kernel.features(block) - settled.target) / known.scale
-    condition = settled.kernel.condition(block * np.sqrt(weights)[:, None])
+    gap, moment_error, condition = measure(rows, settled, block, weights)
     return Reduction(
         positions=known.positions[support],
         weights=weights,
         settled=settled,
         rank=known.rank,
-        gap=settled.kernel.gap(block, weights, settled, witness),
-        moment_error=float(np.max(np.abs(residual), initial=0.0) / settled.total),
+        gap=gap,
+        moment_error=moment_error,
         condition=condition,
         spectrum=float(known.singular[known.rank - 1] / known.singular[0]) if len(known.singular) else 1.0,
         method=way,
         passes=passes,
     )
+
+
+def measure(rows: Rows, settled: Settled, block: Array, weights: Array) -> tuple[float, float, float]:
+    """Loss error over every query, largest relative moment error, and condition, of weighted rows against all rows."""
+    kernel = settled.kernel
+
+    def witness() -> Array:
+        seen = sample(np.random.default_rng(0), len(rows), max(1, WITNESS // kernel.width))
+        return own_weights(rows, seen)[:, None] * kernel.features(rows.take(seen, kernel.shift))
+
+    features = kernel.features(block)
+    size = np.sqrt(weights @ np.square(features) / weights.sum())
+    size[size == 0] = 1.0
+    residual = np.abs(weights @ features - settled.target) / size / settled.total
+    condition = kernel.condition(block * np.sqrt(weights)[:, None])
+    return kernel.gap(block, weights, settled, witness), float(residual.max(initial=0.0)), condition

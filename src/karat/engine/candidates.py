@@ -44,7 +44,7 @@ def leverage(rows: Rows, settled: Settled, known: Frame, rng: np.random.Generato
     directions = (inside + outside / (FLOOR * known.singular[0])) / known.scale[:, None] / np.sqrt(DIRECTIONS)
     values = evaluate(rows, settled.kernel, directions)
     scores = np.einsum("ij,ij->i", values, values)
-    return scores if rows.weights is None else scores * rows.weights
+    return np.asarray(scores if rows.weights is None else scores * rows.weights)
 
 
 def by_leverage(rows: Rows, scores: Array, size: int, rng: np.random.Generator) -> tuple[Indices, Array]:

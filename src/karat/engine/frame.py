@@ -59,7 +59,7 @@ class Frame:
 
     @property
     def rank(self) -> int:
-        return self.points.shape[1]
+        return int(self.points.shape[1])
 
     def resolve(self) -> Frame:
         """The same points in independent coordinates, with the factor of their Gram matrix.

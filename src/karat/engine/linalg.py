@@ -9,7 +9,7 @@ busy threads of the other.  So all large products here go to SciPy's; NumPy's ``
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -95,10 +95,6 @@ def cholesky_solve(factor: Array, rhs: Array) -> Array:
     return np.asarray(solution)
 
 
-def triangular_solve(matrix: Array, rhs: Array, **options: Any) -> Array:
-    return np.asarray(sla.solve_triangular(matrix, rhs, check_finite=False, **options))
-
-
 def right_svd(matrix: Array) -> tuple[Array, Array]:
     """All singular values (padded with zeros) and right singular vectors, as columns, of a k x q matrix."""
     if matrix.shape[0] > matrix.shape[1]:
@@ -121,9 +117,17 @@ def spectral_norm(symmetric: Array) -> float:
     return float(max(abs(values[0]), abs(values[-1])))
 
 
-def least_squares(matrix: Array, rhs: Array) -> Array:
-    """Minimum-norm least-squares solution."""
-    return np.asarray(sla.lstsq(matrix, rhs, cond=RANK_TOLERANCE, check_finite=False, lapack_driver="gelsd")[0])
+def square_solver(matrix: Array) -> Callable[[Array], Array] | None:
+    """Solve with a square matrix by LU, which leaves a small residual however ill-conditioned; None if it is not square or singular."""
+    if matrix.shape[0] != matrix.shape[1]:
+        return None
+    lu, pivots, info = lapack.dgetrf(matrix)
+    return None if info else lambda rhs: np.asarray(lapack.dgetrs(lu, pivots, rhs)[0])
+
+
+def least_squares_solver(matrix: Array) -> Callable[[Array], Array]:
+    """Minimum-norm least-squares solutions."""
+    return lambda rhs: np.asarray(sla.lstsq(matrix, rhs, cond=RANK_TOLERANCE, check_finite=False, lapack_driver="gelsd")[0])
 
 
 def gram(block: Array, weights: Array | None) -> Array:

@@ -55,6 +55,10 @@ def sweep(
     threads = max(1, min(threads, len(starts) // 4))
 
     def run(part: range) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):  # non-finite sums are noticed, and explained, by the caller
+            return read(part)
+
+    def read(part: range) -> Any:
         buffer = np.ones((min(block, len(rows)), rows.columns + 1))
         result = None
         for start in part:

@@ -7,7 +7,6 @@ smaller than the rank) and is accepted only if the residual falls and every weig
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg as sla
 
 from karat.engine import linalg
 from karat.engine.linalg import Array
@@ -17,22 +16,17 @@ ROUNDS = 4
 
 def polish(points: Array, weights: Array, target: Array) -> Array:
     """Refine positive weights on ``points`` (s x m) so that ``weights @ points`` meets ``target``."""
-    solve = _solver(points)
-    residual = target - weights @ points
-    for _ in range(ROUNDS):
-        refined = weights + solve(residual)
-        rest = target - refined @ points
-        if not (refined > 0).all() or not np.linalg.norm(rest) < np.linalg.norm(residual):
+    for solver in (linalg.square_solver, linalg.least_squares_solver):
+        solve = solver(points.T)
+        if solve is None:
+            continue
+        residual = target - weights @ points
+        for round in range(ROUNDS):
+            refined = weights + solve(residual)
+            rest = target - refined @ points
+            if not (refined > 0).all() or not np.linalg.norm(rest) < np.linalg.norm(residual):
+                break
+            weights, residual = refined, rest
+        if round or not residual.any():
             break
-        weights, residual = refined, rest
     return weights
-
-
-def _solver(points: Array):  # type: ignore[no-untyped-def]
-    count, width = points.shape
-    if count == width:
-        lu, pivots, info = linalg.lapack.dgetrf(points.T)
-        diagonal = np.abs(np.diag(lu))
-        if not info and diagonal.min() > linalg.RANK_TOLERANCE * diagonal.max():
-            return lambda rhs: linalg.lapack.dgetrs(lu, pivots, rhs)[0]
-    return lambda rhs: linalg.least_squares(points.T, rhs)

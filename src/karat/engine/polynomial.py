@@ -138,13 +138,14 @@ class Polynomial(Kernel):
     def evaluate(self, block: Array, directions: Array) -> Array:
         if self.degree != 2:
             return super().evaluate(block, directions)
-        # Degree 2 is a quadratic form z' L z per direction: one GEMM, and no features.
-        variables = self._variables(block)
-        count, several = variables.shape[1], directions.shape[1]
-        forms = np.zeros((count, several, count))
-        forms[self.first, :, self.last] = self.root[:, None] * directions[: len(self.root)]
-        products = (variables @ forms.reshape(count, -1)).reshape(-1, several, count)
-        values = np.einsum("bjr,br->bj", products, variables)
+        # Degree 2 is a quadratic form per direction, taken back to the columns of the block: one GEMM, and no features.
+        count, several = self.basis.map.shape[1], directions.shape[1]
+        forms = np.zeros((several, count, count))
+        forms[:, self.first, self.last] = (self.root[:, None] * directions[: len(self.root)]).T
+        variables = block if self.affine else block[:, 1:]
+        forms = self.basis.map @ forms @ self.basis.map.T
+        products = variables @ forms.transpose(1, 0, 2).reshape(variables.shape[1], -1)
+        values = np.einsum("bjr,br->bj", products.reshape(len(block), several, -1), variables)
         return values + directions[-1] if self.total else values
 
     def gap(self, block: Array, weights: Array, settled: Settled, witness: Callable[[], Array]) -> float:

@@ -29,6 +29,11 @@ class Problem(ABC):
     mergeable: ClassVar[bool] = True
     total_weight: bool | None
 
+    @property
+    def keeps_total(self) -> bool:
+        """Whether the total weight is kept even where the loss does not ask for it."""
+        return self.total_weight is not False
+
     @abstractmethod
     def kernel(self, columns: int, targets: int) -> Kernel:
         """The kernelization for rows of ``columns`` inputs and ``targets`` targets."""
@@ -64,7 +69,9 @@ def query_matrix(query: Any, columns: int, intercept: bool) -> tuple[Array, Arra
     offset: npt.ArrayLike = 0.0
     if isinstance(query, tuple):
         if len(query) != 2:
-            raise InputError(f"A query is a coefficient array or a pair (coefficients, intercept), not a tuple of {len(query)}.")
+            raise InputError(
+                f"A query is a coefficient array or a pair (coefficients, intercept), not a tuple of {len(query)}."
+            )
         query, offset = query
     coefficients = np.asarray(query, dtype=float)
     if intercept and coefficients.shape[0] == columns + 1:

@@ -1,0 +1,37 @@
+# Two commands for a fresh machine: `make demo` and `make test`.  Each makes the virtual environment it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Tests read real data from KARAT_DATA and say so when they skip without it.
+export KARAT_DATA ?= $(wildcard $(abspath ../shared/datasets))
+
+.PHONY: demo test quick lint bench clean
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable . --group test --group lint
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest -n 2 --durations=10
+
+quick: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -m "not slow" -x
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet --group peers || echo "Peers could not be installed; their rows are left out."
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,151 @@
+"""The door: inputs become rows with weights, or an error sentence that names the place and the remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat import frames
+from karat.engine.linalg import Array, Indices
+from karat.engine.rows import Rows
+from karat.errors import InputError
+from karat.problems.base import Problem
+
+
+@dataclass(frozen=True)
+class Table:
+    """Checked inputs."""
+
+    X: Any
+    y: Any
+    weights: Array | None
+    groups: np.ndarray | None
+    names: list[str]
+    count: int
+
+    @property
+    def columns(self) -> int:
+        return int(self.X.shape[1])
+
+    @property
+    def targets(self) -> int:
+        return 0 if self.y is None else int(self.y.shape[1])
+
+    @property
+    def total(self) -> float:
+        return float(self.count) if self.weights is None else float(self.weights.sum())
+
+    def rows(self, label: Any = None) -> Rows:
+        """The rows of one group, or all, without those of zero weight."""
+        parts = [self.X] if self.y is None else [self.X, self.y]
+        chosen = None if self.groups is None or label is None else self.groups == label
+        if self.weights is not None and not self.weights.all():
+            chosen = self.weights > 0 if chosen is None else chosen & (self.weights > 0)
+        index: Indices | None = None if chosen is None else np.flatnonzero(chosen)
+        return Rows(parts, self.weights, index)
+
+
+def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any) -> Table:
+    """Check everything that can be checked without a pass over the data."""
+    if isinstance(y, Problem):
+        raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).")
+    if X is None:
+        raise InputError("X is None; pass a table of rows.")
+    table = frames.as_table(X, "X")
+    count, columns = table.shape
+    if count == 0:
+        raise InputError("X has no rows; a coreset needs at least one.")
+    if columns == 0:
+        raise InputError("X has no columns; a coreset needs at least one.")
+    names = frames.column_names(X, columns)
+    target = None
+    if y is not None:
+        target = frames.as_table(y, "y")
+        if sparse.issparse(target):
+            raise InputError("y is sparse; pass it as a dense array.")
+        if len(target) != count:
+            raise InputError(f"X has {count} rows but y has {len(target)}; they must be equal.")
+        names += [f"{t} of y" if target.shape[1] > 1 else "y" for t in frames.column_names(y, target.shape[1])]
+    elif problem.needs_target:
+        raise InputError(f"{problem.describe()} needs a target: pass y.")
+    return Table(table, target, _weights(sample_weight, count), _groups(groups, count), names, count)
+
+
+def _weights(sample_weight: Any, count: int) -> Array | None:
+    if sample_weight is None:
+        return None
+    weights = frames.as_table(sample_weight, "sample_weight")
+    if weights.shape[1] != 1:
+        raise InputError(f"sample_weight has shape {np.shape(sample_weight)}; it must be one number per row.")
+    weights = np.ascontiguousarray(weights[:, 0], dtype=float)
+    if len(weights) != count:
+        raise InputError(f"X has {count} rows but sample_weight has {len(weights)}; they must be equal.")
+    if not np.isfinite(weights).all():
+        bad = np.flatnonzero(~np.isfinite(weights))
+        raise InputError(
+            f"sample_weight has {len(bad)} values that are not finite, the first in row {bad[0]}; drop or mend them."
+        )
+    if (weights < 0).any():
+        bad = np.flatnonzero(weights < 0)
+        raise InputError(
+            f"sample_weight has {len(bad)} negative values, the first in row {bad[0]}; weights must be at least 0."
+        )
+    if not weights.any():
+        raise InputError("sample_weight is zero in every row; at least one row must have a positive weight.")
+    return weights
+
+
+def _groups(groups: Any, count: int) -> np.ndarray | None:
+    if groups is None:
+        return None
+    labels = np.asarray(groups)
+    if labels.shape != (count,):
+        raise InputError(f"X has {count} rows but groups has shape {labels.shape}; it must be one label per row.")
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InputError(f"groups has {int(np.isnan(labels).sum())} missing labels; every row needs one.")
+    return labels
+
+
+def group_labels(table: Table) -> list[Any]:
+    """The labels in order; every group must have a row of positive weight."""
+    if table.groups is None:
+        return [None]
+    try:
+        labels = list(np.unique(table.groups))
+    except TypeError as error:
+        raise InputError("groups mixes types that cannot be ordered; use numbers or strings throughout.") from error
+    if table.weights is not None:
+        for label in labels:
+            if not table.weights[table.groups == label].any():
+                raise InputError(f"Group {label!r} has no row of positive weight; leave the group out or mend its weights.")
+    return labels
+
+
+def explain_non_finite(table: Table, degree_text: str) -> InputError:
+    """Say where the values that spoiled a pass are; if the data is finite, its powers overflow."""
+    for part, first in ((table.X, 0), (table.y, table.columns)):
+        if part is None:
+            continue
+        for column in range(part.shape[1]):
+            values = part[:, [column]].toarray()[:, 0] if sparse.issparse(part) else part[:, column]
+            bad = np.flatnonzero(~np.isfinite(np.asarray(values, dtype=float)))
+            if len(bad):
+                kind = "NaN" if np.isnan(np.asarray(values, dtype=float)[bad]).any() else "infinite"
+                return InputError(
+                    f"Column {table.names[first + column]} has {len(bad)} {kind} value{'s' if len(bad) > 1 else ''}, the first in row "
+                    f"{bad[0]}; drop or impute those rows."
+                )
+    largest = 0.0
+    where = table.names[0]
+    for part, first in ((table.X, 0), (table.y, table.columns)):
+        if part is None:
+            continue
+        sizes = np.asarray(abs(part).max(axis=0).toarray() if sparse.issparse(part) else np.abs(part).max(axis=0), dtype=float)
+        if sizes.max() > largest:
+            largest, where = float(sizes.max()), table.names[first + int(sizes.argmax())]
+    return InputError(
+        f"Column {where} has values up to {largest:.1e}; {degree_text} overflow double precision. Rescale the column."
+    )

@@ -1,0 +1,52 @@
+"""The coreset of a union from the coresets of its parts: exact, because moments add up."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from karat import frames
+from karat._coreset import Coreset, _absorb, _assemble, _kernel
+from karat._input import group_labels, read_input
+from karat.engine.build import build
+from karat.errors import InputError, NotExactError
+from karat.problems import LpRegression, Ridge
+
+
+def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
+    """See :meth:`karat.Coreset.merge`."""
+    start = time.perf_counter()
+    if not isinstance(second, Coreset):
+        raise InputError(f"merge takes another Coreset, not {type(second).__name__}.")
+    if first.problem != second.problem:
+        raise InputError(
+            f"These coresets keep different things, {first.problem.describe()} and {second.problem.describe()}; build both for one problem."
+        )
+    if not first.problem.mergeable:
+        raise NotExactError(
+            f"Coresets of {first.problem.describe()} do not merge: their features depend on the full data. "
+            "Build one coreset in two passes over all of it."
+        )
+    if type(first.X) is not type(second.X):
+        raise InputError(f"The rows are a {type(first.X).__name__} and a {type(second.X).__name__}; convert one of them.")
+    if (first.groups is None) != (second.groups is None) or (first.keys is None) != (second.keys is None):
+        raise InputError("One of the coresets has groups or keys and the other has not.")
+    if first.keys is not None and second.keys is not None and np.isin(first.keys, second.keys).any():
+        twice = first.keys[np.isin(first.keys, second.keys)][0]
+        raise InputError(f"Key {twice!r} is in both coresets: the same source was merged twice.")
+    X, y = frames.stack_rows(first.X, second.X), frames.stack_rows(first.y, second.y)
+    weights = np.concatenate([first.weights, second.weights])
+    groups = None if first.groups is None else np.concatenate([first.groups, second.groups])
+    table = read_input(X, y, first.problem, weights, groups)
+    kernel = _kernel(first.problem, table)
+    reductions = [build(table.rows(label), kernel, "auto", seed) for label in group_labels(table)]
+    correction = None
+    if first._correction is not None and second._correction is not None:
+        assert isinstance(first.problem, Ridge | LpRegression)
+        carried = first._correction + second._correction
+        reductions, correction = _absorb(first.problem, table.rows(), reductions[0], seed, None, carried)
+    merged = _assemble(first.problem, table, X, y, reductions, correction, start)
+    origin = np.concatenate([first.indices, second.indices + first.n_rows])
+    keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
+    return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)

@@ -1,0 +1,227 @@
+"""Linear regression with squared or even-power loss, with or without a ridge or l_p regulariser.
+
+With rows d_i = (x_i, y_i) and the query z = (w, -1), or d_i = (x_i, 1, y_i) and z = (w, b, -1) with an intercept,
+
+    LeastSquares      sum_i u_i (d_i . z)^2
+    Ridge             sum_i u_i (d_i . z)^2 + alpha |w|_2^2
+    LpRegression      sum_i u_i (d_i . z)^p + alpha |w|_p^p,      p even,
+
+whose kernelization is the monomials of degree p in d_i: binom(d+p, p) of them, d+1 in place of d with an intercept.
+
+The regulariser may take a part of the data's moments upon itself (``absorb``; the paper's Algorithms 2 and 3, corrected).  What the kept
+rows do not carry is stored as a *correction*, the difference of moments, and added back when the loss is evaluated or minimised:
+
+    absorb=None        the rows carry everything, and serve every alpha;
+    absorb="diagonal"  d regulariser rows e_a with weights W_a = 1 + (S_aa - S_c,aa) / alpha >= 0 (the paper's experiments);
+    absorb="box"       every cross moment may be off by alpha, |S_ab - S_c,ab| <= alpha, S_c,aa <= S_aa + alpha, y^2 exact: what the sign matrix T
+                       of the paper's Lemma amounts to.  The fewest rows are sought by a linear programme.
+
+The paper solves ``(Xc'Xc + alpha I_c)^-1 Xc'yc``; that misses the label term.  With G = X'X - Xc'Xc and b = X'y - Xc'yc it is
+``(Xc'Xc + G + alpha I)^-1 (Xc'yc + b)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+
+import numpy as np
+
+from karat.engine.correction import Correction
+from karat.engine.kernel import Kernel
+from karat.engine.linalg import Array
+from karat.engine.polynomial import Polynomial
+from karat.errors import InputError
+from karat.problems.base import NEVER_KEPT, Problem, query_matrix
+from karat.problems.minimise import Solution, minimise_power
+
+if TYPE_CHECKING:
+    from karat._coreset import Coreset
+
+Absorb = Literal["diagonal", "box"] | None
+ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
+NO_TOTAL = "the total weight"
+
+
+class _Regression(Problem):
+    """Shared by the three: a power loss of the residual."""
+
+    needs_target: ClassVar[bool] = True
+    fit_intercept: bool
+
+    @property
+    def power(self) -> int:
+        return 2
+
+    @property
+    def penalty(self) -> float:
+        return 0.0
+
+    def kernel(self, columns: int, targets: int) -> Kernel:
+        return Polynomial(columns + targets, self.power, affine=self.fit_intercept, total=self.keeps_total, apart=targets)
+
+    def loss(self, X: Array, y: Array | None, weights: Array, query: Any, correction: Correction | None = None) -> float:
+        """The loss at coefficients (d,), (d + 1,) with the intercept last, or a pair (coefficients, intercept)."""
+        assert y is not None
+        coefficients, offset = query_matrix(query, X.shape[1], self.fit_intercept)
+        residual = X @ coefficients + offset - y.reshape(len(y), -1)
+        value = float(weights @ (residual**self.power).sum(axis=1))
+        value += self.penalty * float((np.abs(coefficients) ** self.power).sum())
+        if correction is not None:
+            value += correction.value(coefficients[:, 0])
+        return value
+
+    def solve(self, core: Coreset) -> Solution:
+        """The exact minimiser on the full data, from the coreset alone.
+
+        Returns
+        -------
+        Solution
+            ``coef`` and ``intercept``, of shape (d,) and scalar for one target, (d, T) and (T,) for several.
+        """
+        X, y = core.arrays()
+        assert y is not None
+        return minimise_power(
+            X, y, core.weights, self.power, self.penalty, self.fit_intercept, core._correction
+        )  # fmt: skip
+
+
+def _check_alpha(alpha: object) -> None:
+    if not isinstance(alpha, int | float | np.number) or not isfinite(float(alpha)) or float(alpha) < 0:
+        raise InputError(f"alpha must be a finite number of at least 0, not {alpha!r}.")
+
+
+def _check_absorb(absorb: object, alpha: float) -> None:
+    if absorb not in (None, "diagonal", "box"):
+        raise InputError(f"absorb must be None, 'diagonal' or 'box', not {absorb!r}.")
+    if absorb is not None and not alpha > 0:
+        raise InputError(f"absorb={absorb!r} needs a regulariser to absorb into: alpha must be positive.")
+
+
+@final
+@dataclass(frozen=True)
+class LeastSquares(_Regression):
+    """The sum of squared residuals of every linear model, for any number of targets.
+
+    Only the products that are needed are kept: X'X, X'Y and each target's own square, not the products of different targets.
+
+    Parameters
+    ----------
+    fit_intercept : bool, default True
+        Whether the models have an intercept.
+    total_weight : bool, default True
+        Also keep the total weight; with an intercept it is kept in any case.
+    """
+
+    fit_intercept: bool = True
+    total_weight: bool = True
+    keeps: ClassVar[str] = (
+        "the squared loss of every linear model, so also ridge, lasso and elastic net with every penalty, R2 and standard errors"
+    )
+
+
+@final
+@dataclass(frozen=True)
+class Ridge(_Regression):
+    """Ridge regression ``sum_i u_i (x_i . w + b - y_i)^2 + alpha |w|^2``; the intercept b is not penalised.
+
+    Parameters
+    ----------
+    alpha : float, default 1.0
+    fit_intercept : bool, default True
+    absorb : None, "diagonal" or "box"
+        Whether the regulariser may carry a part of the data (see the module).  An absorbed coreset has fewer rows, serves
+        one alpha only, and needs ``problem.solve`` or its ``correction``.
+    total_weight : bool, optional
+        Also keep the total weight; by default yes, but not with ``absorb``.
+    """
+
+    alpha: float = 1.0
+    fit_intercept: bool = True
+    absorb: Absorb = None
+    total_weight: bool | None = None
+
+    def __post_init__(self) -> None:
+        _check_alpha(self.alpha)
+        _check_absorb(self.absorb, self.alpha)
+
+    @property
+    def penalty(self) -> float:
+        return float(self.alpha)
+
+    @property
+    def keeps_total(self) -> bool:
+        return self.absorb is None if self.total_weight is None else self.total_weight
+
+    @property
+    def keeps(self) -> str:  # type: ignore[override]
+        if self.absorb:
+            return f"the ridge loss at alpha = {self.alpha:g}, at every query, together with the stored correction"
+        return "the ridge loss at every query and for every alpha"
+
+    @property
+    def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
+        return _absorbed(self) + NEVER_KEPT
+
+
+@final
+@dataclass(frozen=True)
+class LpRegression(_Regression):
+    """l_p regression ``sum_i u_i |x_i . w + b - y_i|^p + alpha |w|_p^p`` for even p; the intercept b is not penalised.
+
+    Parameters
+    ----------
+    p : int
+        An even power, at least 2.  (The paper's sign tensor needs a power of two; nothing here does.)
+    alpha : float, default 0
+    fit_intercept : bool, default True
+    absorb : None, "diagonal" or "box"
+        As in :class:`Ridge`.
+    total_weight : bool, optional
+        Also keep the total weight; by default yes, but not with ``absorb``.
+    """
+
+    p: int
+    alpha: float = 0.0
+    fit_intercept: bool = True
+    absorb: Absorb = None
+    total_weight: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.p, int | np.integer) or isinstance(self.p, bool) or self.p < 2 or self.p % 2:
+            raise InputError(
+                f"LpRegression needs an even p of at least 2, not {self.p!r}: for odd p the loss |r|^p is not a polynomial "
+                "of the data, and no finite kernelization exists."
+            )
+        _check_alpha(self.alpha)
+        _check_absorb(self.absorb, self.alpha)
+
+    @property
+    def power(self) -> int:
+        return int(self.p)
+
+    @property
+    def penalty(self) -> float:
+        return float(self.alpha)
+
+    @property
+    def keeps_total(self) -> bool:
+        return self.absorb is None if self.total_weight is None else self.total_weight
+
+    @property
+    def keeps(self) -> str:  # type: ignore[override]
+        if self.absorb:
+            return f"the l_{self.p} loss at alpha = {self.alpha:g}, at every query, together with the stored correction"
+        return f"the l_{self.p} loss of every linear model and for every alpha"
+
+    @property
+    def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
+        lower = "lower powers of the residual" if not self.fit_intercept else ""
+        return _absorbed(self) + ((lower,) if lower else ()) + NEVER_KEPT
+
+
+def _absorbed(problem: Ridge | LpRegression) -> tuple[str, ...]:
+    if problem.absorb is None:
+        return ()
+    return (ONE_ALPHA,) if problem.keeps_total or problem.fit_intercept else (ONE_ALPHA, NO_TOTAL)
