@@ -141,7 +141,8 @@ class Coreset:
         own = read_input(self.X, self.y, self.problem, self.weights, self.groups)
         if own.columns != table.columns or own.targets != table.targets:
             raise InputError(
-                f"The coreset has {own.columns} columns and {own.targets} targets, the data {table.columns} and {table.targets}."
+                f"The coreset has {own.columns} columns and {own.targets} targets, the data has {table.columns} and "
+                f"{table.targets}."
             )
         reductions = [_measured(self, table, own, label) for label in labels]
         notes, refuted = [], False
@@ -150,7 +151,7 @@ class Coreset:
             refuted = True
         if self.n_rows != table.count:
             notes.append(f"The coreset stands for {self.n_rows:,} rows, the data has {table.count:,}.")
-        if groups is not None and not set(labels) == set(np.unique(self.groups)):  # type: ignore[arg-type]
+        if groups is not None and set(labels) != set(np.unique(self.groups)):  # type: ignore[arg-type]
             notes.append("The groups are not those of the coreset.")
             refuted = True
         seconds = time.perf_counter() - start
@@ -328,9 +329,9 @@ def _assemble(
     certificate = _certificate(problem, reductions, table, len(indices), seconds, notes)
     if not certificate.ok:
         raise NotExactError(
-            f"The best coreset found has a relative loss error of {certificate.loss_error:.1e}, above {certificate.tolerance:.0e}: "
-            f"the kernel features are too ill-conditioned (condition {certificate.condition:.1e}). Scale or centre the columns, "
-            "drop nearly collinear ones, or lower the degree."
+            f"The best coreset found has a relative loss error of {certificate.loss_error:.1e}, above "
+            f"{certificate.tolerance:.0e}: the kernel features are too ill-conditioned (condition {certificate.condition:.1e}). "
+            "Scale or centre the columns, drop nearly collinear ones, or lower the degree."
         )
     return Coreset(
         indices=indices,

@@ -26,7 +26,7 @@ def fit_exactly(core: Coreset, estimator: Any) -> Any:
     if home != "sklearn" or name not in SECOND_MOMENTS:
         raise NotExactError(
             f"{name} is not known to depend on kept moments only, so its fit on a coreset may differ from the full data's. "
-            f"Known: {', '.join(sorted(SECOND_MOMENTS))}. To accept the difference, fit it yourself with sample_weight=core.weights."
+            f"Known: {', '.join(sorted(SECOND_MOMENTS))}. To accept that, fit it with sample_weight=core.weights."
         )
     if core.y is None:
         raise NotExactError(f"{name} needs a target, but the coreset was built without y.")
@@ -38,7 +38,8 @@ def fit_exactly(core: Coreset, estimator: Any) -> Any:
         raise NotExactError(f"A part of the data was absorbed into the regulariser; use problem.solve(core) instead of {name}.")
     if getattr(estimator, "solver", None) in STOCHASTIC:
         raise NotExactError(
-            f"{name} with solver={estimator.solver!r} visits rows at random and diverges on uneven weights; choose another solver."
+            f"{name} with solver={estimator.solver!r} visits rows at random and diverges on uneven weights; "
+            "choose another solver."
         )
     if getattr(estimator, "fit_intercept", False) and not getattr(problem, "fit_intercept", True):
         raise NotExactError(

@@ -135,8 +135,8 @@ def explain_non_finite(table: Table, degree_text: str) -> InputError:
             if len(bad):
                 kind = "NaN" if np.isnan(np.asarray(values, dtype=float)[bad]).any() else "infinite"
                 return InputError(
-                    f"Column {table.names[first + column]} has {len(bad)} {kind} value{'s' if len(bad) > 1 else ''}, the first in row "
-                    f"{bad[0]}; drop or impute those rows."
+                    f"Column {table.names[first + column]} has {len(bad)} {kind} value{'s' if len(bad) > 1 else ''}, the first "
+                    f"in row {bad[0]}; drop or impute those rows."
                 )
     largest = 0.0
     where = table.names[0]

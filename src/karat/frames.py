@@ -37,7 +37,8 @@ def as_table(table: Any, name: str) -> Any:
         for column, kind in zip(table.columns, table.dtypes, strict=False):
             if not _numeric(kind):
                 raise InputError(
-                    f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; encode it (for example one-hot) or leave it out."
+                    f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; encode it (for example one-hot) "
+                    "or leave it out."
                 )
     try:
         array = np.asarray(table)

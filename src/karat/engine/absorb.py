@@ -11,12 +11,13 @@ phi the raw monomials of degree p, S their moments, and per monomial
     other, without 1  exact                 |S_c - S| <= alpha
     y^p, or with 1    exact                 exact
 
-A vertex of this polyhedron has at most as many rows as constraints are tight.  A linear programme finds one on a few candidates; its dual
-prices all other rows in one pass, and rows of negative reduced cost join until none is left: that proves optimality over all rows.  "box" takes
-cost 1 per row, then some rounds of reweighting, 1/w, on the candidates; "diagonal" the sum of pure powers, which leaves the inequalities slack.
+A vertex of this polyhedron has at most as many rows as constraints are tight.  A linear programme finds one on a few
+candidates.  For "box" each row costs 1, the dual prices all other rows in one pass, and rows of negative reduced cost join
+until none is left: that proves optimality over all rows.  "diagonal" minimises the pure powers, which leaves the
+inequalities slack.  Both then try costs reweighted by 1/w for a sparser vertex.
 
-Whatever the kept rows miss becomes the :class:`Correction`, so the loss is exact however loosely the programme is solved; only the moments
-with zero width must be met, and are polished.
+Whatever the kept rows miss becomes the :class:`~karat.engine.correction.Correction`, so the loss is exact however loosely
+the programme is solved; only the moments of zero width must be met, and are polished.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ def absorb(
     cost = np.ones(len(candidates)) if box else features[:, : len(kinds.pure)] @ kinds.pure
     chosen = _sparsest(features, cost, lower, upper, rows.total, fewest)
     options = [] if chosen is None else [(candidates[chosen > 0], chosen[chosen > 0])]
-    for positions, weights in [*options, start]:  # the exact coreset is the last resort: it needs no correction
+    for positions, found in [*options, start]:  # the exact coreset is the last resort: it needs no correction
+        weights = found
         block = rows.take(positions, kernel.shift)
         features = kernel.features(block)
         size = np.sqrt(np.square(features).mean(axis=0))
@@ -223,7 +225,7 @@ def _programme(features: Array, cost: Array, lower: Array, upper: Array, total: 
 
 
 def _price(rows: Rows, kernel: Polynomial, candidates: Indices, lower: Array, upper: Array) -> tuple[Indices, float, int]:
-    """Column generation at cost 1 per row: candidates that hold an optimum over all rows, the reduced cost that proves it, passes."""
+    """Column generation at cost 1 per row: candidates that hold an optimum over all rows, its proof (reduced cost), passes."""
     reduced = -np.inf
     for passes in range(1, ROUNDS + 1):
         features = kernel.features(rows.take(candidates, kernel.shift))

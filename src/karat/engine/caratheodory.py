@@ -114,7 +114,8 @@ def _walk(order: Indices, table: Array, weights: Array) -> Array:
         panel, rest = table[start : start + PANEL], table[start + PANEL :]
         entered: list[int] = []
         columns: list[int] = []
-        for r, row in enumerate(panel):
+        for r in range(len(panel)):
+            row = panel[r]
             column = _enter(row, mass, basic, width + start + r)
             if column is None:
                 continue

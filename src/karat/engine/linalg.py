@@ -118,7 +118,7 @@ def spectral_norm(symmetric: Array) -> float:
 
 
 def square_solver(matrix: Array) -> Callable[[Array], Array] | None:
-    """Solve with a square matrix by LU, which leaves a small residual however ill-conditioned; None if it is not square or singular."""
+    """Solve with a square matrix by LU, which leaves a small residual even if ill-conditioned; None if that cannot be."""
     if matrix.shape[0] != matrix.shape[1]:
         return None
     lu, pivots, info = lapack.dgetrf(matrix)

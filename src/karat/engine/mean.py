@@ -1,7 +1,7 @@
 """The kernel of the 1-mean loss: features 1, x, |x|^2.
 
-``sum_i u_i |x_i - q|^2 = U |q - m|^2 + V`` with U the total weight, m the mean, V the scatter.  With errors (dU, dx, dV) of the three
-kinds of moments about m, the worst relative error over every q is the norm of a small symmetric matrix:
+``sum_i u_i |x_i - q|^2 = U |q - m|^2 + V`` with U the total weight, m the mean, V the scatter.  With errors (dU, dx, dV) of
+the three kinds of moments about m, the worst relative error over every q is the norm of a small symmetric matrix:
 
     | [[dU/U I, -dx/sqrt(U V)], [-dx'/sqrt(U V), dV/V]] |_2 .
 """

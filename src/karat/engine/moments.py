@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -74,13 +75,13 @@ def sweep(
         return run(starts)
     cuts = np.linspace(0, len(starts), threads + 1).astype(int)
     with ThreadPoolExecutor(threads) as pool:
-        return reduce(combine, pool.map(run, [starts[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]))
+        return reduce(combine, pool.map(run, [starts[a:b] for a, b in pairwise(cuts)]))
 
 
 def add(left: Statistic, right: Statistic) -> Statistic:
     """Sum of two statistics, in the place of the first."""
-    for a, b in zip(left, right, strict=True):
-        a += b
+    for mine, other in zip(left, right, strict=True):
+        np.add(mine, other, out=mine)
     return left
 
 

@@ -146,7 +146,7 @@ class Polynomial(Kernel):
         forms = self.basis.map @ forms @ self.basis.map.T
         products = variables @ forms.transpose(1, 0, 2).reshape(variables.shape[1], -1)
         values = np.einsum("bjr,br->bj", products.reshape(len(block), several, -1), variables)
-        return values + directions[-1] if self.total else values
+        return np.asarray(values + directions[-1] if self.total else values)
 
     def gap(self, block: Array, weights: Array, settled: Settled, witness: Callable[[], Array]) -> float:
         if self.degree % 2:

@@ -2,8 +2,8 @@
 
     F(w, b) = sum_i u_i (x_i . w + b - y_i)^p + alpha sum_a |w_a|^p + correction(w)
 
-F is convex.  Columns are scaled to unit size and, with an intercept, centred first; that changes neither the minimiser (scaled back)
-nor the meaning of the intercept, which is not penalised.
+F is convex.  Columns are scaled to unit size and, with an intercept, centred first; that changes neither the minimiser
+(scaled back) nor the meaning of the intercept, which is not penalised.
 """
 
 from __future__ import annotations

@@ -8,13 +8,14 @@ With rows d_i = (x_i, y_i) and the query z = (w, -1), or d_i = (x_i, 1, y_i) and
 
 whose kernelization is the monomials of degree p in d_i: binom(d+p, p) of them, d+1 in place of d with an intercept.
 
-The regulariser may take a part of the data's moments upon itself (``absorb``; the paper's Algorithms 2 and 3, corrected).  What the kept
-rows do not carry is stored as a *correction*, the difference of moments, and added back when the loss is evaluated or minimised:
+The regulariser may take a part of the data's moments upon itself (``absorb``; the paper's Algorithms 2 and 3, corrected).
+What the kept rows do not carry is stored as a *correction*, the difference of moments, and added back when the loss is
+evaluated or minimised:
 
     absorb=None        the rows carry everything, and serve every alpha;
     absorb="diagonal"  d regulariser rows e_a with weights W_a = 1 + (S_aa - S_c,aa) / alpha >= 0 (the paper's experiments);
-    absorb="box"       every cross moment may be off by alpha, |S_ab - S_c,ab| <= alpha, S_c,aa <= S_aa + alpha, y^2 exact: what the sign matrix T
-                       of the paper's Lemma amounts to.  The fewest rows are sought by a linear programme.
+    absorb="box"       every cross moment may be off by alpha, |S_ab - S_c,ab| <= alpha, S_c,aa <= S_aa + alpha, y^2 exact: what
+                       the sign matrix T of the paper's Lemma amounts to.  The fewest rows are sought by a linear programme.
 
 The paper solves ``(Xc'Xc + alpha I_c)^-1 Xc'yc``; that misses the label term.  With G = X'X - Xc'Xc and b = X'y - Xc'yc it is
 ``(Xc'Xc + G + alpha I)^-1 (Xc'yc + b)``.
@@ -117,7 +118,7 @@ class LeastSquares(_Regression):
     fit_intercept: bool = True
     total_weight: bool = True
     keeps: ClassVar[str] = (
-        "the squared loss of every linear model, so also ridge, lasso and elastic net with every penalty, R2 and standard errors"
+        "the squared loss of every linear model, so also ridge, lasso and elastic net at every penalty, R2, standard errors"
     )
 
 
