@@ -304,7 +304,7 @@ def _absorb(
     way = f"{exact.method}, then {problem.absorb}{proof}"
     reduction = replace(
         exact, positions=found.positions, weights=found.weights, gap=found.gap, moment_error=found.moment_error,
-        method=way, passes=exact.passes + found.passes,
+        condition=exact.condition**problem.power, method=way, passes=exact.passes + found.passes,
     )  # fmt: skip
     return [reduction], found.correction
 
@@ -330,7 +330,7 @@ def _assemble(
     if not certificate.ok:
         raise NotExactError(
             f"The best coreset found has a relative loss error of {certificate.loss_error:.1e}, above "
-            f"{certificate.tolerance:.0e}: the kernel features are too ill-conditioned (condition {certificate.condition:.1e}). "
+            f"{certificate.tolerance:.0e}: the features are too ill-conditioned (condition {certificate.condition:.1e}). "
             "Scale or centre the columns, drop nearly collinear ones, or lower the degree."
         )
     return Coreset(
@@ -359,7 +359,7 @@ def _certificate(
     methods = sorted({r.method for r in reductions})
     total = sum(float(r.weights.sum()) for r in reductions)
     return Certificate(
-        loss_error=float(max(r.gap for r in reductions) + EPS * condition),
+        loss_error=float(max(r.gap + r.settled.rounding for r in reductions) + EPS * condition),
         moment_error=max(r.moment_error for r in reductions),
         total_error=abs(total / table.total - 1.0),
         rank=sum(r.rank for r in reductions),
@@ -392,8 +392,10 @@ def _measured(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
         problem = core.problem
         assert isinstance(problem, Ridge | LpRegression)
         read = lambda shift: kept.take(positions, shift)  # noqa: E731
-        gap = measure_absorbed(rows, problem.power, problem.fit_intercept, read, weights, core._correction)
-        moment_error = gap
+        gap = measure_absorbed(
+            rows, problem.power, problem.fit_intercept, problem.penalty, read, weights, core._correction
+        )  # fmt: skip
+        moment_error, condition = gap, condition**problem.power
     return Reduction(
         positions,
         weights,

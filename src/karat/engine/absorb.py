@@ -133,7 +133,8 @@ def absorb(
         kept = weights @ features
         missed = (moments - kept)[: len(kinds.unit)] / kinds.unit
         correction = Correction(kinds.sets, np.where(kinds.free, missed, 0.0)[kinds.plain])
-        gap = _gap(kernel, block, weights, statistic, correction if missing is None else correction + -missing, kinds)
+        carried = correction if missing is None else correction + -missing
+        gap = _gap(kernel, block, weights, statistic, carried, kinds, alpha)
         if gap <= EXACT:
             break
     uncovered = np.append(~kinds.free, np.ones(kernel.width - len(kinds.free), dtype=bool))
@@ -261,8 +262,16 @@ def _sparsest(features: Array, cost: Array, lower: Array, upper: Array, total: f
     return best
 
 
-def _gap(kernel: Polynomial, block: Array, weights: Array, statistic: Statistic, carried: Correction, kinds: _Kinds) -> float:
-    """The bound of :meth:`Polynomial.gap` with the carried moments added to those of the kept rows."""
+def _gap(
+    kernel: Polynomial,
+    block: Array,
+    weights: Array,
+    statistic: Statistic,
+    carried: Correction,
+    kinds: _Kinds,
+    alpha: float,
+) -> float:
+    """The bound of :meth:`Polynomial.gap` for the regularised loss, the carried moments added to those of the kept rows."""
     half = monomials(kernel.basis.map.shape[1], kernel.degree // 2)
     table = monomials(half.variables, kernel.degree)
     values = half.values(np.ascontiguousarray(kernel._variables(block).T))
@@ -270,12 +279,23 @@ def _gap(kernel: Polynomial, block: Array, weights: Array, statistic: Statistic,
     delta = np.zeros(len(table))
     delta[kinds.plain] = carried.delta * (kinds.unit / kernel.root)[kinds.plain]
     place = [[table.position[tuple(sorted(a + b))] for b in half.sets] for a in half.sets]
-    return linalg.generalized_norm(difference + delta[np.array(place)], statistic[-1])
+    base = statistic[-1].copy()
+    for a in range(int(kernel.affine), half.variables - 1):
+        i = half.position[(a,) * half.degree]
+        base[i, i] += alpha * kernel.basis.map[a, a] ** kernel.degree
+    return linalg.generalized_norm(difference + delta[np.array(place)], base)
 
 
 def measure_absorbed(
-    rows: Rows, degree: int, intercept: bool, block: Callable[[Array], Array], weights: Array, carried: Correction
+    rows: Rows,
+    degree: int,
+    intercept: bool,
+    alpha: float,
+    block: Callable[[Array], Array],
+    weights: Array,
+    carried: Correction,
 ) -> float:
     """Worst relative loss error of kept rows and their correction against all rows; ``block(shift)`` reads the kept rows."""
     kernel = _scaled_kernel(rows, degree, intercept, total=False)
-    return _gap(kernel, block(kernel.shift), weights, pass_over(rows, kernel), carried, _Kinds(kernel, rows.columns))
+    kinds = _Kinds(kernel, rows.columns)
+    return _gap(kernel, block(kernel.shift), weights, pass_over(rows, kernel), carried, kinds, alpha)

@@ -126,7 +126,7 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     return Basis(columns, loose, apart, excluded)
 
 
-def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Array, Basis, bool]:
+def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Array, Basis, bool, float]:
     """Improve the coordinates by their mean square matrix over all rows.
 
     Returns
@@ -137,6 +137,8 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
         The old map followed by ``step``.
     poor : bool
         The old coordinates were too ill-conditioned for moments of this degree: pass again with the new ones.
+    kappa : float
+        Their condition number.
     """
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     gone = (basis.loose & (rms <= NULL)) | (rms == 0)
@@ -146,7 +148,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
     # Three stages, each made orthogonal to those before it: the constant, the joint variables, the separate ones.
     step = np.eye(len(rms))[:, first]
     loose = [np.zeros(int(constant), dtype=bool)]
-    worst = 1.0
+    kappa = 1.0
     for stage in (~first & ~last & ~gone, last & ~gone):
         mine = np.flatnonzero(stage)
         columns = np.eye(len(rms))[:, mine] / rms[mine]
@@ -161,7 +163,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
         step = np.hstack([step, columns @ vectors / np.sqrt(np.where(blind, 1.0, np.abs(values)))])
         loose.append(blind)
         if len(values):
-            worst = max(worst, float(np.sqrt(max(1.0, values.max()) / max(values.min(), linalg.EPS**2))))
+            kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), linalg.EPS**2))))
     flags = np.concatenate(loose)
-    poor = bool(flags.any()) or worst > KAPPA ** (2 / degree)
-    return step, Basis(basis.map @ step, flags, int((last & ~gone).sum()), excluded), poor
+    poor = bool(flags.any()) or kappa > KAPPA ** (2 / degree)
+    return step, Basis(basis.map @ step, flags, int((last & ~gone).sum()), excluded), poor, kappa

@@ -211,7 +211,7 @@ def measure(rows: Rows, settled: Settled, block: Array, weights: Array) -> tuple
     kernel = settled.kernel
 
     def witness() -> Array:
-        seen = sample(np.random.default_rng(0), len(rows), max(1, WITNESS // kernel.width))
+        seen = sample(np.random.default_rng(0), len(rows), min(COMPLETE, max(1, WITNESS // kernel.width)))
         return own_weights(rows, seen)[:, None] * kernel.features(rows.take(seen, kernel.shift))
 
     features = kernel.features(block)

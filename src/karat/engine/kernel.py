@@ -102,6 +102,8 @@ class Settled:
         Total weight.
     again : bool
         The coordinates were too poor for an accurate sum: pass again with ``kernel``.
+    rounding : float
+        Relative error that the sum itself may carry, in the coordinates in which it was made.
     excluded : tuple of float
         Relative norms of the directions that the rank decision left out.
     """
@@ -111,4 +113,5 @@ class Settled:
     statistic: Statistic
     total: float
     again: bool = False
+    rounding: float = linalg.EPS
     excluded: tuple[float, ...] = ()

@@ -131,15 +131,16 @@ def least_squares_solver(matrix: Array) -> Callable[[Array], Array]:
 
 
 def gram(block: Array, weights: Array | None) -> Array:
-    """``block' diag(weights) block``."""
-    return np.asarray(block.T @ (block if weights is None else block * weights[:, None]))
+    """``block' diag(weights) block`` for a thin block.
+
+    The copy makes NumPy call GEMM; for equal operands it would call SYRK, which OpenBLAS runs at half the speed on thin blocks
+    and on several threads from a smaller size on.
+    """
+    return np.asarray(block.T @ (block.copy() if weights is None else block * weights[:, None]))
 
 
 def gram_with_ones(block: Array, weights: Array | None) -> Array:
-    """Gram matrix of a block whose first column is all ones.
-
-    Without the first column on the right NumPy calls GEMM and not SYRK, which OpenBLAS runs at half the speed on thin blocks.
-    """
+    """Gram matrix of a thin block whose first column is all ones: leaving it out on the right saves the copy."""
     if weights is not None:
         return gram(block, weights)
     product = np.empty((block.shape[1], block.shape[1]))

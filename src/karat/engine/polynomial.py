@@ -105,7 +105,7 @@ class Polynomial(Kernel):
 
     def settle(self, statistic: Statistic, total: float) -> Settled:
         gram = statistic[0]
-        step, basis, poor = refine(self.basis, gram / total, self.degree, self.affine)
+        step, basis, poor, kappa = refine(self.basis, gram / total, self.degree, self.affine)
         dropped = len(gram) > basis.map.shape[1]
         if poor or (self.degree > 2 and (dropped or self.basis.loose.any())):
             better = self._copy(basis, mapped=True)
@@ -114,7 +114,9 @@ class Polynomial(Kernel):
             kernel, statistic = self._copy(basis, mapped=True), (step.T @ gram @ step,)
         else:
             kernel = self
-        return Settled(kernel, kernel._moments(statistic[-1], total), statistic, total, excluded=basis.excluded)
+        rounding = linalg.EPS * kappa**self.degree
+        moments = kernel._moments(statistic[-1], total)
+        return Settled(kernel, moments, statistic, total, rounding=rounding, excluded=basis.excluded)
 
     def _moments(self, products: Array, total: float) -> Array:
         moments = self.root * products[self.first, self.last]

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Absorb = Literal["diagonal", "box"] | None
 ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
 NO_TOTAL = "the total weight"
+REGULARISER_ZERO = 1e-8  # a regulariser row of smaller weight has reached its bound
 
 
 class _Regression(Problem):
@@ -72,6 +73,19 @@ class _Regression(Problem):
         if correction is not None:
             value += correction.value(coefficients[:, 0])
         return value
+
+    def regulariser_weights(self, core: Coreset) -> Array:
+        """Weights W_a >= 0 of the regulariser's rows e_a, for ``absorb="diagonal"``; all 1 if nothing was absorbed.
+
+        Together with the kept rows they are the paper's coreset: ``sum_i w_i (d_i . z)^p + alpha sum_a W_a |w_a|^p`` is the
+        loss of the full data.  A weight of zero means that the row is not needed.
+        """
+        if core._correction is None:
+            return np.ones(core.arrays()[0].shape[1])
+        if getattr(self, "absorb", None) != "diagonal":
+            raise InputError("absorb='box' stores a correction of every moment; only 'diagonal' amounts to regulariser rows.")
+        weights = 1.0 + core._correction.pure() / self.penalty
+        return np.where(weights > REGULARISER_ZERO, weights, 0.0)
 
     def solve(self, core: Coreset) -> Solution:
         """The exact minimiser on the full data, from the coreset alone.
