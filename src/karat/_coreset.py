@@ -296,15 +296,16 @@ def _absorb(
     problem: Ridge | LpRegression, rows: Rows, exact: Reduction, seed: int, progress: Progress | None,
     missing: Correction | None = None,
 ) -> tuple[list[Reduction], Correction]:  # fmt: skip
+    condition = exact.condition**problem.power  # of the moments, in which the correction is expressed
     found = absorb(
         rows, problem.power, problem.fit_intercept, problem.penalty, problem.absorb == "box", problem.keeps_total,
-        (exact.positions, exact.weights), missing, seed, progress,
+        (exact.positions, exact.weights), missing, max(1e-11, 10 * EPS * condition), seed, progress,
     )  # fmt: skip
     proof = " proven optimal by reduced costs" if found.reduced_cost > -1e-6 else ""
     way = f"{exact.method}, then {problem.absorb}{proof}"
     reduction = replace(
         exact, positions=found.positions, weights=found.weights, gap=found.gap, moment_error=found.moment_error,
-        condition=exact.condition**problem.power, method=way, passes=exact.passes + found.passes,
+        condition=condition, method=way, passes=exact.passes + found.passes,
     )  # fmt: skip
     return [reduction], found.correction
 

@@ -88,6 +88,7 @@ def absorb(
     total: bool,
     start: tuple[Indices, Array],
     missing: Correction | None = None,
+    tolerance: float = EXACT,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Absorbed:
@@ -99,6 +100,8 @@ def absorb(
         An exact coreset, which is feasible for every alpha.
     missing : Correction, optional
         What the given rows miss already, when absorbed coresets are merged.
+    tolerance : float
+        The gap up to which the result is accepted; the exact coreset is returned otherwise.
     """
     kernel = _scaled_kernel(rows, degree, intercept, total)
     statistic = pass_over(rows, kernel, progress)
@@ -135,7 +138,7 @@ def absorb(
         correction = Correction(kinds.sets, np.where(kinds.free, missed, 0.0)[kinds.plain])
         carried = correction if missing is None else correction + -missing
         gap = _gap(kernel, block, weights, statistic, carried, kinds, alpha)
-        if gap <= EXACT:
+        if gap <= tolerance:
             break
     uncovered = np.append(~kinds.free, np.ones(kernel.width - len(kinds.free), dtype=bool))
     return Absorbed(

@@ -75,7 +75,9 @@ def condition_of(variables: Array) -> float:
     return float(np.sqrt(values[0] / max(values[-1], linalg.EPS**2)))
 
 
-def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: bool, complete: bool) -> Basis:
+def pilot_basis(
+    variables: Array, weights: Array | None, apart: int, constant: bool, complete: bool, noise: Array
+) -> Basis:
     """The whitening map of a sample of rows (k x v).
 
     Parameters
@@ -88,6 +90,8 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
         Whether the first variable is the constant 1; it stays a coordinate, and the others are centred on it.
     complete : bool
         Whether the sample is all there is, so that what vanishes in it may be dropped at once.
+    noise : array (v,)
+        Rounding left by the shift: a column no larger than this is constant.
     """
     if weights is None:
         weights = np.ones(len(variables))
@@ -99,31 +103,38 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     variables = np.sqrt(share)[:, None] * (variables - centre)
     joint, targets = variables[:, constant:count], variables[:, count:]
     size = np.linalg.norm(joint, axis=0)
-    seen = np.flatnonzero(size > 0)
+    seen = np.flatnonzero(size > noise[constant:count])
     s, v = linalg.right_svd(joint[:, seen] / size[seen])
     null = s <= NULL * s[:1]
     columns = np.zeros((joint.shape[1], len(seen)))
     columns[seen] = v / np.where(null, 1.0, s) / size[seen, None]
     excluded: tuple[float, ...] = ()
     if complete:
-        excluded = tuple(float(x) for x in s[null] / s[0] if x > 0)
+        excluded = tuple(float(x / s[0]) for x in s[null] if x > 0)
         columns, null = columns[:, ~null], null[~null]
     else:
-        columns = np.hstack([columns, np.eye(joint.shape[1])[:, size == 0]])
-        null = np.concatenate([null, np.ones(joint.shape[1] - len(seen), dtype=bool)])
+        # Columns that are constant in the sample wait in such units that their rounding is below NULL.
+        unseen = np.setdiff1d(np.arange(joint.shape[1]), seen)
+        columns = np.hstack([columns, np.diag(_waiting(noise[constant:count]))[:, unseen]])
+        null = np.concatenate([null, np.ones(len(unseen), dtype=bool)])
     sight = columns[:, ~null]
     white = joint @ sight
     coefficients = white.T @ targets
     residual = np.linalg.norm(targets - white @ coefficients, axis=0)
     size = np.linalg.norm(targets, axis=0)
-    vanish = residual <= NULL * size
-    size = np.where(vanish, np.where(size > 0, size, 1.0), residual)
+    flat = size <= noise[count:]
+    vanish = flat | (residual <= NULL * size)
+    size = np.where(flat, 1 / _waiting(noise[count:]), np.where(vanish, size, residual))
     columns = np.block([[columns, -(sight @ coefficients) / size], [np.zeros((apart, columns.shape[1])), np.diag(1 / size)]])
     loose = np.concatenate([null, vanish])
     if constant:
         columns = np.block([[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]])
         loose = np.concatenate([[False], loose])
     return Basis(columns, loose, apart, excluded)
+
+
+def _waiting(noise: Array) -> Array:
+    return np.where(noise > 0, NULL / np.where(noise > 0, noise, 1.0), 1.0)
 
 
 def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Array, Basis, bool, float]:
@@ -149,13 +160,13 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
     step = np.eye(len(rms))[:, first]
     loose = [np.zeros(int(constant), dtype=bool)]
     kappa = 1.0
-    for stage in (~first & ~last & ~gone, last & ~gone):
+    for separate, stage in ((False, ~first & ~last & ~gone), (True, last & ~gone)):
         mine = np.flatnonzero(stage)
         columns = np.eye(len(rms))[:, mine] / rms[mine]
         known = step[:, ~np.concatenate(loose)]
         columns -= known @ (known.T @ gram @ columns)
         rest = columns.T @ gram @ columns
-        if stage[-1] and basis.apart:
+        if separate:
             values, vectors = np.diag(rest), np.eye(len(rest))
         else:
             values, vectors = linalg.eigh((rest + rest.T) / 2)

@@ -26,6 +26,7 @@ from karat.engine.newton import meet
 from karat.engine.polish import polish
 from karat.engine.rows import Rows
 from karat.engine.tree import chain, thin
+from karat.errors import InputError
 
 PILOT = 2048
 COMPLETE = 16384  # up to this many rows the pilot is all of them
@@ -83,6 +84,9 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
     size = len(rows) if len(rows) <= COMPLETE else max(PILOT, int(FIRST * kernel.width))
     pilot = sample(rng, len(rows), size)
     settled, passes = settle(rows, kernel, pilot, progress)
+    if not settled.kernel.width:  # every feature vanishes on every row: any one row stands for all
+        first = np.zeros(1, dtype=np.intp)
+        return Reduction(first, np.array([rows.total]), settled, 0, 0.0, 0.0, 1.0, 1.0, "onepass", passes)
     best: Reduction | None = None
     for known, mass, way, more in _ways(rows, settled, method, pilot, rng, progress):
         passes += more
@@ -186,6 +190,10 @@ def _vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, p
     else:
         mass = reduce_points(known.points, mass)
         support = np.flatnonzero(mass > 0)
+        if not len(support):
+            raise InputError(
+                "The moments of this data are all zero, so an empty coreset would do; keep the total weight, total_weight=True."
+            )
         refined = polish(known.points[support], mass[support], known.target)
     order = np.argsort(known.positions[support])
     support, refined = support[order], refined[order]

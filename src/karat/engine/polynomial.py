@@ -26,6 +26,9 @@ from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
 
 
+ROUNDING = 64 * linalg.EPS  # relative rounding of a column's mean and of the difference to it
+
+
 class Polynomial(Kernel):
     """Monomials of ``degree`` in the columns of the table (and 1 if ``affine``).
 
@@ -78,9 +81,13 @@ class Polynomial(Kernel):
         if self.affine:
             prepared.shift = mean
         variables = prepared._variables(pilot - np.concatenate([[0.0], prepared.shift]))
-        if self.degree == 2 and condition_of(variables) <= KAPPA:
+        noise = ROUNDING * np.abs(prepared.shift)
+        flat = np.abs(variables[:, int(self.affine) :]).max(axis=0) <= noise
+        if self.degree == 2 and not flat.any() and condition_of(variables) <= KAPPA:
             return prepared
-        return prepared._copy(pilot_basis(variables, weights, self.basis.apart, self.affine, complete), mapped=True)
+        noise = np.concatenate([np.zeros(int(self.affine)), noise])
+        basis = pilot_basis(variables, weights, self.basis.apart, self.affine, complete, noise)
+        return prepared._copy(basis, mapped=True)
 
     def condition(self, block: Array) -> float:
         return self.basis.condition(block if self.affine else block[:, 1:])
