@@ -299,7 +299,7 @@ def _absorb(
     condition = exact.condition**problem.power  # of the moments, in which the correction is expressed
     found = absorb(
         rows, problem.power, problem.fit_intercept, problem.penalty, problem.absorb == "box", problem.keeps_total,
-        (exact.positions, exact.weights), missing, max(1e-11, 10 * EPS * condition), seed, progress,
+        (exact.positions, exact.weights), exact.settled, missing, max(1e-11, 10 * EPS * condition), seed, progress,
     )  # fmt: skip
     proof = " proven optimal by reduced costs" if found.reduced_cost > -1e-6 else ""
     way = f"{exact.method}, then {problem.absorb}{proof}"

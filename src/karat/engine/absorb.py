@@ -32,7 +32,7 @@ from scipy.optimize import linprog
 from karat.engine import linalg
 from karat.engine.basis import Basis, Flags
 from karat.engine.correction import Correction
-from karat.engine.kernel import Statistic
+from karat.engine.kernel import Settled, Statistic
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import Progress, evaluate, pass_over
 from karat.engine.monomials import monomials
@@ -87,6 +87,7 @@ def absorb(
     box: bool,
     total: bool,
     start: tuple[Indices, Array],
+    settled: Settled,
     missing: Correction | None = None,
     tolerance: float = EXACT,
     seed: int = 0,
@@ -98,6 +99,8 @@ def absorb(
     ----------
     start : (positions, weights)
         An exact coreset, which is feasible for every alpha.
+    settled : Settled
+        The moments it keeps, in whitened coordinates.
     missing : Correction, optional
         What the given rows miss already, when absorbed coresets are merged.
     tolerance : float
@@ -135,6 +138,10 @@ def absorb(
             weights = polish((features / size)[:, held], weights, (goal / size)[held])
         kept = weights @ features
         missed = (moments - kept)[: len(kinds.unit)] / kinds.unit
+        if degree == 2:
+            missed = _missed_squares(rows, settled, positions, weights)
+            if missing is not None:
+                missed[kinds.plain] += missing.delta
         correction = Correction(kinds.sets, np.where(kinds.free, missed, 0.0)[kinds.plain])
         carried = correction if missing is None else correction + -missing
         gap = _gap(kernel, block, weights, statistic, carried, kinds, alpha)
@@ -179,6 +186,20 @@ class _Kinds:
             upper[rest][cross] += slack[cross]
             lower[rest][cross] -= slack[cross]
         return lower, upper
+
+
+def _missed_squares(rows: Rows, settled: Settled, positions: Indices, weights: Array) -> Array:
+    """Second moments of all rows less those of the kept ones, by a subtraction in whitened coordinates.
+
+    There it costs eps of the *difference*; between raw moments it would cost eps of the moments, kappa^2 times as much.
+    """
+    kernel = settled.kernel
+    assert isinstance(kernel, Polynomial)
+    variables = kernel._variables(rows.take(positions, kernel.shift))
+    back = np.linalg.pinv(kernel.basis.map)
+    difference = back.T @ (settled.statistic[0] - linalg.gram(variables, weights)) @ back
+    table = monomials(len(difference), 2)
+    return np.asarray(difference[table.indices[:, 0], table.indices[:, 1]])
 
 
 def _scaled_kernel(rows: Rows, degree: int, intercept: bool, total: bool) -> Polynomial:

@@ -75,9 +75,7 @@ def condition_of(variables: Array) -> float:
     return float(np.sqrt(values[0] / max(values[-1], linalg.EPS**2)))
 
 
-def pilot_basis(
-    variables: Array, weights: Array | None, apart: int, constant: bool, complete: bool, noise: Array
-) -> Basis:
+def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: bool, complete: bool, noise: Array) -> Basis:
     """The whitening map of a sample of rows (k x v).
 
     Parameters

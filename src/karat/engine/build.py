@@ -133,7 +133,9 @@ def _ways(
         else:
             yield from _onepass(rows, settled, pilot, rng, patient=method == "onepass")
     reducer, way, passes = (chain, "caratheodory", 1) if method == "caratheodory" else (thin, "tree", 2)
-    known = frame(rows, settled, *reducer(rows, settled, progress)).resolve()
+    positions, weights = reducer(rows, settled, progress)
+    _check_any(positions)
+    known = frame(rows, settled, positions, weights).resolve()
     yield known, known.root, way, passes
 
 
@@ -190,10 +192,7 @@ def _vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, p
     else:
         mass = reduce_points(known.points, mass)
         support = np.flatnonzero(mass > 0)
-        if not len(support):
-            raise InputError(
-                "The moments of this data are all zero, so an empty coreset would do; keep the total weight, total_weight=True."
-            )
+        _check_any(support)
         refined = polish(known.points[support], mass[support], known.target)
     order = np.argsort(known.positions[support])
     support, refined = support[order], refined[order]
@@ -212,6 +211,13 @@ def _vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, p
         method=way,
         passes=passes,
     )
+
+
+def _check_any(support: Indices) -> None:
+    if not len(support):
+        raise InputError(
+            "The moments of this data are all zero, so an empty coreset would do; keep the total weight: total_weight=True."
+        )
 
 
 def measure(rows: Rows, settled: Settled, block: Array, weights: Array) -> tuple[float, float, float]:

@@ -25,7 +25,6 @@ from karat.engine.kernel import Kernel, Settled, Statistic
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
 
-
 ROUNDING = 64 * linalg.EPS  # relative rounding of a column's mean and of the difference to it
 
 

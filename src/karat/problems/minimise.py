@@ -18,6 +18,7 @@ from karat.engine.linalg import Array
 from karat.errors import NotExactError
 
 NEWTON_STEPS = 200
+REFINEMENTS = 3
 CONVERGED = 1e-12  # relative decrease of the value that a step promises
 
 
@@ -65,9 +66,15 @@ def _ridge(X: Array, Y: Array, weights: Array, penalty: Array, correction: Corre
         padded = np.vstack([root * Y, np.zeros((X.shape[1], Y.shape[1]))])
         return np.asarray(sla.lstsq(stacked, padded, cond=1e-14, check_finite=False)[0])
     G, b = correction.matrices()
-    gram = (root * X).T @ (root * X) + G / np.outer(size, size) + np.diag(penalty)
+    carried = G / np.outer(size, size) + np.diag(penalty)
+    gram = (root * X).T @ (root * X) + carried
     right = (root * X).T @ (root * Y) + (b / size)[:, None]
-    return np.asarray(sla.solve(gram, right, assume_a="sym", check_finite=False))
+    factor = sla.lu_factor(gram, check_finite=False)
+    coef = sla.lu_solve(factor, right, check_finite=False)
+    for _ in range(REFINEMENTS):  # the gradient from the residuals is accurate where that from the Gram matrix is not
+        gradient = (root * X).T @ (root * (Y - X @ coef)) + (b / size)[:, None] - carried @ coef
+        coef = coef + sla.lu_solve(factor, gradient, check_finite=False)
+    return np.asarray(coef)
 
 
 def _newton(
