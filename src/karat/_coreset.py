@@ -18,6 +18,7 @@ from karat.engine.build import NonFiniteError, Reduction, build, measure, settle
 from karat.engine.candidates import own_weights, sample
 from karat.engine.correction import Correction
 from karat.engine.linalg import EPS, Array
+from karat.engine.programme import PRICE
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge
@@ -296,16 +297,15 @@ def _absorb(
     problem: Ridge | LpRegression, rows: Rows, exact: Reduction, seed: int, progress: Progress | None,
     missing: Correction | None = None,
 ) -> tuple[list[Reduction], Correction]:  # fmt: skip
-    condition = exact.condition**problem.power  # of the moments, in which the correction is expressed
     found = absorb(
-        rows, problem.power, problem.fit_intercept, problem.penalty, problem.absorb == "box", problem.keeps_total,
-        (exact.positions, exact.weights), exact.settled, missing, max(1e-11, 10 * EPS * condition), seed, progress,
+        rows, exact, problem.power, problem.fit_intercept, problem.penalty, problem.absorb == "box", problem.keeps_total,
+        missing, seed, progress,
     )  # fmt: skip
-    proof = " proven optimal by reduced costs" if found.reduced_cost > -1e-6 else ""
-    way = f"{exact.method}, then {problem.absorb}{proof}"
+    proof = " proven optimal by reduced costs" if found.reduced_cost > -PRICE else ""
     reduction = replace(
-        exact, positions=found.positions, weights=found.weights, gap=found.gap, moment_error=found.moment_error,
-        condition=condition, method=way, passes=exact.passes + found.passes,
+        exact, positions=found.positions, weights=found.weights, gap=found.gap, moment_error=found.gap,
+        condition=exact.condition**problem.power,  # of the moments, in which the correction is expressed
+        method=f"{exact.method}, then {problem.absorb}{proof}", passes=exact.passes + found.passes,
     )  # fmt: skip
     return [reduction], found.correction
 
@@ -332,7 +332,7 @@ def _assemble(
         raise NotExactError(
             f"The best coreset found has a relative loss error of {certificate.loss_error:.1e}, above "
             f"{certificate.tolerance:.0e}: the features are too ill-conditioned (condition {certificate.condition:.1e}). "
-            "Scale or centre the columns, drop nearly collinear ones, or lower the degree."
+            "Scale or centre the columns, drop nearly collinear ones and extreme rows, or lower the degree."
         )
     return Coreset(
         indices=indices,

@@ -54,7 +54,9 @@ def reduce_points(points: Array, weights: Array) -> Array:
     alive = np.flatnonzero(weights > 0)
     while len(alive) > width:
         if len(alive) <= 2.25 * width:
-            weights[alive] *= eliminate(np.asfortranarray(weights[alive, None] * points[alive]))
+            chosen = np.take(points.T, alive, axis=1)
+            chosen *= weights[alive]
+            weights[alive] *= eliminate(chosen.T)
         else:
             bounds = group_bounds(len(alive), max(int(GROUPS_PER_FEATURE * width), width + 2))
             factors = eliminate(_group_sums(points, weights, alive[bounds[:-1]]))

@@ -96,11 +96,11 @@ def frame(rows: Rows, settled: Settled, positions: Indices, nominal: Array) -> F
     """The rows at ``positions`` with nominal weights, as points in scaled features."""
     features = settled.kernel.features(rows.take(positions, settled.kernel.shift))
     points = np.asfortranarray(features)
-    size = np.sqrt(np.einsum("ij,ij,i->j", points, points, nominal) / nominal.sum())
-    scale = np.where(size > 0, size, 1.0)
     root = np.sqrt(nominal)
     columns = points.T
-    columns /= scale[:, None]
     columns *= root
+    size = np.sqrt(np.einsum("ij,ij->i", columns, columns) / nominal.sum())
+    scale = np.where(size > 0, size, 1.0)
+    columns /= scale[:, None]
     none = np.zeros(0)
     return Frame(positions, root, points, settled.target / scale, scale, None, none, none, none)

@@ -4,7 +4,8 @@ Everything the engine asks of LAPACK and BLAS goes through this module, so that 
 Inputs are finite float64 arrays: the callers check that once, at the door.
 
 NumPy and SciPy each carry an OpenBLAS with threads of its own, and the idle threads of one spin for some 25 ms beside the
-busy threads of the other.  So all large products here go to SciPy's; NumPy's ``@`` is left to products too small for threads.
+busy threads of the other.  So all large products here go to SciPy's, NumPy's ``@`` is left to products too small for threads,
+and small problems, of which there may be many in a row (groups), wake no threads at all.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
 EPS = float(np.finfo(float).eps)
+SMALL = 100  # matrices of so few columns are factored without threads
+SERIAL = 2.5e5  # OpenBLAS multiplies (a x b)(b x c) without threads up to this a*b*c
 RANK_TOLERANCE = 1e-11  # singular values of scaled features below this fraction of the largest are zero
 
 
@@ -34,9 +37,12 @@ def _blas_view(matrix: Array) -> tuple[Array, int]:
 
 
 def upper_gram(points: Array) -> Array:
-    """Upper triangle of ``points' points`` for a large matrix (the rest is zero)."""
-    if not len(points):
-        return np.zeros((points.shape[1], points.shape[1]))
+    """``points' points``, of which only the upper triangle is to be used."""
+    count, width = points.shape
+    if count * width**2 <= 16 * SERIAL:  # by pieces that no thread wakes up for
+        step = max(1, int(SERIAL / width**2))
+        pieces = (points[i : i + step] for i in range(0, count, step))
+        return sum((gram(piece, None) for piece in pieces), np.zeros((width, width)))
     matrix, transposed = _blas_view(points)
     return np.asarray(blas.dsyrk(1.0, matrix, trans=1 - transposed, lower=0))
 
@@ -52,6 +58,9 @@ def null_table(points: Array) -> tuple[Indices, Array]:
     order = np.arange(count)
     for i, j in enumerate(swaps):
         order[i], order[j] = order[j], order[i]
+    if width <= SMALL:  # TRSM wakes threads from 16 columns on, an inverse and a product do not
+        inverse, _ = lapack.dtrtri(lu[:width], lower=1, unitdiag=1)
+        return order, np.ascontiguousarray(product(lu[width:], np.tril(inverse, -1)) + lu[width:])
     lower = np.array(lu[width:].T, order="F")
     table = blas.dtrsm(1.0, lu[:width], lower, side=0, lower=1, trans_a=1, diag=1, overwrite_b=1)
     return order, table.T
