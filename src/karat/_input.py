@@ -68,7 +68,8 @@ def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any
             raise InputError("y is sparse; pass it as a dense array.")
         if len(target) != count:
             raise InputError(f"X has {count} rows but y has {len(target)}; they must be equal.")
-        names += [f"{t} of y" if target.shape[1] > 1 else "y" for t in frames.column_names(y, target.shape[1])]
+        named = frames.column_names(y, target.shape[1])
+        names += ["y"] if named == ["0"] else [f"{name} of y" for name in named]
     elif problem.needs_target:
         raise InputError(f"{problem.describe()} needs a target: pass y.")
     return Table(table, target, _weights(sample_weight, count), _groups(groups, count), names, count)

@@ -188,7 +188,7 @@ def _scaled_kernel(rows: Rows, degree: int, intercept: bool, total: bool) -> Pol
     block = rows.take(np.arange(0, len(rows), max(1, len(rows) // 4096)), np.zeros(rows.columns))
     if intercept:
         kernel.shift = block[:, 1:].mean(axis=0)
-    size = np.sqrt(np.square(block[:, 1:] - kernel.shift).mean(axis=0))
+    size = linalg.column_norms(block[:, 1:] - kernel.shift) / np.sqrt(len(block))
     size[size == 0] = 1.0
     sizes = np.concatenate([np.ones(int(intercept)), 1.0 / size])
     basis = Basis.identity(len(sizes), 0)

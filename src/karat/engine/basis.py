@@ -58,8 +58,8 @@ class Basis:
 
     def condition(self, block: Array) -> float:
         """By how much the map magnifies rounding: largest ``|variables| |map|`` against the coordinates it gives."""
-        coordinates = np.linalg.norm(block @ self.map, axis=0)
-        size = np.linalg.norm(block, axis=0)
+        coordinates = linalg.column_norms(block @ self.map)
+        size = linalg.column_norms(block)
         terms = np.linalg.norm(size[:, None] * self.map, axis=0)
         return float(np.max(terms[coordinates > 0] / coordinates[coordinates > 0], initial=1.0))
 
@@ -100,7 +100,7 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
         centre[1:] = share @ variables[:, 1:]
     variables = np.sqrt(share)[:, None] * (variables - centre)
     joint, targets = variables[:, constant:count], variables[:, count:]
-    size = np.linalg.norm(joint, axis=0)
+    size = linalg.column_norms(joint)
     seen = np.flatnonzero(size > noise[constant:count])
     s, v = linalg.right_svd(joint[:, seen] / size[seen])
     null = s <= NULL * s[:1]
@@ -118,8 +118,8 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     sight = columns[:, ~null]
     white = joint @ sight
     coefficients = white.T @ targets
-    residual = np.linalg.norm(targets - white @ coefficients, axis=0)
-    size = np.linalg.norm(targets, axis=0)
+    residual = linalg.column_norms(targets - white @ coefficients)
+    size = linalg.column_norms(targets)
     flat = size <= noise[count:]
     vanish = flat | (residual <= NULL * size)
     size = np.where(flat, 1 / _waiting(noise[count:]), np.where(vanish, size, residual))

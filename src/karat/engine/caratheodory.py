@@ -19,8 +19,8 @@ Three things make it fast and exact:
 * **Halving by groups.**  Far more than 2m points are first summed into about 1.5m groups and the groups are reduced:
   the members of a group share its fate (one level of the paper's Algorithm 5).
 
-The ambient dimension m may exceed the rank.  The LU still gives N - m null vectors then, and a last step with the
-singular vectors of the few survivors goes down to the rank (the paper stops at the ambient dimension).
+The points should be given in coordinates of their span (:mod:`karat.engine.frame`): then m is the rank, where the paper stops
+at the ambient dimension.  On dependent features the LU still gives N - m null vectors, as the tree needs them.
 """
 
 from __future__ import annotations
@@ -86,21 +86,6 @@ def eliminate(points: Array) -> Array:
         return np.ones(count)
     order, table = linalg.null_table(points)
     return _walk(order, table, np.ones(count))
-
-
-def eliminate_to_rank(points: Array, weights: Array, tolerance: float = linalg.RANK_TOLERANCE) -> Array:
-    """Weights on linearly independent points only, with the same weighted sum (for a few points).
-
-    :func:`reduce_points` stops at the ambient dimension; this goes down to the rank.
-    """
-    weights = weights.copy()
-    while True:
-        alive = np.flatnonzero(weights > 0)
-        null = linalg.null_rows(points[alive], tolerance)
-        if not len(null):
-            return weights
-        order, table = linalg.echelon(null)
-        weights[alive] = _walk(order, table, weights[alive])
 
 
 def _walk(order: Indices, table: Array, weights: Array) -> Array:

@@ -94,13 +94,15 @@ class Frame:
 
 def frame(rows: Rows, settled: Settled, positions: Indices, nominal: Array) -> Frame:
     """The rows at ``positions`` with nominal weights, as points in scaled features."""
-    features = settled.kernel.features(rows.take(positions, settled.kernel.shift))
-    points = np.asfortranarray(features)
+    block = rows.take(positions, settled.kernel.shift)
+    points = np.asfortranarray(settled.kernel.features(block))
     root = np.sqrt(nominal)
     columns = points.T
     columns *= root
     size = np.sqrt(np.einsum("ij,ij->i", columns, columns) / nominal.sum())
-    scale = np.where(size > 0, size, 1.0)
+    zero = size <= settled.kernel.resolution(block)
+    scale = np.where(zero, 1.0, size)
     columns /= scale[:, None]
+    columns[zero] = 0.0
     none = np.zeros(0)
     return Frame(positions, root, points, settled.target / scale, scale, None, none, none, none)

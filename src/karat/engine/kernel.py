@@ -58,6 +58,10 @@ class Kernel(ABC):
         """By how much the coordinates magnify the rounding of the rows."""
         return 1.0
 
+    def resolution(self, block: Array) -> Array:
+        """Per feature, the root mean square over a block below which it is rounding of something that vanishes."""
+        return np.zeros(self.width)
+
     def moments(self, block: Array, weights: Array) -> Array:
         """``weights @ features(block)``; a kernel may know a faster way."""
         return np.asarray(weights @ self.features(block))

@@ -26,6 +26,13 @@ SERIAL = 2.5e5  # OpenBLAS multiplies (a x b)(b x c) without threads up to this 
 RANK_TOLERANCE = 1e-11  # singular values of scaled features below this fraction of the largest are zero
 
 
+def column_norms(matrix: Array) -> Array:
+    """Euclidean norms of the columns, without overflow or underflow of the squares."""
+    largest = np.abs(matrix).max(axis=0, initial=0.0)
+    unit = np.where(largest > 0, largest, 1.0)
+    return np.asarray(unit * np.sqrt(np.square(matrix / unit).sum(axis=0)))
+
+
 def product(left: Array, right: Array) -> Array:
     """``left @ right`` for large matrices of either memory order; the result is in Fortran order."""
     a, b = _blas_view(left), _blas_view(right)
@@ -64,21 +71,6 @@ def null_table(points: Array) -> tuple[Indices, Array]:
     lower = np.array(lu[width:].T, order="F")
     table = blas.dtrsm(1.0, lu[:width], lower, side=0, lower=1, trans_a=1, diag=1, overwrite_b=1)
     return order, table.T
-
-
-def null_rows(points: Array, tolerance: float) -> Array:
-    """Orthonormal rows v with ``v @ points = 0``: the left null space at a relative tolerance."""
-    u, s, _ = sla.svd(points, full_matrices=True, check_finite=False, lapack_driver="gesvd")
-    rank = int(np.sum(s > tolerance * s[0])) if len(s) and s[0] > 0 else 0
-    return np.ascontiguousarray(u[:, rank:].T)
-
-
-def echelon(null: Array) -> tuple[Indices, Array]:
-    """Bring null vectors (k x N) to the form of :func:`null_table` by a pivoted QR factorisation."""
-    k = len(null)
-    _, r, pivots = sla.qr(null, mode="economic", pivoting=True, check_finite=False)
-    table = -sla.solve_triangular(r[:, :k], r[:, k:], check_finite=False)
-    return np.concatenate([pivots[k:], pivots[:k]]), np.ascontiguousarray(table)
 
 
 def unit_upper_inverse(matrix: Array) -> Array:

@@ -31,7 +31,7 @@ class MeanKernel(Kernel):
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
         other = self.__class__(self.columns)
         other.shift = np.average(pilot[:, 1:], axis=0, weights=weights)
-        spread = float(np.sqrt(np.mean(np.square(pilot[:, 1:] - other.shift).sum(axis=1))))
+        spread = float(linalg.column_norms((pilot[:, 1:] - other.shift).reshape(-1, 1))[0] / np.sqrt(len(pilot)))
         other.size = spread if spread > 0 else 1.0
         return other
 

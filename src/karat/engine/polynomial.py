@@ -25,6 +25,7 @@ from karat.engine.kernel import Kernel, Settled, Statistic
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
 
+UNDERFLOW = 1e-100  # squares of smaller values are lost
 ROUNDING = 64 * linalg.EPS  # relative rounding of a column's mean and of the difference to it
 
 
@@ -81,8 +82,9 @@ class Polynomial(Kernel):
             prepared.shift = mean
         variables = prepared._variables(pilot - np.concatenate([[0.0], prepared.shift]))
         noise = ROUNDING * np.abs(prepared.shift)
-        flat = np.abs(variables[:, int(self.affine) :]).max(axis=0) <= noise
-        if self.degree == 2 and not flat.any() and condition_of(variables) <= KAPPA:
+        largest = np.abs(variables[:, int(self.affine) :]).max(axis=0)
+        scaling = (largest <= noise) | (largest < UNDERFLOW)
+        if self.degree == 2 and not scaling.any() and condition_of(variables) <= KAPPA:
             return prepared
         noise = np.concatenate([np.zeros(int(self.affine)), noise])
         basis = pilot_basis(variables, weights, self.basis.apart, self.affine, complete, noise)
@@ -90,6 +92,12 @@ class Polynomial(Kernel):
 
     def condition(self, block: Array) -> float:
         return self.basis.condition(block if self.affine else block[:, 1:])
+
+    def resolution(self, block: Array) -> Array:
+        size = np.sqrt(np.square(self._variables(block)).mean(axis=0))
+        products = monomials(len(size), self.degree).values(size[:, None])[self.kept, 0]
+        noise = 16 * linalg.EPS * self.condition(block) * self.root * products
+        return np.append(noise, 0.0) if self.total else noise
 
     def _variables(self, block: Array) -> Array:
         """Coordinates W of a block (b x r)."""

@@ -19,6 +19,7 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.moments import evaluate
 from karat.engine.rows import Rows
 
+FEASIBLE = 1e-9  # HiGHS's tolerance
 PRICE = 1e-7  # a reduced cost above minus this is zero
 REWEIGHTINGS = 5
 ROUNDS = 30
@@ -38,6 +39,8 @@ def programme(features: Array, cost: Array, lower: Array, upper: Array, total: f
     size[size == 0] = 1.0
     matrix = (features / size).T
     low, high = lower / size / total, upper / size / total
+    inset = np.minimum(10 * FEASIBLE, (high - low) / 4)  # so that the solver's tolerance does not lead out of the box
+    low, high = low + inset, high - inset
     exact, above, below = lower == upper, (lower != upper) & np.isfinite(upper), (lower != upper) & np.isfinite(lower)
     result = linprog(
         cost,
@@ -46,7 +49,7 @@ def programme(features: Array, cost: Array, lower: Array, upper: Array, total: f
         A_eq=matrix[exact] if exact.any() else None,
         b_eq=low[exact] if exact.any() else None,
         method="highs-ds",
-        options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
+        options={"primal_feasibility_tolerance": FEASIBLE, "dual_feasibility_tolerance": FEASIBLE},
     )
     if result.status != 0:
         return None

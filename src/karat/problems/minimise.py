@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg as sla
 
+from karat.engine import linalg
 from karat.engine.correction import Correction
 from karat.engine.linalg import Array
 from karat.errors import NotExactError
@@ -44,7 +45,7 @@ def minimise_power(
     centre = weights @ X / total if intercept else np.zeros(X.shape[1])
     middle = weights @ targets / total if intercept else np.zeros(targets.shape[1])
     X, targets = X - centre, targets - middle
-    size = np.sqrt(weights @ np.square(X) / total)
+    size = linalg.column_norms(np.sqrt(weights / total)[:, None] * X)
     size[size == 0] = 1.0
     if power == 2:
         coef = _ridge(X / size, targets, weights, alpha / size**2, correction, size) / size[:, None]
