@@ -367,6 +367,7 @@ def _certificate(
         size=size,
         bound=sum(r.settled.kernel.width for r in reductions),
         condition=condition,
+        spectrum=min(r.spectrum for r in reductions),
         excluded_directions=tuple(x for r in reductions for x in r.settled.excluded),
         method=" and ".join(methods),
         passes=max(r.passes for r in reductions),

@@ -59,7 +59,7 @@ class Reduction:
     condition : float
         By how much the coordinates magnify rounding.
     spectrum : float
-        Smallest kept singular value of the features, relative to the largest (1 if no rank decision was needed).
+        Smallest kept singular value of the features, relative to the largest.
     method : str
         The way that led to it.
     passes : int
@@ -207,7 +207,7 @@ def _vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, p
         gap=gap,
         moment_error=moment_error,
         condition=condition,
-        spectrum=float(known.singular[known.rank - 1] / known.singular[0]) if len(known.singular) else 1.0,
+        spectrum=known.spectrum,
         method=way,
         passes=passes,
     )

@@ -61,6 +61,13 @@ class Frame:
     def rank(self) -> int:
         return int(self.points.shape[1])
 
+    @property
+    def spectrum(self) -> float:
+        """Smallest kept singular value of the features relative to the largest (estimated, if no rank decision was needed)."""
+        if len(self.singular):
+            return float(self.singular[self.rank - 1] / self.singular[0]) if self.rank else 1.0
+        return float(np.sqrt(np.min(np.diag(self.factor) ** 2 / np.diag(self.gram))))
+
     def resolve(self) -> Frame:
         """The same points in independent coordinates, with the factor of their Gram matrix.
 
