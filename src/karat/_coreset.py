@@ -406,7 +406,7 @@ def _measured(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
         gap,
         moment_error,
         condition,
-        1.0,
+        core.certificate.spectrum,
         "verified on the full data",
         passes,
     )
