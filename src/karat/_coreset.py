@@ -139,22 +139,27 @@ class Coreset:
                 "The coreset " + ("has no groups" if self.groups is None else "was built with groups") + "; verify it likewise."
             )
         labels = group_labels(table)
-        own = read_input(self.X, self.y, self.problem, self.weights, self.groups)
+        own = read_input(self.X, self.y, self.problem, self.weights, self.groups, table.unit)
         if own.columns != table.columns or own.targets != table.targets:
             raise InputError(
                 f"The coreset has {own.columns} columns and {own.targets} targets, the data has {table.columns} and "
                 f"{table.targets}."
             )
-        reductions = [_measured(self, table, own, label) for label in labels]
         notes, refuted = [], False
+        known = labels
+        if self.groups is not None:
+            known = [label for label in labels if label in set(np.unique(self.groups))]
+            if len(known) < len(labels) or len(known) < len(np.unique(self.groups)):
+                notes.append("The groups are not those of the coreset.")
+                refuted = True
+        if not known:
+            raise InputError("None of the groups of this data is a group of the coreset.")
+        reductions = [_measured(self, table, own, label) for label in known]
         if self._correction is None and self.n_rows == table.count and not _same_rows(self, table, own):
             notes.append("The kept rows are not the rows of this data at the stored indices.")
             refuted = True
         if self.n_rows != table.count:
             notes.append(f"The coreset stands for {self.n_rows:,} rows, the data has {table.count:,}.")
-        if groups is not None and set(labels) != set(np.unique(self.groups)):  # type: ignore[arg-type]
-            notes.append("The groups are not those of the coreset.")
-            refuted = True
         seconds = time.perf_counter() - start
         return _certificate(self.problem, reductions, table, len(self), seconds, notes, refuted)
 
@@ -321,7 +326,7 @@ def _assemble(
         origins.append(reduction.positions if index is None else index[reduction.positions])
     indices = np.concatenate(origins)
     order = np.argsort(indices, kind="stable")
-    weights = np.concatenate([r.weights for r in reductions])[order]
+    weights = np.concatenate([r.weights for r in reductions])[order] * table.unit
     indices = indices[order].astype(np.int64)
     notes = []
     if correction is None and len(indices) == table.count:
