@@ -48,7 +48,13 @@ def save(core: Coreset, path: Path) -> None:
         "n_rows": core.n_rows,
         "columns": None if columns is None else [str(c) for c in columns],
         "target": None if getattr(core.y, "name", None) is None else str(core.y.name),
-        "container": "views" if several else "pandas" if hasattr(core.X, "iloc") else "sparse" if sparse.issparse(core.X) else "array",
+        "container": "views"
+        if several
+        else "pandas"
+        if hasattr(core.X, "iloc")
+        else "sparse"
+        if sparse.issparse(core.X)
+        else "array",
     }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     handle, name = tempfile.mkstemp(dir=path.parent if str(path.parent) else ".", prefix=f".{path.name}.", suffix=".part")

@@ -1,7 +1,7 @@
 """Coresets of latent-variable problems: two passes in one call.
 
-    maps     = problem.maps(sample)                    # pass one: whitening and what else makes the statistics linear
-    coreset  = build(coordinates of the sample, ...)   # pass two: the ordinary pipeline, on a few coordinates per sample
+maps     = problem.maps(sample)                    # pass one: whitening and what else makes the statistics linear
+coreset  = build(coordinates of the sample, ...)   # pass two: the ordinary pipeline, on a few coordinates per sample
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ def latent_coreset(
         )
     rows = problem.kept_rows(tuple(t.X for t in tables), indices)
     if rows is None:
-        rows = tuple(frames.take_rows(v, indices) for v in X) if isinstance(problem, MultiView) else frames.take_rows(X, indices)
+        rows = (
+            tuple(frames.take_rows(v, indices) for v in X) if isinstance(problem, MultiView) else frames.take_rows(X, indices)
+        )
     return Coreset(
         indices=indices, weights=reduction.weights, X=rows, y=None, groups=None, n_rows=data.n_rows, problem=problem,
         certificate=certificate, maps=None if problem.keep == "all" else maps,

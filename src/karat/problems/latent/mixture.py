@@ -144,4 +144,3 @@ def mean_and_covariance(sample: Sample) -> tuple[Array, Array]:
     first = gram[0, 1:] / gram[0, 0]
     cov = gram[1:, 1:] / gram[0, 0] - np.outer(first, first)
     return shift + first, (cov + cov.T) / 2
-

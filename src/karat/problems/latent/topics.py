@@ -166,7 +166,11 @@ def checked_counts(table: Any) -> sparse.csr_array:
     """Word counts as CSR; whole numbers of at least 0."""
     counts = sparse.csr_array(table, dtype=float)
     values = counts.data
-    for bad, what in ((~np.isfinite(values), "not finite"), (values < 0, "negative"), (values != np.floor(values), "not whole")):
+    for bad, what in (
+        (~np.isfinite(values), "not finite"),
+        (values < 0, "negative"),
+        (values != np.floor(values), "not whole"),
+    ):
         if bad.any():
             first = int(np.flatnonzero(bad)[0])
             row = int(np.searchsorted(counts.indptr, first, side="right")) - 1

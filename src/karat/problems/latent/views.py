@@ -58,7 +58,9 @@ class _ThreeViews(Latent):
         sizes = [np.linalg.norm(W, 2) * s for W, s in zip((maps["W1"], M, maps["W3"]), self._sizes(P12, P23), strict=True)]
         # Without first moments among the features (mode C, Gaussian) the span does not allow a shift.
         maps["centre"], maps["axes"] = standardise(
-            sample.pilot(1) @ M, None, centred=self.keep == "moments" or (self.keep == "all" and sparse.issparse(sample.views[1]))
+            sample.pilot(1) @ M,
+            None,
+            centred=self.keep == "moments" or (self.keep == "all" and sparse.issparse(sample.views[1])),
         )
         maps["magnify"] = np.array(max(1.0, *sizes))
         if sample.first is not None:
@@ -227,7 +229,9 @@ class HiddenMarkov(_ThreeViews):
         if short:
             notes = (f"{short:,} of {len(long):,} sequences have fewer than 3 steps and were left out.",)
         if not len(first):
-            raise InputError("No window of three steps has a positive weight: every sequence is shorter than 3, or has weight 0.")
+            raise InputError(
+                "No window of three steps has a positive weight: every sequence is shorter than 3, or has weight 0."
+            )
         steps = self._observations(table)
         share = np.ones(len(begins)) if weights is None else weights[begins]
         opening = np.asarray(steps[begins].T @ share).ravel() / max(float(share.sum()), 1e-300)
