@@ -70,7 +70,9 @@ def kept_sample(core: Coreset) -> Sample:
 def own_maps(core: Coreset, kept: Sample) -> Maps:
     """The stored maps of the full data; in mode C those of the kept rows, which are the same."""
     assert isinstance(core.problem, Latent)
-    return core.problem.maps(kept) if core.maps is None else core.maps
+    if core.maps is not None:
+        return core.maps
+    return core.problem.maps(kept) | {"n": np.array(float(core.n_rows))}  # sampling noise is that of all rows
 
 
 def latent_coreset(

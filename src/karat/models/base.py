@@ -8,7 +8,6 @@ The last two arrows are the same code, so equal moments give equal parameters.
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -20,7 +19,7 @@ from karat._coreset import Coreset
 from karat._latent import guarded, kept_sample, own_maps, read_sample
 from karat.engine.linalg import Array
 from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.models.tensor import Recovery, RecoveryWarning, decompose
+from karat.models.tensor import Recovery, decompose, doubt
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 
@@ -47,6 +46,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
 
     problem_type: ClassVar[type[Latent]]
     recovery_: Recovery
+    n_features_in_: Any
 
     @abstractmethod
     def _problem(self, X: Any) -> Latent:
@@ -60,7 +60,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         problem = self._problem(X)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
         for note in sample.notes:
-            warnings.warn(note, RecoveryWarning, stacklevel=3)
+            doubt(note)
 
         def moments() -> tuple[dict[str, Array], Maps]:
             maps = problem.maps(sample)
@@ -146,12 +146,10 @@ def as_distributions(rows: Array, what: str) -> Array:
     total = positive.sum(axis=1, keepdims=True)
     negative = float(np.max((total - rows.sum(axis=1, keepdims=True)) / np.maximum(total, 1e-300), initial=0.0))
     if negative > CLIPPED:
-        warnings.warn(
-            f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data are too few, or not of this model.",
-            RecoveryWarning,
-            stacklevel=5,
+        doubt(
+            f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data are too few, or not of this model."
         )
-    return np.where(total > 0, positive / np.maximum(total, 1e-300), 1.0 / rows.shape[1])
+    return np.asarray(np.where(total > 0, positive / np.maximum(total, 1e-300), 1.0 / rows.shape[1]))
 
 
 def positive_variances(variances: Array, common: float, what: str) -> Array:
@@ -159,10 +157,8 @@ def positive_variances(variances: Array, common: float, what: str) -> Array:
     floor = FLOOR * max(common, 1e-300)
     if (variances < floor).any():
         listed = ", ".join(f"{x:.3g}" for x in variances)
-        warnings.warn(
-            f"{what} came out as {listed}; those below {floor:.3g} were raised to it. The data are too few, or not of this model.",
-            RecoveryWarning,
-            stacklevel=5,
+        doubt(
+            f"{what} came out as {listed}; those below {floor:.3g} were raised to it. The data are too few, or not of this model."
         )
     return np.maximum(variances, floor)
 
@@ -170,4 +166,4 @@ def positive_variances(variances: Array, common: float, what: str) -> Array:
 def spherical_log_density(X: Array, means: Array, variances: Array) -> Array:
     """``log N(x; mu_j, s_j^2 I)`` (n x k)."""
     squares = np.square(X).sum(axis=1)[:, None] - 2 * X @ means.T + np.square(means).sum(axis=1)
-    return -0.5 * (np.maximum(squares, 0.0) / variances + X.shape[1] * np.log(2 * np.pi * variances))
+    return np.asarray(-0.5 * (np.maximum(squares, 0.0) / variances + X.shape[1] * np.log(2 * np.pi * variances)))

@@ -121,7 +121,7 @@ class HiddenMarkov(Learner):
             raise InputError(
                 f"X holds symbol {symbols.max()}; the model was fitted with symbols 0 to {self.n_features_in_ - 1}."
             )
-        return np.log((1 - SMOOTH) * self.emissionprob_ + SMOOTH / self.n_features_in_).T[symbols]
+        return np.asarray(np.log((1 - SMOOTH) * self.emissionprob_ + SMOOTH / self.n_features_in_).T[symbols])
 
     def _log_chain(self) -> tuple[Array, Array]:
         k = len(self.startprob_)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from karat.engine.linalg import Array
 from karat.models.base import Learner
-from karat.models.tensor import RecoveryWarning
+from karat.models.tensor import doubt
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
@@ -61,10 +60,8 @@ class ICA(Learner):
         flat = int(np.sum(np.abs(self.kurtosis_) < noise))
         if flat > 1:
             listed = ", ".join(f"{x:.2g}" for x in self.kurtosis_)
-            warnings.warn(
-                f"{flat} sources look Gaussian (kurtosis {listed}, sampling noise about {noise:.2g}), and only one such source can be found.",
-                RecoveryWarning,
-                stacklevel=5,
+            doubt(
+                f"{flat} sources look Gaussian (kurtosis {listed}, sampling noise about {noise:.2g}), and only one such source can be found."
             )
 
     def transform(self, X: Any) -> Array:

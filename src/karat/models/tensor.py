@@ -16,6 +16,7 @@ that matrix, times |T|, is the condition of the decomposition; that of the white
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -34,6 +35,14 @@ MERGED = 0.7  # |cosine| beyond which two vectors are one
 
 class RecoveryWarning(UserWarning):
     """The moments do not look like those of the model."""
+
+
+def doubt(message: str) -> None:
+    """Warn, at the line of the user's code that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("karat."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, RecoveryWarning, stacklevel=level - 1)
 
 
 @dataclass(frozen=True)
@@ -144,7 +153,8 @@ def decompose(tensor: Array, spectrum: Array, parts: str) -> tuple[Array, Array,
         What the components are called, for warnings.
     """
     k, order = len(tensor), tensor.ndim
-    rest, found, taken, still = tensor.copy(), [], 0, True
+    rest, taken, still = tensor.copy(), 0, True
+    found: list[Array] = []
     rng = np.random.default_rng(0)
     for _ in range(k):
         starts = rng.standard_normal((STARTS + 2 * k, k))
@@ -223,8 +233,4 @@ def _warn(report: Recovery, k: int, parts: str) -> None:
     elif not report.refined:
         doubts.append(f"two {parts} could not be told apart on the whole tensor (off-diagonal {report.off_diagonal:.2g})")
     if doubts:
-        warnings.warn(
-            f"The model may not fit: {'; '.join(doubts)}. Ask for fewer {parts}, or give more data. [{report}]",
-            RecoveryWarning,
-            stacklevel=5,
-        )
+        doubt(f"The model may not fit: {'; '.join(doubts)}. Ask for fewer {parts}, or give more data. [{report}]")

@@ -6,7 +6,6 @@ Latent Dirichlet:   alpha_j = 4 a (a+1) / ((a+2)^2 ell_j^2),  mu_j = (a+2)/2 ell
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -19,7 +18,7 @@ from karat import frames
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.models.base import Learner, as_distributions
-from karat.models.tensor import RecoveryWarning
+from karat.models.tensor import doubt
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
@@ -44,11 +43,9 @@ class _TopicLearner(Learner):
         """Word distributions (k x d); a warning where there are few documents to tell."""
         documents = int(maps["n"])
         if documents < FEW * problem.k:
-            warnings.warn(
+            doubt(
                 f"Only {documents} documents of at least 3 words for {problem.k} topics; the result is mostly noise below "
-                f"{FEW * problem.k}.",
-                RecoveryWarning,
-                stacklevel=6,
+                f"{FEW * problem.k}."
             )
         return as_distributions(rows, "The word distributions of the topics")
 
@@ -69,7 +66,7 @@ class _TopicLearner(Learner):
 
     def _log_words(self) -> Array:
         """Logarithms of the smoothed word distributions (d x k)."""
-        return np.log((1 - SMOOTH) * self.topics_ + SMOOTH / self.n_features_in_).T
+        return np.asarray(np.log((1 - SMOOTH) * self.topics_ + SMOOTH / self.topics_.shape[1]).T)
 
     @abstractmethod
     def transform(self, X: Any) -> Array:

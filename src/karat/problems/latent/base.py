@@ -20,6 +20,7 @@ import numpy as np
 
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import pass_over
+from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems.base import NEVER_KEPT, Problem
 from karat.problems.latent.sample import Reader, Sample
@@ -101,17 +102,18 @@ class Latent(Problem):
         terms, count = self._terms((columns,), None, self.keep)
         return TermKernel(terms, count, columns * self.k)
 
-    def kernelize(self, sample: Sample, maps: Maps) -> tuple[Any, TermKernel]:
+    def kernelize(self, sample: Sample, maps: Maps) -> tuple[Rows, TermKernel]:
         """The samples in the coordinates of the maps, and the kernel of what must be kept."""
         terms, count = self._terms(sample.columns, maps, self.keep)
-        kernel = TermKernel(terms, count, sum(sample.columns) * self.k, float(maps["magnify"]))
+        rows = sample.rows(self.reader(maps, self.keep), count)
+        kernel = TermKernel(terms, count, sum(sample.columns) * self.k, float(maps["magnify"]), rows)
         limit = min(len(sample) // 2, WIDEST)
         if self.keep == "all" and kernel.width > limit:
             raise InputError(
                 f'keep="all" needs {kernel.width:,} features for this data, more than {limit:,} (half of the samples, or {WIDEST:,}): '
                 'the coreset would hardly be smaller than the data. Use keep="tensor" or keep="moments", which store the maps.'
             )
-        return sample.rows(self.reader(maps, self.keep), count), kernel
+        return rows, kernel
 
     def _terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
         terms, count = self.terms(columns, maps, keep)

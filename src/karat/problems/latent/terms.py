@@ -24,10 +24,13 @@ from typing import Self, final
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.candidates import own_weights
 from karat.engine.kernel import Kernel, Settled, Statistic
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
+from karat.engine.rows import Rows
 
+WITNESS = 2**19  # features of witnesses looked at first
 CHOLESKY = 1e-4  # smallest pivot of unit columns for which the Gram matrix is trusted: its error is eps / pivot^2
 
 
@@ -205,10 +208,14 @@ class TermKernel(Kernel):
         Cost of making the coordinates of a sample, in multiplications; it enters the choice of block sizes.
     magnify : float
         By how much the coordinates magnify the rounding of the data.
+    rows : Rows, optional
+        The samples, some of which are witnesses of the loss in :meth:`gap`.
     """
 
-    def __init__(self, terms: Sequence[Term], columns: int, reading: int, magnify: float = 1.0) -> None:
-        self.terms, self.columns, self.magnify = list(terms), columns, magnify
+    def __init__(
+        self, terms: Sequence[Term], columns: int, reading: int, magnify: float = 1.0, rows: Rows | None = None
+    ) -> None:
+        self.terms, self.columns, self.magnify, self.rows = list(terms), columns, magnify, rows
         self.width = sum(term.width for term in terms)
         self.shift = np.zeros(columns)
         left, right = max((term.shape for term in terms), key=lambda s: s[0] * s[1])
@@ -240,19 +247,20 @@ class TermKernel(Kernel):
         return self.magnify
 
     def gap(self, block: Array, weights: Array, settled: Settled, witness: Callable[[], Array]) -> float:
-        """The bound of the base class; where the witnesses are well conditioned, by Cholesky in place of QR (20 times faster)."""
-        weighted = witness()
-        size = np.linalg.norm(weighted, axis=0)
-        factor = None
-        if size.all() and len(weighted) >= self.width:
-            scaled = np.asfortranarray(weighted / size)
-            factor = linalg.cholesky(linalg.upper_gram(scaled))
-        if factor is None or np.diag(factor).min() < CHOLESKY:
-            return super().gap(block, weights, settled, lambda: weighted)
-        inverse = np.linalg.inv(factor)
-        rho = (weights @ self.features(block) - settled.target) / size
-        leverage = np.square(linalg.product(scaled, inverse)).sum(axis=1).max()
-        return float(np.linalg.norm(inverse.T @ rho) * np.sqrt(leverage))
+        """The bound of the base class; by Cholesky and from fewer witnesses, where these are well conditioned."""
+        if self.rows is not None:
+            seen = np.arange(0, len(self.rows), max(1, len(self.rows) * self.width // WITNESS))
+            weighted = own_weights(self.rows, seen)[:, None] * self.features(self.rows.take(seen, self.shift))
+            size = np.linalg.norm(weighted, axis=0)
+            if size.all() and len(weighted) >= 4 * self.width:
+                scaled = np.asfortranarray(weighted / size)
+                factor = linalg.cholesky(linalg.upper_gram(scaled))
+                if factor is not None and np.diag(factor).min() > CHOLESKY:
+                    rho = (weights @ self.features(block) - settled.target) / size
+                    inverse = np.asarray(np.linalg.inv(factor), dtype=np.float64)
+                    leverage = np.square(linalg.product(scaled, inverse)).sum(axis=1).max()
+                    return float(np.linalg.norm(inverse.T @ rho) * np.sqrt(leverage))
+        return super().gap(block, weights, settled, witness)
 
     def parts(self, moments: Array) -> dict[str, Array]:
         """Moments by the names of their terms."""

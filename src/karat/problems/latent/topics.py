@@ -97,7 +97,7 @@ class _Topics(Latent):
                 v = v.ravel()
                 return np.asarray(across @ (pairs * (counts @ v)) - words * v - less * m1 * (m1 @ v))
 
-            second = LinearOperator((d, d), matvec=multiply, dtype=float)
+            second = LinearOperator((d, d), matvec=multiply, dtype=float)  # type: ignore[no-untyped-call]
         white = whiten(second, self.k, "topics")
         return {
             "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify), "m1": m1,
@@ -114,8 +114,9 @@ class _Topics(Latent):
         M_pairs = np.ascontiguousarray(pair.values(M.T).T)
         M_triples = np.ascontiguousarray(triple.values(M.T).T)
         i, j, m = triple.indices.T
-        at = lambda p, q: np.array([pair.position[min(s, t), max(s, t)] for s, t in zip(p, q, strict=True)])  # noqa: E731
-        ij, im, jm = at(i, j), at(i, m), at(j, m)
+        grid = np.zeros((k, k), dtype=np.intp)
+        grid[tuple(pair.indices.T)] = np.arange(len(pair))
+        ij, im, jm = grid[i, j], grid[i, m], grid[j, m]  # i <= j <= m in every multiset
         mean = M.T @ maps["m1"]
         mean_pairs = bracket_rows(mean)  # [m1~ | .] on scaled unique pairs
         mean_cube = 2 * a**2 / ((a + 1) * (a + 2)) * root3 * triple.values(mean[:, None])[:, 0]

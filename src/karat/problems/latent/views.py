@@ -1,4 +1,4 @@
-"""Three views of one hidden value: multi-view mixtures, and hidden Markov models by windows of three steps.
+"""Three views of one hidden value: multi-view mixtures (and, in :mod:`karat.problems.latent.markov`, windows of a Markov chain).
 
 A sample is (x1, x2, x3), independent given h; A_a = E[x_a | h] (columns), g the law of h, P_ab = E x_a x_b' = A_a diag(g) A_b'.  Everything
 is carried over to view 2:
@@ -9,15 +9,12 @@ is carried over to view 2:
 
 The empirical tensor is not symmetric (unsymmetrised it has rank k^3), so its symmetric part is the definition, for all rows and
 coreset alike.  Then A2 = [ell_j B v_j], g = 1 / ell^2, and from P12 = A1 diag(g) A2':  A1 = P12 M (A2'M)^-1 diag(g)^-1; A3 likewise.
-
-Hidden Markov model: x1, x2, x3 are three steps, A2 = O the emissions, and the joint law of two states is
-J = (M'O)^-1 (M'P12 M) (O'M)^-1.  Gaussian emissions N(mu_h, s_h^2 I):  E[|x2|^2 z1] = sum_h g_h (|mu_h|^2 + d s_h^2) M'mu_h, k more features.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from scipy import linalg as sla
@@ -34,7 +31,7 @@ from karat.problems.latent.whiten import standardise, whiten
 PAIRS = ((0, 1), (0, 2), (1, 2))
 
 
-class _ThreeViews(Latent):
+class ThreeViews(Latent):
     """Shared by both."""
 
     @property
@@ -124,10 +121,10 @@ def cross_moments(sample: Sample) -> tuple[Array, Array, Array]:
     """P12, P13, P23 in one pass."""
     sums = [np.zeros((sample.columns[a], sample.columns[b])) for a, b in PAIRS]
     for views, weights in sample.blocks():
-        for total, (a, b) in zip(sums, PAIRS, strict=True):
+        for place, (a, b) in enumerate(PAIRS):
             right = views[b] if weights is None else views[b] * weights[:, None]
             product = views[a].T @ right
-            total += product.toarray() if sparse.issparse(product) else product
+            sums[place] += product.toarray() if sparse.issparse(product) else product
     if not all(np.isfinite(total).all() for total in sums):
         raise NonFiniteError
     first, second, third = (total / sample.total for total in sums)
@@ -136,7 +133,7 @@ def cross_moments(sample: Sample) -> tuple[Array, Array, Array]:
 
 @final
 @dataclass(frozen=True)
-class MultiView(_ThreeViews):
+class MultiView(ThreeViews):
     """A mixture seen in three views that are independent given the component.
 
     Parameters
@@ -174,104 +171,3 @@ class MultiView(_ThreeViews):
 
     def kept_sample(self, tables: tuple[Any, ...], weights: Array, maps: Maps | None) -> Sample:
         return self.sample(tables, weights, None)
-
-
-@final
-@dataclass(frozen=True)
-class HiddenMarkov(_ThreeViews):
-    """A hidden Markov model, learned from its windows of three steps.
-
-    Parameters
-    ----------
-    n_states : int
-        Number k of states, at most the number of symbols or columns.
-    emissions : {"categorical", "gaussian"}
-        Symbols 0, 1, .. in one column, or spherical Gaussians, one column per dimension.
-    keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
-    total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
-
-    Notes
-    -----
-    Sequences come one after another in X, with their ``lengths``; those under three steps are counted and left out.  ``sample_weight`` has
-    one entry per row: a window has the weight of its first row.  The ``indices`` of a coreset are first rows of windows; its X holds
-    the three steps of each window side by side.
-    """
-
-    n_states: int
-    emissions: Literal["categorical", "gaussian"] = "categorical"
-    keep: Keep = "tensor"
-    total_weight: bool = True
-    parts: ClassVar[str] = "states"
-
-    def __post_init__(self) -> None:
-        self.check()
-        if self.emissions not in ("categorical", "gaussian"):
-            raise InputError(f'emissions must be "categorical" or "gaussian", not {self.emissions!r}.')
-
-    @property
-    def k(self) -> int:
-        return self.n_states
-
-    @property
-    def with_variances(self) -> bool:
-        return self.emissions == "gaussian"
-
-    def sample(self, tables: tuple[Any, ...], weights: Array | None, lengths: Indices | None) -> Sample:
-        (table,) = tables
-        count = int(table.shape[0])
-        long, starts = self._starts(lengths, count)
-        first = starts if weights is None else starts[weights[starts] > 0]
-        begins = (np.concatenate([[0], np.cumsum(long)[:-1]]))[long >= 3]
-        short = int((long < 3).sum())
-        notes: tuple[str, ...] = ()
-        if short:
-            notes = (f"{short:,} of {len(long):,} sequences have fewer than 3 steps and were left out.",)
-        if not len(first):
-            raise InputError(
-                "No window of three steps has a positive weight: every sequence is shorter than 3, or has weight 0."
-            )
-        steps = self._observations(table)
-        share = np.ones(len(begins)) if weights is None else weights[begins]
-        opening = np.asarray(steps[begins].T @ share).ravel() / max(float(share.sum()), 1e-300)
-        views = tuple(select(steps, first + a) for a in range(3))
-        return Sample(views, None if weights is None else weights[first], first, count, short, opening, notes)
-
-    @staticmethod
-    def _starts(lengths: Indices | None, count: int) -> tuple[Indices, Indices]:
-        long = np.array([count]) if lengths is None else np.asarray(lengths)
-        if long.ndim != 1 or long.dtype.kind not in "iu" or (long < 1).any():
-            raise InputError("lengths must be a list of whole numbers of at least 1, one per sequence.")
-        if int(long.sum()) != count:
-            raise InputError(f"lengths add up to {int(long.sum())}, but X has {count} rows; they must be equal.")
-        begins = np.concatenate([[0], np.cumsum(long)[:-1]])
-        step = np.arange(count) - np.repeat(begins, long)
-        return long.astype(np.intp), np.flatnonzero(step < np.repeat(long, long) - 2)
-
-    def _observations(self, table: Any, symbols: int | None = None) -> Any:
-        """One-hot rows of the symbols, or the table itself."""
-        if self.emissions == "gaussian":
-            return table.toarray() if sparse.issparse(table) else table
-        values = table.toarray() if sparse.issparse(table) else table
-        if values.shape[1] != 1:
-            raise InputError(f"Categorical emissions are symbols 0, 1, .. in one column; X has {values.shape[1]} columns.")
-        values = np.asarray(values)[:, 0]
-        bad = ~np.isfinite(values) | (values < 0) | (values != np.floor(values))
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            raise InputError(f"Symbols must be whole numbers of at least 0; row {row} of X holds {values[row]!r}.")
-        codes = values.astype(np.int64)
-        width = int(codes.max()) + 1 if symbols is None else symbols
-        return sparse.csr_array((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), shape=(len(codes), width))
-
-    def kept_rows(self, tables: tuple[Any, ...], origin: Indices) -> Any:
-        table = tables[0].toarray() if sparse.issparse(tables[0]) else tables[0]
-        return np.hstack([np.asarray(table[origin + a]) for a in range(3)])
-
-    def kept_sample(self, tables: tuple[Any, ...], weights: Array, maps: Maps | None) -> Sample:
-        steps = np.split(np.asarray(tables[0]), 3, axis=1)
-        if self.emissions == "gaussian":
-            return Sample(tuple(steps), weights, None, len(weights))
-        symbols = int(tables[0].max()) + 1 if maps is None else len(maps["M"])
-        return Sample(tuple(self._observations(s, symbols) for s in steps), weights, None, len(weights))
