@@ -57,7 +57,9 @@ def make_chain(n=60_000, lengths=None, gaussian=False, seed=2):
         X = means[states] + np.sqrt(variances[states])[:, None] * rng.standard_normal((n, 6))
         return Truth(X=X, lengths=lengths, states=states, means=means, variances=variances, start=start)
     emissions = rng.dirichlet(np.full(7, 0.5), size=3)
-    return Truth(X=draw(emissions.cumsum(axis=1)[states], rng), lengths=lengths, states=states, emissions=emissions, start=start)
+    return Truth(
+        X=draw(emissions.cumsum(axis=1)[states], rng), lengths=lengths, states=states, emissions=emissions, start=start
+    )
 
 
 def make_views(n=20_000, seed=3):

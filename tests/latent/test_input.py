@@ -1,5 +1,6 @@
 """Bad input: sentences with the place and the remedy, never a NaN."""
 
+import re
 import subprocess
 import sys
 
@@ -79,7 +80,7 @@ def test_sequences():
         (problems.GaussianMixture(2), np.zeros((50, 3)), "support 0 components, not 2"),
         (problems.ICA(2), np.ones((50, 3)), "support 0 components"),
         (problems.SingleTopic(15), COUNTS, "15 topics cannot be told apart in 14 words"),
-        (problems.SingleTopic(2), np.ones((50, 1)), "cannot be told apart in 1 words"),
+        (problems.SingleTopic(2), 3 * np.ones((50, 1)), "cannot be told apart in 1 words"),
         (problems.HiddenMarkov(2), np.zeros(50, dtype=int), "2 states cannot be told apart in 1 dimensions"),
         (problems.HiddenMarkov(2, "gaussian"), np.ones((50, 3)), "support 1 states, not 2"),
         (problems.MultiView(2), np.ones((5, 3)), "tuple of three tables"),
@@ -95,8 +96,9 @@ def test_data_that_cannot_hold_the_model(problem, X, sentence):
 
 def test_one_cluster_only_is_a_warning_with_numbers():
     X = np.random.default_rng(0).standard_normal((5000, 6)) + 3
-    with pytest.warns(RecoveryWarning, match=r"eigenvalue 2 is [\d.e-]+") as seen:
+    with pytest.warns(RecoveryWarning) as seen:
         model = models.GaussianMixture(2).fit(X)
+    assert any(re.search(r"eigenvalue 2 is [\d.e-]+", str(w.message)) for w in seen)
     assert np.isfinite(model.means_).all()
     assert seen[0].filename == __file__  # the warning points at the user's line
     assert models.GaussianMixture("gap").fit(X).n_components_ == 1
@@ -104,8 +106,9 @@ def test_one_cluster_only_is_a_warning_with_numbers():
 
 def test_gaussian_sources_are_a_warning():
     X = np.random.default_rng(0).standard_normal((5000, 3))
-    with pytest.warns(RecoveryWarning, match="3 sources look Gaussian"):
+    with pytest.warns(RecoveryWarning) as seen:
         model = models.ICA(3).fit(X)
+    assert any("sources look Gaussian" in str(w.message) for w in seen)
     assert np.isfinite(model.mixing_).all()
 
 

@@ -59,7 +59,9 @@ def test_covertype(covertype, keep, size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", [problems.SingleTopic(10), problems.SingleTopic(10, "moments"), problems.LatentDirichlet(10, 0.5)])
+@pytest.mark.parametrize(
+    "problem", [problems.SingleTopic(10), problems.SingleTopic(10, "moments"), problems.LatentDirichlet(10, 0.5)]
+)
 def test_arxiv(arxiv, problem):
     begin = time.perf_counter()
     core = karat.coreset(arxiv, problem=problem)
@@ -79,15 +81,24 @@ def test_mode_c_refuses_the_vocabulary(arxiv):
         karat.coreset(arxiv, problem=problems.SingleTopic(10, "all"))
 
 
+def test_disjoint_vocabularies_have_a_diagonal_tensor():
+    """Off the diagonal there is only the rounding of the whitening, which must not count as rank."""
+    rng = np.random.default_rng(0)
+    h = rng.integers(3, size=5000)
+    words = 400 * h[:, None] + np.minimum(rng.geometric(0.02, size=(5000, 10)), 400) - 1
+    X = sparse.csr_array((np.ones(50_000), (np.repeat(np.arange(5000), 10), words.ravel())), shape=(5000, 1200))
+    assert len(karat.coreset(X, problem=problems.SingleTopic(3))) == 3 + 1
+
+
 @pytest.mark.slow
 def test_a_hundred_thousand_documents_of_fifty_thousand_words():
     """Sparse from end to end: dense, the counts alone would take 40 GB."""
     rng = np.random.default_rng(0)
     n, d, k, length = 100_000, 50_000, 4, 20
-    topics = rng.permutation(d).reshape(k, -1)  # disjoint vocabularies, a few words of each frequent
+    topics = rng.permutation(d).reshape(k, -1)  # a vocabulary of its own each; one word in ten from any
     h = rng.integers(k, size=n)
     rank = np.minimum(rng.geometric(0.01, size=(n, length)), d // k) - 1
-    words = topics[h[:, None], rank]
+    words = topics[np.where(rng.random((n, length)) < 0.1, rng.integers(k, size=(n, length)), h[:, None]), rank]
     X = sparse.csr_array((np.ones(n * length), (np.repeat(np.arange(n), length), words.ravel())), shape=(n, d))
     core = karat.coreset(X, problem=problems.SingleTopic(k))
     assert sparse.issparse(core.X)

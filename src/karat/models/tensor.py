@@ -42,7 +42,7 @@ def doubt(message: str) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("karat."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, RecoveryWarning, stacklevel=level - 1)
+    warnings.warn(message, RecoveryWarning, stacklevel=level)
 
 
 @dataclass(frozen=True)
@@ -231,6 +231,8 @@ def _warn(report: Recovery, k: int, parts: str) -> None:
     if report.tensor_residual > 0.5:
         doubts.append(f"{report.tensor_residual:.0%} of the tensor is not explained by {k} {parts}")
     elif not report.refined:
-        doubts.append(f"two {parts} could not be told apart on the whole tensor (off-diagonal {report.off_diagonal:.2g})")
+        doubts.append(
+            f"the {parts} found one by one are not stable on the whole tensor (residual {report.tensor_residual:.2g})"
+        )
     if doubts:
         doubt(f"The model may not fit: {'; '.join(doubts)}. Ask for fewer {parts}, or give more data. [{report}]")

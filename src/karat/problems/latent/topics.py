@@ -35,6 +35,7 @@ from karat.problems.latent.sample import Reader, Sample
 from karat.problems.latent.terms import Columns, Term, bracket
 from karat.problems.latent.whiten import standardise, whiten
 
+NEGLIGIBLE = 1e-12  # entries of a document's tensor, relative to its largest, that are rounding
 DENSE = 600  # words up to which the d x d matrix is formed
 
 
@@ -127,6 +128,8 @@ class _Topics(Latent):
             t2 = root2 * (z[:, pair.indices[:, 0]] * z[:, pair.indices[:, 1]] - S) / (size * (size - 1))
             cube = z[:, i] * (z[:, j] * z[:, m] - S[:, jm]) - z[:, j] * S[:, im] - z[:, m] * S[:, ij] + 2 * R
             t3 = root3 * cube / (size * (size - 1) * (size - 2))
+            # Topics with disjoint words have a diagonal tensor: what the rounding of M leaves beside it is no feature.
+            t3[np.abs(t3) < NEGLIGIBLE * np.abs(t3).max(axis=1, keepdims=True)] = 0.0
             if a:
                 t3 = t3 - a / (a + 2) * (t2 @ mean_pairs) + mean_cube
             if keep == "tensor":

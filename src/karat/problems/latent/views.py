@@ -123,7 +123,8 @@ def cross_moments(sample: Sample) -> tuple[Array, Array, Array]:
     for views, weights in sample.blocks():
         for place, (a, b) in enumerate(PAIRS):
             right = views[b] if weights is None else views[b] * weights[:, None]
-            product = views[a].T @ right
+            with np.errstate(over="ignore", invalid="ignore"):  # noticed, and explained, below
+                product = views[a].T @ right
             sums[place] += product.toarray() if sparse.issparse(product) else product
     if not all(np.isfinite(total).all() for total in sums):
         raise NonFiniteError
