@@ -17,7 +17,7 @@ import numpy as np
 
 from karat.engine.linalg import Array
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.mixture import mean_and_covariance
+from karat.problems.latent.mixture import mean_and_covariance, whole_frame
 from karat.problems.latent.plain import PlainRows
 from karat.problems.latent.sample import Reader, Sample
 from karat.problems.latent.terms import Columns, Power, Term
@@ -56,11 +56,11 @@ class ICA(PlainRows, Latent):
         self.check_columns(sample.columns[0])
         mean, cov = mean_and_covariance(sample)
         white = whiten(cov, self.k, "components")
-        scale = np.sqrt(np.diag(cov))
-        return {
+        maps = {
             "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify), "mean": mean,
-            "scale": np.where(scale > 0, scale, 1.0), "total": np.array(sample.total), "n": np.array(float(len(sample))),
+            "total": np.array(sample.total), "n": np.array(float(len(sample))),
         }  # fmt: skip
+        return maps | {"frame": whole_frame(cov)} if self.keep == "all" else maps
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         M, mean = maps["M"], maps["mean"]
@@ -68,7 +68,7 @@ class ICA(PlainRows, Latent):
         def coordinates(x: Array) -> Array:
             centred = x - mean
             z = centred @ M
-            return np.hstack([z, centred / maps["scale"]]) if keep == "all" else z
+            return np.hstack([z, centred @ maps["frame"]]) if keep == "all" else z
 
         return coordinates
 

@@ -80,13 +80,13 @@ class GaussianMixture(PlainRows, Latent):
         top, values = top[:, : k - 1], values[: k - 1]
         sigma2 = max(float(np.trace(cov) - values.sum()) / (d - k + 1), 0.0)
         white = whiten(cov - sigma2 * np.eye(d) + np.outer(mean, mean), k, "components")
-        scale = np.sqrt(np.diag(cov))
         centre, axes = standardise(sample.pilot() @ white.M, None)
-        return {
+        maps = {
             "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify),
-            "sigma2": np.array(sigma2), "mean": mean, "top": top, "scale": np.where(scale > 0, scale, 1.0),
-            "centre": centre, "axes": axes, "total": np.array(sample.total), "n": np.array(float(len(sample))),
+            "sigma2": np.array(sigma2), "mean": mean, "top": top, "centre": centre, "axes": axes,
+            "total": np.array(sample.total), "n": np.array(float(len(sample))),
         }  # fmt: skip
+        return maps | {"frame": whole_frame(cov)} if self.keep == "all" else maps
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         M, mean, top = maps["M"], maps["mean"], maps["top"]
@@ -104,7 +104,7 @@ class GaussianMixture(PlainRows, Latent):
             if keep != "tensor":
                 columns += [(z - maps["centre"]) @ maps["axes"]]
             if keep == "all":
-                columns += [(x - mean) / maps["scale"]]
+                columns += [(x - mean) @ maps["frame"]]
             return z if len(columns) == 1 else np.hstack(columns)
 
         return coordinates
@@ -144,3 +144,12 @@ def mean_and_covariance(sample: Sample) -> tuple[Array, Array]:
     first = gram[0, 1:] / gram[0, 0]
     cov = gram[1:, 1:] / gram[0, 0] - np.outer(first, first)
     return shift + first, (cov + cov.T) / 2
+
+
+def whole_frame(cov: Array) -> Array:
+    """W (d x d) such that ``(x - m)' W`` has covariance I; columns of zeros where the data do not vary."""
+    size = np.sqrt(np.diag(cov))
+    size = np.where(size > 0, size, 1.0)
+    values, vectors = linalg.eigh(cov / np.outer(size, size))
+    seen = values > 1e-12 * max(values[0], 1e-300)
+    return np.asarray(np.where(seen, vectors / np.sqrt(np.where(seen, values, 1.0)), 0.0) / size[:, None])
