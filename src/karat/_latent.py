@@ -95,7 +95,8 @@ def latent_coreset(
     certificate = _proof(problem, reduction, data, len(indices), time.perf_counter() - start, notes)
     if not certificate.ok:
         raise NotExactError(
-            f"The best coreset found has a relative error of {certificate.loss_error:.1e}, above {certificate.tolerance:.0e} (condition "
+            f"The best coreset found has a relative error of {certificate.loss_error:.1e}, above "
+            f"{certificate.tolerance:.0e} (condition "
             f"{certificate.condition:.1e}). Scale the columns, or ask for fewer {problem.parts}."
         )
     rows = problem.kept_rows(tuple(t.X for t in tables), indices)

@@ -83,11 +83,13 @@ def make_sources(n=20_000, seed=4):
 CASES = {
     "mixture": ("GaussianMixture", (4,), {}, make_mixture, ("means_", "weights_", "covariances_")),
     "mixture, own variances": (
-        "GaussianMixture", (4,), {"variances": "spherical"}, lambda: make_mixture(spherical=True), ("means_", "weights_", "covariances_"),
+        "GaussianMixture", (4,), {"variances": "spherical"}, lambda: make_mixture(spherical=True),
+        ("means_", "weights_", "covariances_"),
     ),
     "single topic": ("SingleTopic", (4,), {}, make_topics, ("topics_", "weights_")),
     "dirichlet": (
-        "LatentDirichlet", (4,), {"alpha0": 1.5}, lambda: make_topics(alpha=[0.2, 0.3, 0.4, 0.6], length=30), ("topics_", "alpha_"),
+        "LatentDirichlet", (4,), {"alpha0": 1.5}, lambda: make_topics(alpha=[0.2, 0.3, 0.4, 0.6], length=30),
+        ("topics_", "alpha_"),
     ),
     "chain": ("HiddenMarkov", (3,), {}, make_chain, ("emissionprob_", "transmat_", "startprob_")),
     "chain, gaussian": (

@@ -166,7 +166,7 @@ def test_coreset_of_another_problem():
         models.GaussianMixture(2).fit_coreset(core)
     with pytest.raises(NotExactError, match=r"learns from a coreset of problems.ICA"):
         models.ICA(3).fit_coreset(core)
-    with pytest.raises(InputError, match="takes a karat.Coreset"):
+    with pytest.raises(InputError, match=r"takes a karat\.Coreset"):
         models.GaussianMixture(3).fit_coreset(X)
     chain = karat.coreset(make_chain(5000).X, problem=problems.HiddenMarkov(3, keep="all"))
     with pytest.raises(NotExactError, match='start="first" needs the first steps'):

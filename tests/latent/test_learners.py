@@ -1,6 +1,6 @@
 """What users of such models expect."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def test_condition_predicts_how_errors_grow():
     rng = np.random.default_rng(1)
     V = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     tensor = sum(rank_one(x, v, 3) for x, v in zip([3.0, 2.0, 0.05], V, strict=True))
-    values, vectors, report = decompose(tensor, np.ones(3), "components")
+    _, vectors, report = decompose(tensor, np.ones(3), "components")
     wobble = rank_one(1e-8, np.linalg.qr(rng.standard_normal((3, 3)))[0][0], 3)
     _, moved, _ = decompose(tensor + wobble, np.ones(3), "components")
     change = np.linalg.norm(moved - vectors, axis=1).max()
@@ -145,7 +145,7 @@ def test_chain_decodes_like_an_enumeration_of_all_paths():
     X = data.X[:6]
     best, total = (-np.inf, None), 0.0
     for path in product(range(3), repeat=6):
-        chance = model.startprob_[path[0]] * np.prod([model.transmat_[a, b] for a, b in zip(path, path[1:], strict=False)])
+        chance = model.startprob_[path[0]] * np.prod([model.transmat_[a, b] for a, b in pairwise(path)])
         chance *= np.prod([model.emissionprob_[s, x] for s, x in zip(path, X, strict=True)])
         total += chance
         best = max(best, (np.log(max(chance, 1e-300)), path))

@@ -82,7 +82,8 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         wanted = self._matching(core)
         if type(core.problem) is not type(wanted) or core.problem != wanted:
             raise NotExactError(
-                f"The coreset keeps {core.problem.describe()}, but this estimator needs {wanted.describe()}; build it with that problem."
+                f"The coreset keeps {core.problem.describe()}, but this estimator needs {wanted.describe()}; build it "
+                "with that problem."
             )
         kept = kept_sample(core)
         maps = own_maps(core, kept)
@@ -93,7 +94,8 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         """This estimator's problem, with the mode of the coreset."""
         if not isinstance(core.problem, self.problem_type):
             raise NotExactError(
-                f"{type(self).__name__} learns from a coreset of problems.{self.problem_type.__name__}, not of {core.problem.describe()}."
+                f"{type(self).__name__} learns from a coreset of problems.{self.problem_type.__name__}, not of "
+                f"{core.problem.describe()}."
             )
         wanted = self._problem(None)
         values = wanted.params() | {"keep": core.problem.keep, "total_weight": core.problem.total_weight}
@@ -110,7 +112,8 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         if problem.order == 3 and not ell.min() > 1e-8 * ell.max():
             listed = ", ".join(f"{x:.3g}" for x in ell)
             raise InputError(
-                f"The third moments hold fewer than {problem.k} {problem.parts}: the eigenvalues of the tensor are {listed}, and all must be "
+                f"The third moments hold fewer than {problem.k} {problem.parts}: the eigenvalues of the tensor are "
+                f"{listed}, and all must be "
                 f"positive. Ask for fewer {problem.parts}, or give more data."
             )
         return ell, V @ maps["B"].T
@@ -147,7 +150,8 @@ def as_distributions(rows: Array, what: str) -> Array:
     negative = float(np.max((total - rows.sum(axis=1, keepdims=True)) / np.maximum(total, 1e-300), initial=0.0))
     if negative > CLIPPED:
         doubt(
-            f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data are too few, or not of this model."
+            f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data are too few, or "
+            "not of this model."
         )
     return np.asarray(np.where(total > 0, positive / np.maximum(total, 1e-300), 1.0 / rows.shape[1]))
 
@@ -158,7 +162,8 @@ def positive_variances(variances: Array, common: float, what: str) -> Array:
     if (variances < floor).any():
         listed = ", ".join(f"{x:.3g}" for x in variances)
         doubt(
-            f"{what} came out as {listed}; those below {floor:.3g} were raised to it. The data are too few, or not of this model."
+            f"{what} came out as {listed}; those below {floor:.3g} were raised to it. The data are too few, or not of "
+            "this model."
         )
     return np.maximum(variances, floor)
 

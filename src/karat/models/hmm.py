@@ -88,7 +88,8 @@ class HiddenMarkov(Learner):
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
         if self.start == "first" and "first" not in maps:
             raise NotExactError(
-                'start="first" needs the first steps of the sequences, which a keep="all" coreset does not know; use start="windows".'
+                'start="first" needs the first steps of the sequences, which a keep="all" coreset does not know; use '
+                'start="windows".'
             )
         ell, rows = self._components(moments["tensor"], maps, problem)
         weights, rows = 1.0 / ell**2, ell[:, None] * rows
@@ -192,7 +193,8 @@ class HiddenMarkov(Learner):
     def to_hmmlearn(self) -> Any:
         """A fitted ``hmmlearn`` model with these parameters.
 
-        Its ``fit`` starts EM from them: a separate step, which needs the full data, since a coreset does not keep the likelihood.
+        Its ``fit`` starts EM from them: a separate step, which needs the full data, since a coreset does not keep the
+        likelihood.
         """
         try:
             from hmmlearn import hmm

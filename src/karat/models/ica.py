@@ -61,7 +61,8 @@ class ICA(Learner):
         if flat > 1:
             listed = ", ".join(f"{x:.2g}" for x in self.kurtosis_)
             doubt(
-                f"{flat} sources look Gaussian (kurtosis {listed}, sampling noise about {noise:.2g}), and only one such source can be found."
+                f"{flat} sources look Gaussian (kurtosis {listed}, sampling noise about {noise:.2g}), and only one "
+                "such source can be found."
             )
 
     def transform(self, X: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Spherical Gaussian mixtures from moments: ``g_j = 1 / ell_j^2``, ``mu_j = ell_j B v_j`` (see :mod:`karat.problems.latent.mixture`)."""
+"""Gaussian mixtures from moments (see :mod:`karat.problems.latent.mixture`): ``g_j = 1 / ell_j^2``, ``mu_j = ell_j B v_j``."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ class GaussianMixture(Learner):
         noise = 4.0 * common * np.sqrt(d / float(maps["n"]))
         if problem.k > 1 and maps["spectrum"][problem.k - 1] < noise:
             doubt(
-                f"The second moments hardly show {problem.k} components: eigenvalue {problem.k} is {maps['spectrum'][problem.k - 1]:.3g}, "
+                f"The second moments hardly show {problem.k} components: eigenvalue {problem.k} is "
+                f"{maps['spectrum'][problem.k - 1]:.3g}, "
                 f"and sampling noise alone reaches about {noise:.3g}. Ask for fewer components."
             )
         if not 0.5 < self.mass_ < 2.0:
@@ -135,7 +136,8 @@ class GaussianMixture(Learner):
     def to_sklearn(self) -> Any:
         """A fitted ``sklearn.mixture.GaussianMixture`` with these parameters.
 
-        Its ``fit`` would start EM from them: a separate step, which needs the full data, since a coreset does not keep the likelihood.
+        Its ``fit`` would start EM from them: a separate step, which needs the full data, since a coreset does not keep the
+        likelihood.
         """
         from sklearn.mixture import GaussianMixture as Peer
 
@@ -155,8 +157,8 @@ class GaussianMixture(Learner):
 def components_by_gap(X: Any, sample_weight: Any = None) -> int:
     """The number of components that the spectrum of the covariance shows.
 
-    k components add k - 1 large eigenvalues to d - k + 1 equal ones.  The largest ratio of neighbours marks the end of the large ones,
-    if it exceeds what sampling noise gives on equal eigenvalues (Marchenko and Pastur).
+    k components add k - 1 large eigenvalues to d - k + 1 equal ones.  The largest ratio of neighbours marks the end of the
+    large ones, if it exceeds what sampling noise gives on equal eigenvalues (Marchenko and Pastur).
     """
     sample, tables = read_sample(X, latent.GaussianMixture(1), sample_weight, None)
     mean, cov = guarded(tables, lambda: mean_and_covariance(sample))

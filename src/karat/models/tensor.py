@@ -2,16 +2,17 @@
 
     T = sum_j lambda_j v_j (x) .. (x) v_j,   v_j orthonormal:    theta <- T(I, theta, .., theta) / norm
 
-converges quadratically to one of the v_j.  The best of many starts is taken, followed until it no longer moves, and *deflated*, k times.
-On an estimated tensor the deflated vectors depend, a little, on the order in which they were found.  So all of them are followed once
-more on T itself, where each is a fixed point of its own, and the answer does not depend on the order; should two of them run into one,
-the tensor is too noisy for that and the deflated vectors are kept (``refined`` is False).
+converges quadratically to one of the v_j.  The best of many starts is taken, followed until it no longer moves, and
+*deflated*, k times. On an estimated tensor the deflated vectors depend, a little, on the order in which they were found.  So
+all of them are followed once more on T itself, where each is a fixed point of its own, and the answer does not depend on the
+order; should two of them run into one, the tensor is too noisy for that and the deflated vectors are kept (``refined`` is
+False).
 
-Order 3: signs are such that lambda_j > 0.  Order 4: lambda_j may have either sign, and v_j has its largest entry positive.  The components
-come in decreasing |lambda_j|.
+Order 3: signs are such that lambda_j > 0.  Order 4: lambda_j may have either sign, and v_j has its largest entry positive.
+The components come in decreasing |lambda_j|.
 
-Conditioning: a change dT moves v_j by ``(lambda_j I - (p-1) T(I, I, v_j, ..))^-1 dT(I, v_j, ..)`` across v_j, so the largest inverse of
-that matrix, times |T|, is the condition of the decomposition; that of the whitening multiplies it.
+Conditioning: a change dT moves v_j by ``(lambda_j I - (p-1) T(I, I, v_j, ..))^-1 dT(I, v_j, ..)`` across v_j, so the largest
+inverse of that matrix, times |T|, is the condition of the decomposition; that of the whitening multiplies it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from karat.engine.linalg import Array
 STARTS = 30
 SETTLED = 1e-15  # squared movement of a unit vector that counts as none
 STEPS = 1000
-SCREEN = 60  # steps before the best start is chosen
+SCREEN = 25  # steps before the best start is chosen
 TIED = 1e-8  # relative difference of eigenvalues below which the first start wins, whatever the rounding says
 MERGED = 0.7  # |cosine| beyond which two vectors are one
 
@@ -226,7 +227,8 @@ def _warn(report: Recovery, k: int, parts: str) -> None:
         doubts.append(f"a component did not converge in {STEPS} power steps")
     if len(report.spectrum) > k and report.spectrum[k] > 0.5 * report.spectrum[k - 1]:
         doubts.append(
-            f"the second moments do not show {k} {parts}: eigenvalue {k} is {report.spectrum[k - 1]:.3g}, the next {report.spectrum[k]:.3g}"
+            f"the second moments do not show {k} {parts}: eigenvalue {k} is {report.spectrum[k - 1]:.3g}, the next "
+            f"{report.spectrum[k]:.3g}"
         )
     if report.tensor_residual > 0.5:
         doubts.append(f"{report.tensor_residual:.0%} of the tensor is not explained by {k} {parts}")

@@ -189,7 +189,7 @@ class LatentDirichlet(_TopicLearner):
         self.n_words_ = 3.0 * float(maps["total"])
 
     def transform(self, X: Any) -> Array:
-        """Expected proportions of the topics in each document (n x k), by the variational fixed point of Blei, Ng and Jordan."""
+        """Expected proportions of the topics in each document (n x k), by the variational fixed point (Blei et al. 2003)."""
         counts = self._counts(X)
         words = np.exp(self._log_words())
         result = np.empty((counts.shape[0], len(self.alpha_)))

@@ -1,14 +1,14 @@
 """What latent-variable problems share: two passes, three modes, stored maps.
 
-Pass one finds the *maps*: whitening M, its dual B, and what else makes a sample's statistics linear (sigma^2, m1, C1, C3).  With the maps
-fixed, pass two keeps sums over samples, of (``keep``)
+Pass one finds the *maps*: whitening M, its dual B, and what else makes a sample's statistics linear (sigma^2, m1, C1, C3).
+With the maps fixed, pass two keeps sums over samples, of (``keep``)
 
     "tensor"   A   the whitened third-order statistic t~ only, as in the paper: binom(k+2, 3) rows;
     "moments"  B   all statistics up to that order in k-space, so that the whitening and the means can be re-checked;
     "all"      C   also what the maps themselves are made of: the coreset alone is then enough.
 
-Modes A and B need the maps of the full data, which the coreset stores; without them its rows give other parameters.  The maps depend
-on all rows, so these coresets do not merge.
+Modes A and B need the maps of the full data, which the coreset stores; without them its rows give other parameters.  The maps
+depend on all rows, so these coresets do not merge.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class Latent(Problem):
     def check_columns(self, columns: int, what: str = "columns") -> None:
         if self.k > columns:
             raise InputError(
-                f"{self.k} {self.parts} cannot be told apart in {columns} {what}: the method needs k <= d. Ask for at most {columns}."
+                f"{self.k} {self.parts} cannot be told apart in {columns} {what}: the method needs k <= d. Ask for at "
+                f"most {columns}."
             )
 
     @property
@@ -89,7 +90,8 @@ class Latent(Problem):
         what = "fourth-order" if self.order == 4 else "third-order"
         return {
             "tensor": f"the whitened {what} tensor (mode A: together with the stored maps of the full data)",
-            "moments": f"all moments up to the {what} in the whitened space (mode B: together with the stored maps of the full data)",
+            "moments": f"all moments up to the {what} in the whitened space (mode B: together with the stored maps of "
+            "the full data)",
             "all": f"the second moments and the whitened {what} tensor (mode C: the kept rows alone are enough)",
         }[self.keep]
 
@@ -110,7 +112,8 @@ class Latent(Problem):
         limit = min(len(sample) // 2, WIDEST)
         if self.keep == "all" and kernel.width > limit:
             raise InputError(
-                f'keep="all" needs {kernel.width:,} features for this data, more than {limit:,} (half of the samples, or {WIDEST:,}): '
+                f'keep="all" needs {kernel.width:,} features for this data, more than {limit:,} (half of the samples, '
+                f"or {WIDEST:,}): "
                 'the coreset would hardly be smaller than the data. Use keep="tensor" or keep="moments", which store the maps.'
             )
         return rows, kernel

@@ -4,8 +4,8 @@ With O the emissions (A2 of the views), pi the law of a window's first state and
 
     E[x2 | h2] = O,    E[x3 | h2] = O T,    E[x1 | h2] = O diag(pi) T' diag(g)^-1,    g = T pi;
 
-the joint law of two neighbouring states is J = (M'O)^-1 (M'P12 M) (O'M)^-1.  Gaussian emissions N(mu_h, s_h^2 I) in d dimensions add
-E[|x2|^2 z1] = sum_h g_h (|mu_h|^2 + d s_h^2) M'mu_h: k more features.
+the joint law of two neighbouring states is J = (M'O)^-1 (M'P12 M) (O'M)^-1.  Gaussian emissions N(mu_h, s_h^2 I) in d
+dimensions add E[|x2|^2 z1] = sum_h g_h (|mu_h|^2 + d s_h^2) M'mu_h: k more features.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class HiddenMarkov(ThreeViews):
 
     Notes
     -----
-    Sequences come one after another in X, with their ``lengths``; those under three steps are counted and left out.  ``sample_weight`` has
-    one entry per row: a window has the weight of its first row.  The ``indices`` of a coreset are first rows of windows; its X holds
-    the three steps of each window side by side.
+    Sequences come one after another in X, with their ``lengths``; those under three steps are counted and left out.
+    ``sample_weight`` has one entry per row: a window has the weight of its first row.  The ``indices`` of a coreset are first
+    rows of windows; its X holds the three steps of each window side by side.
     """
 
     n_states: int

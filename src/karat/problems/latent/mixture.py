@@ -2,7 +2,7 @@
 
 x given component j ~ N(mu_j, s_j^2 I), with probability g_j; the mu_j are linearly independent.  With m = E x, E2 = E xx':
 
-    sigma^2  mean of the d-k+1 smallest eigenvalues of cov = E2 - mm'  (each estimates sum_j g_j s_j^2; their mean is the least noisy)
+    sigma^2  mean of the d-k+1 smallest eigenvalues of cov = E2 - mm'  (each estimates sum_j g_j s_j^2; their mean best)
     M2     = E2 - sigma^2 I           = sum_j g_j mu_j mu_j'
     q(x)   = |P(x - m)|^2 / (d-k+1),  P onto their eigenspace:  E[q | j] = s_j^2
     M3     = E x (x) x (x) x - [E q x | I]  = sum_j g_j mu_j (x) mu_j (x) mu_j;    shared variances: q = sigma^2 for every x.

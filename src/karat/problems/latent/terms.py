@@ -10,8 +10,8 @@ the n x k^3 features are never formed:
     Product    a_i b_j                                            a b'
     Columns    the coordinates themselves                         their sum
 
-with ``[a | S] = a_i S_jl + a_j S_il + a_l S_ij``.  Symmetric tensors are held by their unique entries times ``sqrt(c_t)``, c_t the
-number of orders of the multiset t, which keeps inner products.
+with ``[a | S] = a_i S_jl + a_j S_il + a_l S_ij``.  Symmetric tensors are held by their unique entries times ``sqrt(c_t)``,
+c_t the number of orders of the multiset t, which keeps inner products.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A document is a vector c of word counts with length l >= 3.  The means over orde
 unbiased:
 
     t1 = c / l,    t2 = (cc' - diag c) / (l (l-1)),
-    t3 = ( c (x) c (x) c - sum_ab c_a c_b (e_a e_a e_b + e_a e_b e_a + e_b e_a e_a) + 2 sum_a c_a e_a e_a e_a ) / (l (l-1) (l-2)),
+    t3 = (c (x) c (x) c - sum_ab c_a c_b (e_a e_a e_b + e_a e_b e_a + e_b e_a e_a) + 2 sum_a c_a e_a e_a e_a) / (l(l-1)(l-2)),
 
 and whitened, without any d x d or d x d x d array, with z = M'c, S = M' diag(c) M, R = sum_a c_a M_a (x) M_a (x) M_a:
 
@@ -13,8 +13,8 @@ and whitened, without any d x d or d x d x d array, with z = M'c, S = M' diag(c)
 Single topic:       M2 = E t2,   M3 = E t3.
 Latent Dirichlet:   M2 = E t2 - a/(a+1) m1 m1',   M3 = E t3 - a/(a+2) [m1 | E t2] + 2 a^2/((a+1)(a+2)) m1 (x) m1 (x) m1,
 
-a = alpha_0 the sum of the Dirichlet parameters and m1 = E t1; a = 0 is the single topic.  With m1 of the full data fixed, M3 is a
-sum over documents.  S and R are sparse products of the counts with d x k(k+1)/2 and d x k(k+1)(k+2)/6 tables of M.
+a = alpha_0 the sum of the Dirichlet parameters and m1 = E t1; a = 0 is the single topic.  With m1 of the full data fixed, M3
+is a sum over documents.  S and R are sparse products of the counts with d x k(k+1)/2 and d x k(k+1)(k+2)/6 tables of M.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class _Topics(Latent):
         self.check_columns(d, "words")
         if n < self.k:
             raise InputError(
-                f"{n} documents of at least 3 words cannot support {self.k} topics; give longer documents or ask for fewer topics."
+                f"{n} documents of at least 3 words cannot support {self.k} topics; give longer documents or ask for "
+                "fewer topics."
             )
         size = np.asarray(counts.sum(axis=1)).ravel()
         share = (np.ones(n) if sample.weights is None else sample.weights) / sample.total
@@ -98,7 +99,7 @@ class _Topics(Latent):
                 v = v.ravel()
                 return np.asarray(across @ (pairs * (counts @ v)) - words * v - less * m1 * (m1 @ v))
 
-            second = LinearOperator((d, d), matvec=multiply, dtype=float)  # type: ignore[no-untyped-call]
+            second = LinearOperator((d, d), matvec=multiply, dtype=float)
         white = whiten(second, self.k, "topics")
         return {
             "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify), "m1": m1,

@@ -1,14 +1,15 @@
-"""Three views of one hidden value: multi-view mixtures (and, in :mod:`karat.problems.latent.markov`, windows of a Markov chain).
+"""Three views of one hidden value: multi-view mixtures, and (:mod:`karat.problems.latent.markov`) windows of a Markov chain.
 
-A sample is (x1, x2, x3), independent given h; A_a = E[x_a | h] (columns), g the law of h, P_ab = E x_a x_b' = A_a diag(g) A_b'.  Everything
-is carried over to view 2:
+A sample is (x1, x2, x3), independent given h; A_a = E[x_a | h] (columns), g the law of h, P_ab = E x_a x_b' = A_a diag(g)
+A_b'.  Everything is carried over to view 2:
 
     C1 = P23 P13^+,   C3 = P21 P31^+   (pseudo-inverses of rank k):     C1 A1 = C3 A3 = A2,
     M2 = P23 P13^+ P12  (symmetrised)  = A2 diag(g) A2',
     z1 = M'C1 x1,  z2 = M'x2,  z3 = M'C3 x3,        t~ = the symmetric part of z1 (x) z2 (x) z3.
 
 The empirical tensor is not symmetric (unsymmetrised it has rank k^3), so its symmetric part is the definition, for all rows and
-coreset alike.  Then A2 = [ell_j B v_j], g = 1 / ell^2, and from P12 = A1 diag(g) A2':  A1 = P12 M (A2'M)^-1 diag(g)^-1; A3 likewise.
+coreset alike.  Then A2 = [ell_j B v_j], g = 1 / ell^2, and from P12 = A1 diag(g) A2':  A1 = P12 M (A2'M)^-1 diag(g)^-1; A3
+likewise.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class ThreeViews(Latent):
             good = int(np.sum(s > 1e-12 * s[0]))
             listed = ", ".join(f"{x:.3g}" for x in s[:k])
             raise InputError(
-                f"The data support {good} {self.parts}, not {k}: the first and third views are related by a matrix with singular "
+                f"The data support {good} {self.parts}, not {k}: the first and third views are related by a matrix "
+                "with singular "
                 f"values {listed}. Ask for {max(good, 1)}, or give more data."
             )
         return np.asarray((vt[:k].T / s[:k]) @ u[:, :k].T)

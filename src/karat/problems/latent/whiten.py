@@ -2,8 +2,8 @@
 
     M = U diag(e)^(-1/2),    B = U diag(e)^(1/2),    B' M = I_k.
 
-Features that hold all moments up to the third at once (modes B and C) nearly depend on each other when 1 is nearly a combination of
-the z, as for word counts.  :func:`standardise` gives better coordinates z* = (z - centre) axes of the same span.
+Features that hold all moments up to the third at once (modes B and C) nearly depend on each other when 1 is nearly a
+combination of the z, as for word counts.  :func:`standardise` gives better coordinates z* = (z - centre) axes of the same span.
 
 (The paper's ``V' sqrt(Sigma)`` gives ``Sigma^2`` in place of I; and singular values would accept negative eigenvalues.)
 """
@@ -86,7 +86,8 @@ def whiten(matrix: Any, k: int, what: str) -> Whitening:
         good = int(np.sum(e > POSITIVE * max(e[0], 0.0)))
         listed = ", ".join(f"{x:.3g}" for x in e)
         raise InputError(
-            f"The data support {good} {what}, not {k}: the {k} largest eigenvalues of the second-moment matrix must be positive, "
+            f"The data support {good} {what}, not {k}: the {k} largest eigenvalues of the second-moment matrix must "
+            "be positive, "
             f"and they are {listed}. Ask for {max(good, 1)}, or give more data."
         )
     root = np.sqrt(e)
