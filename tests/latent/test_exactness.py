@@ -143,3 +143,30 @@ def test_containers_of_the_input_are_kept():
 def test_plan_counts_rows_and_passes():
     plan = karat.plan(problems.GaussianMixture(4), n=100_000, d=8)
     assert (plan.rows, plan.passes) == (21, 2)
+
+
+@pytest.mark.parametrize("keep", MODES)
+@pytest.mark.parametrize("spread", [0.1, 1e-3])
+def test_tight_clusters(spread, keep):
+    """Nearly points: products of small coordinates are tiny, rounding along them is magnified, and the certificate says so."""
+    data = make_mixture()
+    X = data.means[data.h] + spread * np.random.default_rng(0).standard_normal(data.X.shape)
+    core = karat.coreset(X, problem=problems.GaussianMixture(4, keep=keep))
+    assert core.certificate.ok
+    assert core.certificate.condition > 1 / spread
+    assert_same_parameters(
+        models.GaussianMixture(4).fit(X), models.GaussianMixture(4).fit_coreset(core), ("means_", "weights_")
+    )
+
+
+@pytest.mark.slow
+def test_many_components_in_many_dimensions():
+    rng = np.random.default_rng(0)
+    means = rng.standard_normal((12, 1000))
+    X = means[rng.integers(12, size=6000)] + rng.standard_normal((6000, 1000))
+    core = karat.coreset(X, problem=problems.GaussianMixture(12))
+    assert len(core) == 364 + 1
+    full = models.GaussianMixture(12).fit(X)
+    assert_same_parameters(full, models.GaussianMixture(12).fit_coreset(core), ("means_", "weights_", "covariances_"))
+    nearest = np.linalg.norm(full.means_[:, None] - means[None], axis=2).min(axis=1)
+    assert (nearest < 0.1 * np.linalg.norm(means[0])).all()

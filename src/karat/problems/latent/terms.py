@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import permutations
 from typing import Self, final
 
@@ -31,7 +32,7 @@ from karat.engine.monomials import monomials
 from karat.engine.rows import Rows
 
 WITNESS = 2**19  # features of witnesses looked at first
-CHOLESKY = 1e-4  # smallest pivot of unit columns for which the Gram matrix is trusted: its error is eps / pivot^2
+CHOLESKY = 1e-6  # smallest pivot of unit columns for which the Gram matrix is trusted: its error is eps / pivot^2
 
 
 def expand(unique: Array, variables: int, order: int) -> Array:
@@ -244,23 +245,42 @@ class TermKernel(Kernel):
         return self.settle(self.statistic(block, weights), float(weights.sum())).target
 
     def condition(self, block: Array) -> float:
-        return self.magnify
+        """Rounding of a row is relative to its largest features, so it is magnified where all rows are small."""
+        if self._witnesses is None:
+            return self.magnify
+        if self._inverse is not None:
+            return max(self.magnify, float(np.linalg.norm(self._inverse, axis=0).max()))
+        s, _ = linalg.right_svd(self._witnesses[0])
+        return max(self.magnify, float(1.0 / s[s > linalg.RANK_TOLERANCE * s[0]].min()))
+
+    @cached_property
+    def _witnesses(self) -> tuple[Array, Array] | None:
+        """Weighted features of evenly spread samples, as unit columns, and the sizes of these; None if a feature vanishes."""
+        if self.rows is None:
+            return None
+        seen = np.arange(0, len(self.rows), max(1, len(self.rows) // max(WITNESS // self.width, 5 * self.width)))
+        weighted = own_weights(self.rows, seen)[:, None] * self.features(self.rows.take(seen, self.shift))
+        size = np.linalg.norm(weighted, axis=0)
+        return (np.asfortranarray(weighted / size), size) if size.all() and len(seen) >= 4 * self.width else None
+
+    @cached_property
+    def _inverse(self) -> Array | None:
+        """Inverse Cholesky factor of the witnesses' Gram matrix; None if they nearly depend on each other."""
+        if self._witnesses is None:
+            return None
+        factor = linalg.cholesky(linalg.upper_gram(self._witnesses[0]))
+        if factor is None or np.diag(factor).min() < CHOLESKY:
+            return None
+        return np.asarray(np.linalg.inv(factor), dtype=np.float64)
 
     def gap(self, block: Array, weights: Array, settled: Settled, witness: Callable[[], Array]) -> float:
-        """The bound of the base class; by Cholesky and from fewer witnesses, where these are well conditioned."""
-        if self.rows is not None:
-            seen = np.arange(0, len(self.rows), max(1, len(self.rows) * self.width // WITNESS))
-            weighted = own_weights(self.rows, seen)[:, None] * self.features(self.rows.take(seen, self.shift))
-            size = np.linalg.norm(weighted, axis=0)
-            if size.all() and len(weighted) >= 4 * self.width:
-                scaled = np.asfortranarray(weighted / size)
-                factor = linalg.cholesky(linalg.upper_gram(scaled))
-                if factor is not None and np.diag(factor).min() > CHOLESKY:
-                    rho = (weights @ self.features(block) - settled.target) / size
-                    inverse = np.asarray(np.linalg.inv(factor), dtype=np.float64)
-                    leverage = np.square(linalg.product(scaled, inverse)).sum(axis=1).max()
-                    return float(np.linalg.norm(inverse.T @ rho) * np.sqrt(leverage))
-        return super().gap(block, weights, settled, witness)
+        """The bound of the base class; by Cholesky and from fewer witnesses, where these are independent."""
+        if self._witnesses is None or self._inverse is None:
+            return super().gap(block, weights, settled, witness)
+        scaled, size = self._witnesses
+        rho = (weights @ self.features(block) - settled.target) / size
+        leverage = np.square(linalg.product(scaled, self._inverse)).sum(axis=1).max()
+        return float(np.linalg.norm(self._inverse.T @ rho) * np.sqrt(leverage))
 
     def parts(self, moments: Array) -> dict[str, Array]:
         """Moments by the names of their terms."""
