@@ -22,6 +22,7 @@ from karat.engine.programme import PRICE
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge
+from karat.problems.latent import Latent
 
 Method = Literal["auto", "onepass", "tree", "caratheodory"]
 METHODS = ("auto", "onepass", "tree", "caratheodory")
@@ -50,6 +51,8 @@ class Coreset:
     certificate : Certificate
     keys : array or None
         Values of a key column, which identify rows across sources.
+    maps : dict of arrays or None
+        Latent-variable problems: the maps of the full data, without which the rows do not give its parameters.
     """
 
     indices: np.ndarray
@@ -61,6 +64,7 @@ class Coreset:
     problem: Problem
     certificate: Certificate
     keys: np.ndarray | None = None
+    maps: dict[str, Array] | None = None
     _correction: Correction | None = None
 
     def __len__(self) -> int:
@@ -90,6 +94,10 @@ class Coreset:
 
     def loss(self, query: Any) -> float:
         """The preserved loss at a query, equal to that of the full data; the problem says what a query is."""
+        if isinstance(self.problem, Latent):
+            from karat._latent import latent_loss
+
+            return latent_loss(self, query)
         X, y = self.arrays()
         if self._correction is not None:
             return self.problem.loss(X, y, self.weights, query, self._correction)  # type: ignore[call-arg]
@@ -102,6 +110,8 @@ class Coreset:
         """
         from karat._exact import fit_exactly
 
+        if hasattr(estimator, "fit_coreset"):
+            return estimator.fit_coreset(self)
         return fit_exactly(self, estimator)
 
     def scaled(self, p: int | None = None) -> tuple[Array, Array | None]:
@@ -124,7 +134,9 @@ class Coreset:
         X, y = self.arrays()
         return factor[:, None] * X, None if y is None else (factor * y.T).T
 
-    def verify(self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None) -> Certificate:
+    def verify(
+        self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, lengths: Any = None
+    ) -> Certificate:
         """Measure the coreset afresh against full data.
 
         Returns
@@ -132,6 +144,12 @@ class Coreset:
         Certificate
             Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices``.
         """
+        if isinstance(self.problem, Latent):
+            from karat._latent import verify_latent
+
+            _refuse_for_latent(self.problem, y, groups)
+            return verify_latent(self, X, sample_weight, lengths)
+        _refuse_lengths(self.problem, lengths)
         start = time.perf_counter()
         table = read_input(X, y, self.problem, sample_weight, groups)
         if (self.groups is None) != (groups is None):
@@ -273,8 +291,12 @@ def coreset(
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.")
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
         raise InputError(f"random_state must be a whole number of at least 0, not {random_state!r}.")
-    if lengths is not None:
-        raise InputError(f"{problem.describe()} does not look at sequences; lengths is for sequence models only.")
+    if isinstance(problem, Latent):
+        from karat._latent import latent_coreset
+
+        _refuse_for_latent(problem, y, groups)
+        return latent_coreset(X, problem, sample_weight, lengths, method, int(random_state), progress, start)
+    _refuse_lengths(problem, lengths)
     table = read_input(X, y, problem, sample_weight, groups)
     absorbing = getattr(problem, "absorb", None) is not None
     if absorbing and groups is not None:
@@ -292,6 +314,20 @@ def coreset(
     except NonFiniteError:
         raise explain_non_finite(table, "its powers") from None
     return _assemble(problem, table, X, y, reductions, correction, start)
+
+
+def _refuse_lengths(problem: Problem, lengths: Any) -> None:
+    if lengths is not None:
+        raise InputError(f"{problem.describe()} does not look at sequences; lengths is for sequence models only.")
+
+
+def _refuse_for_latent(problem: Problem, y: Any, groups: Any) -> None:
+    if y is not None:
+        raise InputError(f"{problem.describe()} has no target; leave y out.")
+    if groups is not None:
+        raise InputError(
+            f"{problem.describe()} does not take groups, because its maps belong to one data set; build one coreset per group."
+        )
 
 
 def _kernel(problem: Problem, table: Table) -> Any:

@@ -90,4 +90,11 @@ def plan(problem: Problem, n: int, d: int, *, targets: int = 1, groups: int = 1)
         candidates = max(PILOT, FIRST * width)
     memory = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
     seconds = n * (2 * left * right / FLOPS + 8 * columns / BYTES) + groups * (14 * width**3 / FLOPS + 1e-4 * width)
-    return Plan(rows=min(n, groups * width), memory=int(memory), passes=1, seconds=float(seconds), method=method, why=why)
+    return Plan(
+        rows=min(n, groups * width),
+        memory=int(memory),
+        passes=1 if problem.mergeable else 2,
+        seconds=float(seconds),
+        method=method,
+        why=why,
+    )
