@@ -48,13 +48,19 @@ class Table:
         return Rows(parts, self.weights, index)
 
 
+def features_of(X: Any, problem: Problem) -> Any:
+    """The numbers that the problem looks at: the columns themselves, or a transformation of them, made block by block."""
+    transform = getattr(problem, "transform", None)
+    return frames.as_table(X, "X") if transform is None else frames.Mapped(X, transform)
+
+
 def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any) -> Table:
     """Check everything that can be checked without a pass over the data."""
     if isinstance(y, Problem):
         raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).")
     if X is None:
         raise InputError("X is None; pass a table of rows.")
-    table = frames.as_table(X, "X")
+    table = features_of(X, problem)
     count, columns = table.shape
     if count == 0:
         raise InputError("X has no rows; a coreset needs at least one.")
