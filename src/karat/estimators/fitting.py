@@ -39,7 +39,10 @@ def asking(estimator: Any) -> Any:
     inside = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
     for part in [estimator, *inside]:
         if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight"):
-            part.set_fit_request(sample_weight=type(part).__name__ not in IGNORES_WEIGHTS)
+            try:
+                part.set_fit_request(sample_weight=type(part).__name__ not in IGNORES_WEIGHTS)
+            except ValueError as error:  # MultiTaskLasso in scikit-learn 1.9
+                raise refuse(part, "this version of scikit-learn cannot route weights to it inside a search or pipeline") from error
     return estimator
 
 
@@ -54,8 +57,11 @@ def asking_scorer(scoring: Any, default: str = "r2") -> Any:
 
 
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
-    """Fit a plain estimator or a pipeline, in place, with weights in every step that takes them."""
-    with config_context(enable_metadata_routing=True):
+    """Fit a plain estimator, a pipeline or a search, in place, with weights in every step that takes them."""
+    if key_of(estimator) not in ("Pipeline", "RidgeCV", *SEARCHES):  # nothing to route
+        with config_context(enable_metadata_routing=False):
+            return estimator.fit(X, y, sample_weight=weights)
+    with config_context(enable_metadata_routing=True, assume_finite=True):
         asking(estimator)
         return estimator.fit(X, y, sample_weight=weights)
 
@@ -68,7 +74,7 @@ def fit_search(search: Any, X: Any, y: Any, weights: Any, splits: list[Any]) -> 
     }
     # RidgeCV scores by R2 unless metadata routing is on, where it scores by the squared error: follow the user's setting.
     default = "neg_mean_squared_error" if key_of(final) == "RidgeCV" and get_config()["enable_metadata_routing"] else "r2"
-    with config_context(enable_metadata_routing=True):
+    with config_context(enable_metadata_routing=True, assume_finite=True):
         final.set_params(cv=splits)
         if "scoring" in own:
             final.set_params(scoring=asking_scorer(own["scoring"], default))

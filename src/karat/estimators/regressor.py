@@ -151,11 +151,16 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if frames.is_frame(X):
             validate_data(self, X, skip_check_array=True)
             return X, y
+        checks = {"accept_sparse": "csr", "dtype": self._dtype()}
         if frames.is_frame(y):
-            X = validate_data(self, X, accept_sparse="csr", ensure_min_samples=2)
-        else:
-            X, y = validate_data(self, X, y, accept_sparse="csr", multi_output=True, y_numeric=True, ensure_min_samples=2)
+            return validate_data(self, X, ensure_min_samples=2, **checks), y
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2, **checks)
         return X, y
+
+    def _dtype(self) -> str | None:
+        """Numbers only, unless a pipeline may encode what is not."""
+        front, _ = split_pipeline(innermost(self.estimator))
+        return "numeric" if front is None or only_scales(front) else None
 
     def _deduced(self, estimator: Any, selects: Any, X: Any) -> tuple[Problem, list[tuple[Any, Any]]]:
         """The problem that keeps what every candidate needs; transformers are settled on the full data, in place."""
@@ -213,7 +218,11 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         array
         """
         check_is_fitted(self)
-        validate_data(self, X, skip_check_array=True, reset=False)
+        if frames.is_frame(X):
+            X = frames.collected(X)
+            validate_data(self, X, skip_check_array=True, reset=False)
+        else:
+            X = validate_data(self, X, accept_sparse="csr", dtype=self._dtype(), reset=False)
         return self.estimator_.predict(X)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -223,10 +232,11 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         from sklearn.utils import get_tags
 
         tags = super().__sklearn_tags__()
-        inside = get_tags(self.estimator)
-        tags.target_tags = inside.target_tags
-        tags.regressor_tags = inside.regressor_tags or tags.regressor_tags
-        tags.input_tags.sparse = inside.input_tags.sparse
+        inside = innermost(self.estimator)
+        leaf = get_tags(split_pipeline(inside)[1])
+        tags.target_tags = leaf.target_tags
+        tags.regressor_tags = leaf.regressor_tags or tags.regressor_tags
+        tags.input_tags.sparse = get_tags(inside).input_tags.sparse
         return tags
 
 
@@ -234,6 +244,11 @@ def selecting(estimator: Any) -> Any:
     """The part that selects by cross-validation: the estimator, the last step of a pipeline, or None."""
     _, leaf = split_pipeline(estimator)
     return leaf if key_of(leaf) in SEARCHES or key_of(leaf) in SELECTS_ITSELF else None
+
+
+def innermost(estimator: Any) -> Any:
+    """The estimator itself, or what a search fits."""
+    return estimator.estimator if key_of(estimator) in SEARCHES else estimator
 
 
 def inner(search: Any) -> Any:

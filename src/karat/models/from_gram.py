@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.linear_model import lars_path_gram, orthogonal_mp_gram
 from sklearn.model_selection import check_cv
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from karat.engine.linalg import EPS, Array
 
@@ -106,9 +106,9 @@ class LassoLars(_GramRegressor):
         """Alphas, falling, and coefficients (columns) of the path of one target."""
         count = max(1, round(gram.total))  # it takes whole numbers only, so the moments are brought to one
         scale = count / gram.total
-        alphas, _, coefs = lars_path_gram(
+        alphas, _, coefs, self.n_iter_ = lars_path_gram(
             Xy=gram.Xy[:, target] * scale, Gram=gram.XX * scale, n_samples=count, alpha_min=alpha_min, method="lasso",
-            max_iter=self.max_iter, eps=EPS, positive=self.positive,
+            max_iter=self.max_iter, eps=EPS, positive=self.positive, return_n_iter=True,
         )  # fmt: skip
         return alphas, coefs
 
@@ -141,6 +141,7 @@ class LassoLarsCV(LassoLars):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose alpha and fit to weighted rows."""
         X, y, weights = self._rows(X, y, sample_weight)
+        y = column_or_1d(y, warn=True)
         splits = list(check_cv(self.cv).split(X, y))
         grams = [Gram(X[train], y[train, None], weights[train], self.fit_intercept) for train, _ in splits]
         paths = [self._path(gram, 0, 0.0) for gram in grams]

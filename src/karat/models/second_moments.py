@@ -40,7 +40,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int, optional
-        How many to keep; by default all.
+        How many to keep; by default as many as the rows span.
 
     Attributes
     ----------
@@ -54,12 +54,12 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the components."""
         X, weights = weighted_rows(self, X, sample_weight)
-        most = min(X.shape)
-        count = most if self.n_components is None else self.n_components
-        if not isinstance(count, int | np.integer) or not 1 <= count <= most:
-            raise InputError(f"n_components must be a whole number from 1 to {most}, not {self.n_components!r}.")
         self.mean_, rows = centred(X, weights)
         _, singular, axes = np.linalg.svd(rows, full_matrices=False)
+        rank = max(1, int(np.count_nonzero(singular > max(X.shape) * EPS * singular[0])))
+        count = rank if self.n_components is None else self.n_components
+        if not isinstance(count, int | np.integer) or not 1 <= count <= len(singular):
+            raise InputError(f"n_components must be a whole number from 1 to {len(singular)}, not {self.n_components!r}.")
         largest = np.abs(axes).argmax(axis=1)
         axes *= np.sign(axes[np.arange(len(axes)), largest])[:, None]  # scikit-learn's choice of signs
         variance = singular**2 / (weights.sum() - 1)
@@ -99,6 +99,8 @@ class GraphicalLasso(BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Estimate ``covariance_`` and ``precision_``; ``location_`` is the mean."""
         X, weights = weighted_rows(self, X, sample_weight)
+        if X.shape[1] < 2:
+            raise InputError("GraphicalLasso looks for relations between columns, but X has 1 feature(s).")
         self.location_, rows = centred(X, weights)
         covariance = rows.T @ rows / weights.sum()
         self.covariance_, self.precision_, self.n_iter_ = graphical_lasso(
@@ -187,7 +189,7 @@ class QuadraticDiscriminant(_GaussianClassifier):
             _, singular, axes = np.linalg.svd(rows / np.sqrt(count), full_matrices=False)
             if count <= 1 or len(singular) < X.shape[1] or singular[-1] <= max(X.shape) * EPS * singular[0]:
                 raise InputError(
-                    f"Class {name!r} has a singular covariance ({len(rows)} rows, {X.shape[1]} columns); drop dependent columns, "
+                    f"Class {name} has a singular covariance ({len(rows)} rows, {X.shape[1]} columns); drop dependent columns, "
                     "or use LinearDiscriminant."
                 )
             self.covariance_.append(axes.T * singular**2 @ axes)
