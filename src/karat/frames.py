@@ -169,6 +169,19 @@ def take_rows(table: Any, positions: np.ndarray) -> Any:
     return np.asarray(table)[positions]
 
 
+def in_double(table: Any) -> Any:
+    """The table with single-precision columns in double precision; other columns and containers as they are."""
+    if is_frame(table):
+        frame = _narwhals(table)
+        import narwhals
+
+        if not hasattr(frame, "columns"):
+            return frame.cast(narwhals.Float64).to_native() if frame.dtype == narwhals.Float32 else table
+        single = [name for name, kind in frame.schema.items() if kind == narwhals.Float32]
+        return frame.with_columns(narwhals.col(*single).cast(narwhals.Float64)).to_native() if single else table
+    return table.astype(np.float64) if getattr(table, "dtype", None) in (np.float32, np.float16) else table
+
+
 def stack_rows(first: Any, second: Any) -> Any:
     """Rows of one table after those of another of the same kind."""
     if first is None:

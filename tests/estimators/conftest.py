@@ -48,3 +48,12 @@ def diabetes():
     from sklearn.datasets import load_diabetes
 
     return load_diabetes(return_X_y=True, as_frame=True)
+
+
+@pytest.fixture(scope="session")
+def covtype_all():
+    """Covertype with its one-hot columns; the target is the elevation."""
+    import pandas as pd
+
+    frame = pd.read_parquet(real_file("covtype.parquet"))
+    return frame.iloc[:, 1:54], frame.iloc[:, 0].rename("elevation").astype(float)

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import has_fit_parameter
 
+from karat import frames
 from karat.errors import NotExactError
 from karat.estimators.features import check_transformers, split_pipeline
 from karat.estimators.registry import (
@@ -58,6 +59,7 @@ def asking_scorer(scoring: Any, default: str = "r2") -> Any:
 
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
     """Fit a plain estimator, a pipeline or a search, in place, with weights in every step that takes them."""
+    X, y = frames.in_double(X), frames.in_double(y)
     if key_of(estimator) not in ("Pipeline", "RidgeCV", *SEARCHES):  # nothing to route
         with config_context(enable_metadata_routing=False):
             return estimator.fit(X, y, sample_weight=weights)
