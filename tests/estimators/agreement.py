@@ -24,7 +24,8 @@ def on_all_rows(estimator, X, y, weights=None, groups=None):
     with sklearn.config_context(enable_metadata_routing=True):
         inner = getattr(estimator, "estimator", estimator)
         for part in [step for _, step in inner.steps] if hasattr(inner, "steps") else [inner]:
-            part.set_fit_request(sample_weight=True)
+            if hasattr(part, "set_fit_request"):
+                part.set_fit_request(sample_weight=True)
         if isinstance(estimator, GridSearchCV | RidgeCV) or hasattr(estimator, "param_distributions"):
             estimator.scoring = get_scorer(estimator.scoring or "r2").set_score_request(sample_weight=True)
         return estimator.fit(X, y, sample_weight=weights, **extra)
