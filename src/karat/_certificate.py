@@ -16,7 +16,7 @@ class Certificate:
     ----------
     loss_error : float
         Supremum over every query of ``|f_c - f| / sum_i u_i |f_i|``: exact for degree 2 (generalised eigenvalues), a proven
-        bound else; the rounding of the coordinates, ``eps * condition``, is added in.
+        bound else; what rounding may do to the sums and to the coordinates (``eps * condition``) is added in.
     moment_error : float
         Largest relative error of a kernel moment.
     total_error : float
@@ -29,6 +29,8 @@ class Certificate:
         What the theory allows: the number of kernel features.
     condition : float
         By how much the coordinates magnify the rounding of the data.
+    spectrum : float
+        Smallest singular value of the kernel features that counts as non-zero, relative to the largest.
     excluded_directions : tuple of float
         Relative norms of directions that the rank decision took for zero; queries along them are not covered.
     method : str
@@ -52,6 +54,7 @@ class Certificate:
     size: int
     bound: int
     condition: float
+    spectrum: float
     excluded_directions: tuple[float, ...]
     method: str
     passes: int
@@ -64,8 +67,12 @@ class Certificate:
 
     @property
     def tolerance(self) -> float:
-        """The error up to which a coreset counts as exact: 1e-10, more only where the data itself is that ill-conditioned."""
-        return max(1e-10, 100 * EPS * self.condition)
+        """The error up to which a coreset counts as exact: 1e-10, more only where the data itself is that ill-conditioned.
+
+        Rounding the data moves the loss by ``eps * condition``; features that almost vanish (columns that are collinear but
+        for a few rows, heavy tails) magnify it by ``1 / spectrum``, of which no more than 1e-8 is accepted.
+        """
+        return max(1e-10, 100 * EPS * self.condition, min(1e-8, 100 * EPS / self.spectrum))
 
     @property
     def ok(self) -> bool:

@@ -18,6 +18,7 @@ from karat.engine.build import NonFiniteError, Reduction, build, measure, settle
 from karat.engine.candidates import own_weights, sample
 from karat.engine.correction import Correction
 from karat.engine.linalg import EPS, Array
+from karat.engine.programme import PRICE
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge
@@ -142,7 +143,8 @@ class Coreset:
         own = read_input(self.X, self.y, self.problem, self.weights, self.groups)
         if own.columns != table.columns or own.targets != table.targets:
             raise InputError(
-                f"The coreset has {own.columns} columns and {own.targets} targets, the data {table.columns} and {table.targets}."
+                f"The coreset has {own.columns} columns and {own.targets} targets, the data has {table.columns} and "
+                f"{table.targets}."
             )
         reductions = [_measured(self, table, own, label) for label in labels]
         notes, refuted = [], False
@@ -151,7 +153,7 @@ class Coreset:
             refuted = True
         if self.n_rows != table.count:
             notes.append(f"The coreset stands for {self.n_rows:,} rows, the data has {table.count:,}.")
-        if groups is not None and not set(labels) == set(np.unique(self.groups)):  # type: ignore[arg-type]
+        if groups is not None and set(labels) != set(np.unique(self.groups)):  # type: ignore[arg-type]
             notes.append("The groups are not those of the coreset.")
             refuted = True
         seconds = time.perf_counter() - start
@@ -298,14 +300,14 @@ def _absorb(
     missing: Correction | None = None,
 ) -> tuple[list[Reduction], Correction]:  # fmt: skip
     found = absorb(
-        rows, problem.power, problem.fit_intercept, problem.penalty, problem.absorb == "box", problem.keeps_total,
-        (exact.positions, exact.weights), missing, seed, progress,
+        rows, exact, problem.power, problem.fit_intercept, problem.penalty, problem.absorb == "box", problem.keeps_total,
+        missing, seed, progress,
     )  # fmt: skip
-    proof = " proven optimal by reduced costs" if found.reduced_cost > -1e-6 else ""
-    way = f"{exact.method}, then {problem.absorb}{proof}"
+    proof = " proven optimal by reduced costs" if found.reduced_cost > -PRICE else ""
     reduction = replace(
-        exact, positions=found.positions, weights=found.weights, gap=found.gap, moment_error=found.moment_error,
-        method=way, passes=exact.passes + found.passes,
+        exact, positions=found.positions, weights=found.weights, gap=found.gap, moment_error=found.gap,
+        condition=exact.condition**problem.power,  # of the moments, in which the correction is expressed
+        method=f"{exact.method}, then {problem.absorb}{proof}", passes=exact.passes + found.passes,
     )  # fmt: skip
     return [reduction], found.correction
 
@@ -330,9 +332,9 @@ def _assemble(
     certificate = _certificate(problem, reductions, table, len(indices), seconds, notes)
     if not certificate.ok:
         raise NotExactError(
-            f"The best coreset found has a relative loss error of {certificate.loss_error:.1e}, above {certificate.tolerance:.0e}: "
-            f"the kernel features are too ill-conditioned (condition {certificate.condition:.1e}). Scale or centre the columns, "
-            "drop nearly collinear ones, or lower the degree."
+            f"The best coreset found has a relative loss error of {certificate.loss_error:.1e}, above "
+            f"{certificate.tolerance:.0e}: the features are too ill-conditioned (condition {certificate.condition:.1e}). "
+            "Scale or centre the columns, drop nearly collinear ones and extreme rows, or lower the degree."
         )
     return Coreset(
         indices=indices,
@@ -360,13 +362,14 @@ def _certificate(
     methods = sorted({r.method for r in reductions})
     total = sum(float(r.weights.sum()) for r in reductions)
     return Certificate(
-        loss_error=float(max(r.gap for r in reductions) + EPS * condition),
+        loss_error=float(max(r.gap + r.settled.rounding for r in reductions) + EPS * condition),
         moment_error=max(r.moment_error for r in reductions),
         total_error=abs(total / table.total - 1.0),
         rank=sum(r.rank for r in reductions),
         size=size,
         bound=sum(r.settled.kernel.width for r in reductions),
         condition=condition,
+        spectrum=min(r.spectrum for r in reductions),
         excluded_directions=tuple(x for r in reductions for x in r.settled.excluded),
         method=" and ".join(methods),
         passes=max(r.passes for r in reductions),
@@ -393,8 +396,10 @@ def _measured(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
         problem = core.problem
         assert isinstance(problem, Ridge | LpRegression)
         read = lambda shift: kept.take(positions, shift)  # noqa: E731
-        gap = measure_absorbed(rows, problem.power, problem.fit_intercept, read, weights, core._correction)
-        moment_error = gap
+        gap = measure_absorbed(
+            rows, problem.power, problem.fit_intercept, problem.penalty, read, weights, core._correction
+        )  # fmt: skip
+        moment_error, condition = gap, condition**problem.power
     return Reduction(
         positions,
         weights,
@@ -403,7 +408,7 @@ def _measured(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
         gap,
         moment_error,
         condition,
-        1.0,
+        core.certificate.spectrum,
         "verified on the full data",
         passes,
     )

@@ -30,9 +30,8 @@ def save(core: Coreset, path: Path) -> None:
     arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights, "X": X}
     for name, value in (("y", y), ("groups", core.groups), ("keys", core.keys)):
         if value is not None:
-            if np.asarray(value).dtype.kind == "O":
-                value = np.asarray(value).astype(str)
-            arrays[name] = value
+            array = np.asarray(value)
+            arrays[name] = array.astype(str) if array.dtype.kind == "O" else array
     if core._correction is not None:
         arrays |= {"correction_sets": core._correction.sets, "correction_delta": core._correction.delta}
     columns = getattr(core.X, "columns", None)

@@ -74,7 +74,8 @@ def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any
             raise InputError("y is sparse; pass it as a dense array.")
         if len(target) != count:
             raise InputError(f"X has {count} rows but y has {len(target)}; they must be equal.")
-        names += [f"{t} of y" if target.shape[1] > 1 else "y" for t in frames.column_names(y, target.shape[1])]
+        named = frames.column_names(y, target.shape[1])
+        names += ["y"] if named == ["0"] else [f"{name} of y" for name in named]
     elif problem.needs_target:
         raise InputError(f"{problem.describe()} needs a target: pass y.")
     return Table(table, target, _weights(sample_weight, count), _groups(groups, count), names, count)
@@ -141,8 +142,8 @@ def explain_non_finite(table: Table, degree_text: str) -> InputError:
             if len(bad):
                 kind = "NaN" if np.isnan(np.asarray(values, dtype=float)[bad]).any() else "infinite"
                 return InputError(
-                    f"Column {table.names[first + column]} has {len(bad)} {kind} value{'s' if len(bad) > 1 else ''}, the first in row "
-                    f"{bad[0]}; drop or impute those rows."
+                    f"Column {table.names[first + column]} has {len(bad)} {kind} value{'s' if len(bad) > 1 else ''}, the first "
+                    f"in row {bad[0]}; drop or impute those rows."
                 )
     largest = 0.0
     where = table.names[0]

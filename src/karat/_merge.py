@@ -21,7 +21,8 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         raise InputError(f"merge takes another Coreset, not {type(second).__name__}.")
     if first.problem != second.problem:
         raise InputError(
-            f"These coresets keep different things, {first.problem.describe()} and {second.problem.describe()}; build both for one problem."
+            f"These coresets keep different things, {first.problem.describe()} and {second.problem.describe()}; build both "
+            "for one problem."
         )
     if not first.problem.mergeable:
         raise NotExactError(

@@ -81,8 +81,9 @@ def plan(problem: Problem, n: int, d: int, *, targets: int = 1, groups: int = 1)
     else:
         method = "onepass"
         why = (
-            f"{int(FIRST * width):,} of {int(share):,} rows are candidates enough on well-behaved data. Should they not be able to meet the "
-            "moments (rare categories, heavy tails), Newton's method notices and the tree follows: two more readings."
+            f"{int(FIRST * width):,} of {int(share):,} rows are candidates enough on well-behaved data. Should they not be "
+            "able to meet the moments (rare categories, heavy tails), Newton's method notices and the tree follows: two more "
+            "readings."
         )
         candidates = max(PILOT, FIRST * width)
     memory = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))

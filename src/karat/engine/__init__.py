@@ -1,0 +1,1 @@
+"""How a coreset is found: passes, coordinates, candidates, reducers, proof.  Knows kernels, not problems."""

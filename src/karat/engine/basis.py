@@ -58,8 +58,8 @@ class Basis:
 
     def condition(self, block: Array) -> float:
         """By how much the map magnifies rounding: largest ``|variables| |map|`` against the coordinates it gives."""
-        coordinates = np.linalg.norm(block @ self.map, axis=0)
-        size = np.linalg.norm(block, axis=0)
+        coordinates = linalg.column_norms(block @ self.map)
+        size = linalg.column_norms(block)
         terms = np.linalg.norm(size[:, None] * self.map, axis=0)
         return float(np.max(terms[coordinates > 0] / coordinates[coordinates > 0], initial=1.0))
 
@@ -75,7 +75,7 @@ def condition_of(variables: Array) -> float:
     return float(np.sqrt(values[0] / max(values[-1], linalg.EPS**2)))
 
 
-def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: bool, complete: bool) -> Basis:
+def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: bool, complete: bool, noise: Array) -> Basis:
     """The whitening map of a sample of rows (k x v).
 
     Parameters
@@ -88,6 +88,8 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
         Whether the first variable is the constant 1; it stays a coordinate, and the others are centred on it.
     complete : bool
         Whether the sample is all there is, so that what vanishes in it may be dropped at once.
+    noise : array (v,)
+        Rounding left by the shift: a column no larger than this is constant.
     """
     if weights is None:
         weights = np.ones(len(variables))
@@ -98,26 +100,29 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
         centre[1:] = share @ variables[:, 1:]
     variables = np.sqrt(share)[:, None] * (variables - centre)
     joint, targets = variables[:, constant:count], variables[:, count:]
-    size = np.linalg.norm(joint, axis=0)
-    seen = np.flatnonzero(size > 0)
+    size = linalg.column_norms(joint)
+    seen = np.flatnonzero(size > noise[constant:count])
     s, v = linalg.right_svd(joint[:, seen] / size[seen])
     null = s <= NULL * s[:1]
     columns = np.zeros((joint.shape[1], len(seen)))
     columns[seen] = v / np.where(null, 1.0, s) / size[seen, None]
     excluded: tuple[float, ...] = ()
     if complete:
-        excluded = tuple(float(x) for x in s[null] / s[0] if x > 0)
+        excluded = tuple(float(x / s[0]) for x in s[null] if x > 0)
         columns, null = columns[:, ~null], null[~null]
     else:
-        columns = np.hstack([columns, np.eye(joint.shape[1])[:, size == 0]])
-        null = np.concatenate([null, np.ones(joint.shape[1] - len(seen), dtype=bool)])
+        # Columns that are constant in the sample wait in such units that their rounding is below NULL.
+        unseen = np.setdiff1d(np.arange(joint.shape[1]), seen)
+        columns = np.hstack([columns, np.diag(_waiting(noise[constant:count]))[:, unseen]])
+        null = np.concatenate([null, np.ones(len(unseen), dtype=bool)])
     sight = columns[:, ~null]
     white = joint @ sight
     coefficients = white.T @ targets
-    residual = np.linalg.norm(targets - white @ coefficients, axis=0)
-    size = np.linalg.norm(targets, axis=0)
-    vanish = residual <= NULL * size
-    size = np.where(vanish, np.where(size > 0, size, 1.0), residual)
+    residual = linalg.column_norms(targets - white @ coefficients)
+    size = linalg.column_norms(targets)
+    flat = size <= noise[count:]
+    vanish = flat | (residual <= NULL * size)
+    size = np.where(flat, 1 / _waiting(noise[count:]), np.where(vanish, size, residual))
     columns = np.block([[columns, -(sight @ coefficients) / size], [np.zeros((apart, columns.shape[1])), np.diag(1 / size)]])
     loose = np.concatenate([null, vanish])
     if constant:
@@ -126,7 +131,11 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     return Basis(columns, loose, apart, excluded)
 
 
-def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Array, Basis, bool]:
+def _waiting(noise: Array) -> Array:
+    return np.where(noise > 0, NULL / np.where(noise > 0, noise, 1.0), 1.0)
+
+
+def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Array, Basis, bool, float]:
     """Improve the coordinates by their mean square matrix over all rows.
 
     Returns
@@ -137,6 +146,8 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
         The old map followed by ``step``.
     poor : bool
         The old coordinates were too ill-conditioned for moments of this degree: pass again with the new ones.
+    kappa : float
+        Their condition number.
     """
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     gone = (basis.loose & (rms <= NULL)) | (rms == 0)
@@ -146,14 +157,14 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
     # Three stages, each made orthogonal to those before it: the constant, the joint variables, the separate ones.
     step = np.eye(len(rms))[:, first]
     loose = [np.zeros(int(constant), dtype=bool)]
-    worst = 1.0
-    for stage in (~first & ~last & ~gone, last & ~gone):
+    kappa = 1.0
+    for separate, stage in ((False, ~first & ~last & ~gone), (True, last & ~gone)):
         mine = np.flatnonzero(stage)
         columns = np.eye(len(rms))[:, mine] / rms[mine]
         known = step[:, ~np.concatenate(loose)]
         columns -= known @ (known.T @ gram @ columns)
         rest = columns.T @ gram @ columns
-        if stage[-1] and basis.apart:
+        if separate:
             values, vectors = np.diag(rest), np.eye(len(rest))
         else:
             values, vectors = linalg.eigh((rest + rest.T) / 2)
@@ -161,7 +172,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
         step = np.hstack([step, columns @ vectors / np.sqrt(np.where(blind, 1.0, np.abs(values)))])
         loose.append(blind)
         if len(values):
-            worst = max(worst, float(np.sqrt(max(1.0, values.max()) / max(values.min(), linalg.EPS**2))))
+            kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), linalg.EPS**2))))
     flags = np.concatenate(loose)
-    poor = bool(flags.any()) or worst > KAPPA ** (2 / degree)
-    return step, Basis(basis.map @ step, flags, int((last & ~gone).sum()), excluded), poor
+    poor = bool(flags.any()) or kappa > KAPPA ** (2 / degree)
+    return step, Basis(basis.map @ step, flags, int((last & ~gone).sum()), excluded), poor, kappa

@@ -26,6 +26,7 @@ from karat.engine.newton import meet
 from karat.engine.polish import polish
 from karat.engine.rows import Rows
 from karat.engine.tree import chain, thin
+from karat.errors import InputError
 
 PILOT = 2048
 COMPLETE = 16384  # up to this many rows the pilot is all of them
@@ -58,7 +59,7 @@ class Reduction:
     condition : float
         By how much the coordinates magnify rounding.
     spectrum : float
-        Smallest kept singular value of the features, relative to the largest (1 if no rank decision was needed).
+        Smallest kept singular value of the features, relative to the largest.
     method : str
         The way that led to it.
     passes : int
@@ -83,6 +84,9 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
     size = len(rows) if len(rows) <= COMPLETE else max(PILOT, int(FIRST * kernel.width))
     pilot = sample(rng, len(rows), size)
     settled, passes = settle(rows, kernel, pilot, progress)
+    if not settled.kernel.width:  # every feature vanishes on every row: any one row stands for all
+        first = np.zeros(1, dtype=np.intp)
+        return Reduction(first, np.array([rows.total]), settled, 0, 0.0, 0.0, 1.0, 1.0, "onepass", passes)
     best: Reduction | None = None
     for known, mass, way, more in _ways(rows, settled, method, pilot, rng, progress):
         passes += more
@@ -129,7 +133,9 @@ def _ways(
         else:
             yield from _onepass(rows, settled, pilot, rng, patient=method == "onepass")
     reducer, way, passes = (chain, "caratheodory", 1) if method == "caratheodory" else (thin, "tree", 2)
-    known = frame(rows, settled, *reducer(rows, settled, progress)).resolve()
+    positions, weights = reducer(rows, settled, progress)
+    _check_any(positions)
+    known = frame(rows, settled, positions, weights).resolve()
     yield known, known.root, way, passes
 
 
@@ -186,6 +192,7 @@ def _vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, p
     else:
         mass = reduce_points(known.points, mass)
         support = np.flatnonzero(mass > 0)
+        _check_any(support)
         refined = polish(known.points[support], mass[support], known.target)
     order = np.argsort(known.positions[support])
     support, refined = support[order], refined[order]
@@ -200,10 +207,17 @@ def _vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, p
         gap=gap,
         moment_error=moment_error,
         condition=condition,
-        spectrum=float(known.singular[known.rank - 1] / known.singular[0]) if len(known.singular) else 1.0,
+        spectrum=known.spectrum,
         method=way,
         passes=passes,
     )
+
+
+def _check_any(support: Indices) -> None:
+    if not len(support):
+        raise InputError(
+            "The moments of this data are all zero, so an empty coreset would do; keep the total weight: total_weight=True."
+        )
 
 
 def measure(rows: Rows, settled: Settled, block: Array, weights: Array) -> tuple[float, float, float]:
@@ -211,7 +225,7 @@ def measure(rows: Rows, settled: Settled, block: Array, weights: Array) -> tuple
     kernel = settled.kernel
 
     def witness() -> Array:
-        seen = sample(np.random.default_rng(0), len(rows), max(1, WITNESS // kernel.width))
+        seen = sample(np.random.default_rng(0), len(rows), min(COMPLETE, max(1, WITNESS // kernel.width)))
         return own_weights(rows, seen)[:, None] * kernel.features(rows.take(seen, kernel.shift))
 
     features = kernel.features(block)

@@ -1,10 +1,10 @@
 """Candidates: the few rows among which the coreset is sought.
 
 A uniform sample of a few times m rows is enough on well-behaved data and costs nothing.  Where it is not (rare categories,
-heavy tails), rows are drawn by their *kernel leverage* ``u_i phi_i' (H + eps I)^-1 phi_i``, H the second-moment matrix of the features.
-It is estimated for every row in one pass, by J random directions each of which is one polynomial evaluated per row.  A row
-outside the span of the candidates shows a huge value, a row that no other can replace one near 1: all of those are taken, the
-rest sampled in proportion.
+heavy tails), rows are drawn by their *kernel leverage* ``u_i phi_i' (H + eps I)^-1 phi_i``, H the second-moment matrix of
+the features.  It is estimated for every row in one pass, by J random directions each of which is one polynomial evaluated
+per row.  A row outside the span of the candidates shows a huge value, a row that no other can replace one near 1: all of
+those are taken, the rest sampled in proportion.
 """
 
 from __future__ import annotations

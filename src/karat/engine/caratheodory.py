@@ -19,8 +19,8 @@ Three things make it fast and exact:
 * **Halving by groups.**  Far more than 2m points are first summed into about 1.5m groups and the groups are reduced:
   the members of a group share its fate (one level of the paper's Algorithm 5).
 
-The ambient dimension m may exceed the rank.  The LU still gives N - m null vectors then, and a last step with the
-singular vectors of the few survivors goes down to the rank (the paper stops at the ambient dimension).
+The points should be given in coordinates of their span (:mod:`karat.engine.frame`): then m is the rank, where the paper stops
+at the ambient dimension.  On dependent features the LU still gives N - m null vectors, as the tree needs them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def reduce_points(points: Array, weights: Array) -> Array:
     alive = np.flatnonzero(weights > 0)
     while len(alive) > width:
         if len(alive) <= 2.25 * width:
-            weights[alive] *= eliminate(np.asfortranarray(weights[alive, None] * points[alive]))
+            chosen = np.take(points.T, alive, axis=1)
+            chosen *= weights[alive]
+            weights[alive] *= eliminate(chosen.T)
         else:
             bounds = group_bounds(len(alive), max(int(GROUPS_PER_FEATURE * width), width + 2))
             factors = eliminate(_group_sums(points, weights, alive[bounds[:-1]]))
@@ -86,21 +88,6 @@ def eliminate(points: Array) -> Array:
     return _walk(order, table, np.ones(count))
 
 
-def eliminate_to_rank(points: Array, weights: Array, tolerance: float = linalg.RANK_TOLERANCE) -> Array:
-    """Weights on linearly independent points only, with the same weighted sum (for a few points).
-
-    :func:`reduce_points` stops at the ambient dimension; this goes down to the rank.
-    """
-    weights = weights.copy()
-    while True:
-        alive = np.flatnonzero(weights > 0)
-        null = linalg.null_rows(points[alive], tolerance)
-        if not len(null):
-            return weights
-        order, table = linalg.echelon(null)
-        weights[alive] = _walk(order, table, weights[alive])
-
-
 def _walk(order: Indices, table: Array, weights: Array) -> Array:
     """Drive one point per row of the table to zero.
 
@@ -114,7 +101,8 @@ def _walk(order: Indices, table: Array, weights: Array) -> Array:
         panel, rest = table[start : start + PANEL], table[start + PANEL :]
         entered: list[int] = []
         columns: list[int] = []
-        for r, row in enumerate(panel):
+        for r in range(len(panel)):
+            row = panel[r]
             column = _enter(row, mass, basic, width + start + r)
             if column is None:
                 continue

@@ -60,6 +60,10 @@ class Correction:
                     np.add.at(hessian, (self.sets[:, i], self.sets[:, j]), scale * rest)
         return gradient[:d], hessian[:d, :d]
 
+    def pure(self) -> Array:
+        """The differences of the pure powers x_a^p."""
+        return np.asarray(self.delta[np.all(self.sets == self.sets[:, :1], axis=1)][: self.columns])
+
     def matrices(self) -> tuple[Array, Array]:
         """(G, b) for p = 2: ``X'X - Xc'Xc`` and ``X'y - Xc'yc``."""
         d = self.columns

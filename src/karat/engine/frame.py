@@ -61,6 +61,13 @@ class Frame:
     def rank(self) -> int:
         return int(self.points.shape[1])
 
+    @property
+    def spectrum(self) -> float:
+        """Smallest kept singular value of the features relative to the largest (estimated, if no rank decision was needed)."""
+        if len(self.singular):
+            return float(self.singular[self.rank - 1] / self.singular[0]) if self.rank else 1.0
+        return float(np.sqrt(np.min(np.diag(self.factor) ** 2 / np.diag(self.gram))))
+
     def resolve(self) -> Frame:
         """The same points in independent coordinates, with the factor of their Gram matrix.
 
@@ -94,13 +101,15 @@ class Frame:
 
 def frame(rows: Rows, settled: Settled, positions: Indices, nominal: Array) -> Frame:
     """The rows at ``positions`` with nominal weights, as points in scaled features."""
-    features = settled.kernel.features(rows.take(positions, settled.kernel.shift))
-    points = np.asfortranarray(features)
-    size = np.sqrt(np.einsum("ij,ij,i->j", points, points, nominal) / nominal.sum())
-    scale = np.where(size > 0, size, 1.0)
+    block = rows.take(positions, settled.kernel.shift)
+    points = np.asfortranarray(settled.kernel.features(block))
     root = np.sqrt(nominal)
     columns = points.T
-    columns /= scale[:, None]
     columns *= root
+    size = np.sqrt(np.einsum("ij,ij->i", columns, columns) / nominal.sum())
+    zero = size <= settled.kernel.resolution(block)
+    scale = np.where(zero, 1.0, size)
+    columns /= scale[:, None]
+    columns[zero] = 0.0
     none = np.zeros(0)
     return Frame(positions, root, points, settled.target / scale, scale, None, none, none, none)

@@ -39,7 +39,7 @@ class FunctionKernel(Kernel):
         target = block[:, 1 + self.columns :].copy()
         values = self.function(inputs, target[:, 0] if self.targets == 1 else target) if self.targets else self.function(inputs)
         features = np.asarray(values)
-        if features.ndim != 2 or len(features) != len(block):
+        if features.ndim != 2 or len(features) != len(block) or not features.shape[1]:
             raise InputError(
                 f"The kernel function returned an array of shape {features.shape} for a block of {len(block)} rows; it must "
                 f"return one row of features per row: ({len(block)}, m)."

@@ -58,6 +58,10 @@ class Kernel(ABC):
         """By how much the coordinates magnify the rounding of the rows."""
         return 1.0
 
+    def resolution(self, block: Array) -> Array:
+        """Per feature, the root mean square over a block below which it is rounding of something that vanishes."""
+        return np.zeros(self.width)
+
     def moments(self, block: Array, weights: Array) -> Array:
         """``weights @ features(block)``; a kernel may know a faster way."""
         return np.asarray(weights @ self.features(block))
@@ -102,6 +106,8 @@ class Settled:
         Total weight.
     again : bool
         The coordinates were too poor for an accurate sum: pass again with ``kernel``.
+    rounding : float
+        Relative error that the sum itself may carry, in the coordinates in which it was made.
     excluded : tuple of float
         Relative norms of the directions that the rank decision left out.
     """
@@ -111,4 +117,5 @@ class Settled:
     statistic: Statistic
     total: float
     again: bool = False
+    rounding: float = linalg.EPS
     excluded: tuple[float, ...] = ()

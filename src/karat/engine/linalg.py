@@ -4,7 +4,8 @@ Everything the engine asks of LAPACK and BLAS goes through this module, so that 
 Inputs are finite float64 arrays: the callers check that once, at the door.
 
 NumPy and SciPy each carry an OpenBLAS with threads of its own, and the idle threads of one spin for some 25 ms beside the
-busy threads of the other.  So all large products here go to SciPy's; NumPy's ``@`` is left to products too small for threads.
+busy threads of the other.  So all large products here go to SciPy's, NumPy's ``@`` is left to products too small for threads,
+and small problems, of which there may be many in a row (groups), wake no threads at all.
 """
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
 EPS = float(np.finfo(float).eps)
+SMALL = 100  # matrices of so few columns are factored without threads
+SERIAL = 2.5e5  # OpenBLAS multiplies (a x b)(b x c) without threads up to this a*b*c
 RANK_TOLERANCE = 1e-11  # singular values of scaled features below this fraction of the largest are zero
+
+
+def column_norms(matrix: Array) -> Array:
+    """Euclidean norms of the columns, without overflow or underflow of the squares."""
+    largest = np.abs(matrix).max(axis=0, initial=0.0)
+    unit = np.where(largest > 0, largest, 1.0)
+    return np.asarray(unit * np.sqrt(np.square(matrix / unit).sum(axis=0)))
 
 
 def product(left: Array, right: Array) -> Array:
@@ -34,9 +44,12 @@ def _blas_view(matrix: Array) -> tuple[Array, int]:
 
 
 def upper_gram(points: Array) -> Array:
-    """Upper triangle of ``points' points`` for a large matrix (the rest is zero)."""
-    if not len(points):
-        return np.zeros((points.shape[1], points.shape[1]))
+    """``points' points``, of which only the upper triangle is to be used."""
+    count, width = points.shape
+    if count * width**2 <= 16 * SERIAL:  # by pieces that no thread wakes up for
+        step = max(1, int(SERIAL / width**2))
+        pieces = (points[i : i + step] for i in range(0, count, step))
+        return sum((gram(piece, None) for piece in pieces), np.zeros((width, width)))
     matrix, transposed = _blas_view(points)
     return np.asarray(blas.dsyrk(1.0, matrix, trans=1 - transposed, lower=0))
 
@@ -52,24 +65,12 @@ def null_table(points: Array) -> tuple[Indices, Array]:
     order = np.arange(count)
     for i, j in enumerate(swaps):
         order[i], order[j] = order[j], order[i]
+    if width <= SMALL:  # TRSM wakes threads from 16 columns on, an inverse and a product do not
+        inverse, _ = lapack.dtrtri(lu[:width], lower=1, unitdiag=1)
+        return order, np.ascontiguousarray(product(lu[width:], np.tril(inverse, -1)) + lu[width:])
     lower = np.array(lu[width:].T, order="F")
     table = blas.dtrsm(1.0, lu[:width], lower, side=0, lower=1, trans_a=1, diag=1, overwrite_b=1)
     return order, table.T
-
-
-def null_rows(points: Array, tolerance: float) -> Array:
-    """Orthonormal rows v with ``v @ points = 0``: the left null space at a relative tolerance."""
-    u, s, _ = sla.svd(points, full_matrices=True, check_finite=False, lapack_driver="gesvd")
-    rank = int(np.sum(s > tolerance * s[0])) if len(s) and s[0] > 0 else 0
-    return np.ascontiguousarray(u[:, rank:].T)
-
-
-def echelon(null: Array) -> tuple[Indices, Array]:
-    """Bring null vectors (k x N) to the form of :func:`null_table` by a pivoted QR factorisation."""
-    k = len(null)
-    _, r, pivots = sla.qr(null, mode="economic", pivoting=True, check_finite=False)
-    table = -sla.solve_triangular(r[:, :k], r[:, k:], check_finite=False)
-    return np.concatenate([pivots[k:], pivots[:k]]), np.ascontiguousarray(table)
 
 
 def unit_upper_inverse(matrix: Array) -> Array:
@@ -118,7 +119,7 @@ def spectral_norm(symmetric: Array) -> float:
 
 
 def square_solver(matrix: Array) -> Callable[[Array], Array] | None:
-    """Solve with a square matrix by LU, which leaves a small residual however ill-conditioned; None if it is not square or singular."""
+    """Solve with a square matrix by LU, which leaves a small residual even if ill-conditioned; None if that cannot be."""
     if matrix.shape[0] != matrix.shape[1]:
         return None
     lu, pivots, info = lapack.dgetrf(matrix)
@@ -131,15 +132,16 @@ def least_squares_solver(matrix: Array) -> Callable[[Array], Array]:
 
 
 def gram(block: Array, weights: Array | None) -> Array:
-    """``block' diag(weights) block``."""
-    return np.asarray(block.T @ (block if weights is None else block * weights[:, None]))
+    """``block' diag(weights) block`` for a thin block.
+
+    The copy makes NumPy call GEMM; for equal operands it would call SYRK, which OpenBLAS runs at half the speed on thin blocks
+    and on several threads from a smaller size on.
+    """
+    return np.asarray(block.T @ (block.copy() if weights is None else block * weights[:, None]))
 
 
 def gram_with_ones(block: Array, weights: Array | None) -> Array:
-    """Gram matrix of a block whose first column is all ones.
-
-    Without the first column on the right NumPy calls GEMM and not SYRK, which OpenBLAS runs at half the speed on thin blocks.
-    """
+    """Gram matrix of a thin block whose first column is all ones: leaving it out on the right saves the copy."""
     if weights is not None:
         return gram(block, weights)
     product = np.empty((block.shape[1], block.shape[1]))

@@ -1,7 +1,7 @@
 """The kernel of the 1-mean loss: features 1, x, |x|^2.
 
-``sum_i u_i |x_i - q|^2 = U |q - m|^2 + V`` with U the total weight, m the mean, V the scatter.  With errors (dU, dx, dV) of the three
-kinds of moments about m, the worst relative error over every q is the norm of a small symmetric matrix:
+``sum_i u_i |x_i - q|^2 = U |q - m|^2 + V`` with U the total weight, m the mean, V the scatter.  With errors (dU, dx, dV) of
+the three kinds of moments about m, the worst relative error over every q is the norm of a small symmetric matrix:
 
     | [[dU/U I, -dx/sqrt(U V)], [-dx'/sqrt(U V), dV/V]] |_2 .
 """
@@ -31,7 +31,7 @@ class MeanKernel(Kernel):
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
         other = self.__class__(self.columns)
         other.shift = np.average(pilot[:, 1:], axis=0, weights=weights)
-        spread = float(np.sqrt(np.mean(np.square(pilot[:, 1:] - other.shift).sum(axis=1))))
+        spread = float(linalg.column_norms((pilot[:, 1:] - other.shift).reshape(-1, 1))[0] / np.sqrt(len(pilot)))
         other.size = spread if spread > 0 else 1.0
         return other
 

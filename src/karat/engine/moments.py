@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -32,7 +33,7 @@ def cores() -> int:
 
 def block_rows(columns: int, left: int, right: int) -> tuple[int, int]:
     """Rows per block, and threads of ours, for blocks multiplied as ``(left x b)(b x right)``."""
-    rows = min(int(SERIAL_PRODUCT / (left * right)), CACHE // (8 * max(columns, left)), 4096)
+    rows = min(int(SERIAL_PRODUCT / max(1, left * right)), CACHE // (8 * max(columns, left)), 4096)
     if rows >= 128:
         return rows, cores()
     return max(256, min(4096, LARGE_BLOCK // (8 * (columns + left + right)))), 1
@@ -74,13 +75,13 @@ def sweep(
         return run(starts)
     cuts = np.linspace(0, len(starts), threads + 1).astype(int)
     with ThreadPoolExecutor(threads) as pool:
-        return reduce(combine, pool.map(run, [starts[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]))
+        return reduce(combine, pool.map(run, [starts[a:b] for a, b in pairwise(cuts)]))
 
 
 def add(left: Statistic, right: Statistic) -> Statistic:
     """Sum of two statistics, in the place of the first."""
-    for a, b in zip(left, right, strict=True):
-        a += b
+    for mine, other in zip(left, right, strict=True):
+        np.add(mine, other, out=mine)
     return left
 
 

@@ -28,6 +28,7 @@ from karat.engine.linalg import Array
 
 STEPS = 40
 DIVERGED = 1e4  # a factor this large means that the dual is unbounded
+MET = 1e-9  # relative residual of weights that meet the target; polish brings it to rounding
 SHORT = 1e-6  # so does a step this short
 
 
@@ -81,9 +82,9 @@ def meet(known: Frame) -> Outcome:
         if length < SHORT or held.max() > DIVERGED:
             break
         changed = np.flatnonzero((held > 0) != active)
-        if not len(changed) and length == 1.0:
-            return Outcome(True, held, x, step)
         gradient = linalg.product(points.T, (root * held)[:, None])[:, 0] - target
+        if not len(changed) and length == 1.0:
+            return Outcome(bool(np.linalg.norm(gradient) <= MET * np.linalg.norm(target)), held, x, step)
         came = held[changed] > 0
         active[changed] = came
         if len(changed) > 0.5 * active.sum():

@@ -21,12 +21,13 @@ def polish(points: Array, weights: Array, target: Array) -> Array:
         if solve is None:
             continue
         residual = target - weights @ points
-        for round in range(ROUNDS):
+        accepted = False
+        for _ in range(ROUNDS):
             refined = weights + solve(residual)
             rest = target - refined @ points
             if not (refined > 0).all() or not np.linalg.norm(rest) < np.linalg.norm(residual):
                 break
-            weights, residual = refined, rest
-        if round or not residual.any():
+            weights, residual, accepted = refined, rest, True
+        if accepted or not residual.any():
             break
     return weights

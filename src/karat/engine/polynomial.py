@@ -25,6 +25,9 @@ from karat.engine.kernel import Kernel, Settled, Statistic
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
 
+UNDERFLOW = 1e-100  # squares of smaller values are lost
+ROUNDING = 64 * linalg.EPS  # relative rounding of a column's mean and of the difference to it
+
 
 class Polynomial(Kernel):
     """Monomials of ``degree`` in the columns of the table (and 1 if ``affine``).
@@ -78,12 +81,23 @@ class Polynomial(Kernel):
         if self.affine:
             prepared.shift = mean
         variables = prepared._variables(pilot - np.concatenate([[0.0], prepared.shift]))
-        if self.degree == 2 and condition_of(variables) <= KAPPA:
+        noise = ROUNDING * np.abs(prepared.shift)
+        largest = np.abs(variables[:, int(self.affine) :]).max(axis=0)
+        scaling = (largest <= noise) | (largest < UNDERFLOW)
+        if self.degree == 2 and not scaling.any() and condition_of(variables) <= KAPPA:
             return prepared
-        return prepared._copy(pilot_basis(variables, weights, self.basis.apart, self.affine, complete), mapped=True)
+        noise = np.concatenate([np.zeros(int(self.affine)), noise])
+        basis = pilot_basis(variables, weights, self.basis.apart, self.affine, complete, noise)
+        return prepared._copy(basis, mapped=True)
 
     def condition(self, block: Array) -> float:
         return self.basis.condition(block if self.affine else block[:, 1:])
+
+    def resolution(self, block: Array) -> Array:
+        size = np.sqrt(np.square(self._variables(block)).mean(axis=0))
+        products = monomials(len(size), self.degree).values(size[:, None])[self.kept, 0]
+        noise = 16 * linalg.EPS * self.condition(block) * self.root * products
+        return np.append(noise, 0.0) if self.total else noise
 
     def _variables(self, block: Array) -> Array:
         """Coordinates W of a block (b x r)."""
@@ -105,7 +119,7 @@ class Polynomial(Kernel):
 
     def settle(self, statistic: Statistic, total: float) -> Settled:
         gram = statistic[0]
-        step, basis, poor = refine(self.basis, gram / total, self.degree, self.affine)
+        step, basis, poor, kappa = refine(self.basis, gram / total, self.degree, self.affine)
         dropped = len(gram) > basis.map.shape[1]
         if poor or (self.degree > 2 and (dropped or self.basis.loose.any())):
             better = self._copy(basis, mapped=True)
@@ -114,7 +128,9 @@ class Polynomial(Kernel):
             kernel, statistic = self._copy(basis, mapped=True), (step.T @ gram @ step,)
         else:
             kernel = self
-        return Settled(kernel, kernel._moments(statistic[-1], total), statistic, total, excluded=basis.excluded)
+        rounding = linalg.EPS * kappa**self.degree
+        moments = kernel._moments(statistic[-1], total)
+        return Settled(kernel, moments, statistic, total, rounding=rounding, excluded=basis.excluded)
 
     def _moments(self, products: Array, total: float) -> Array:
         moments = self.root * products[self.first, self.last]
@@ -146,7 +162,7 @@ class Polynomial(Kernel):
         forms = self.basis.map @ forms @ self.basis.map.T
         products = variables @ forms.transpose(1, 0, 2).reshape(variables.shape[1], -1)
         values = np.einsum("bjr,br->bj", products.reshape(len(block), several, -1), variables)
-        return values + directions[-1] if self.total else values
+        return np.asarray(values + directions[-1] if self.total else values)
 
     def gap(self, block: Array, weights: Array, settled: Settled, witness: Callable[[], Array]) -> float:
         if self.degree % 2:

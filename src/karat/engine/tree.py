@@ -10,6 +10,8 @@ Group moments are Gram matrices of contiguous rows, so nothing is copied and no 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from karat.engine.caratheodory import eliminate, group_bounds
@@ -62,7 +64,7 @@ def chain(rows: Rows, settled: Settled, progress: Progress | None = None) -> tup
 def _group_moments(rows: Rows, kernel: Kernel, weights: Array, bounds: Indices) -> Array:
     sums = np.empty((len(bounds) - 1, kernel.width), order="F")
     buffer = np.ones((int(np.diff(bounds).max()), rows.columns + 1))
-    for i, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for i, (start, stop) in enumerate(pairwise(bounds)):
         block = rows.read(int(start), int(stop), kernel.shift, buffer)
         sums[i] = kernel.moments(block, weights[start:stop])
     return sums

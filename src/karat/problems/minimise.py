@@ -2,8 +2,8 @@
 
     F(w, b) = sum_i u_i (x_i . w + b - y_i)^p + alpha sum_a |w_a|^p + correction(w)
 
-F is convex.  Columns are scaled to unit size and, with an intercept, centred first; that changes neither the minimiser (scaled back)
-nor the meaning of the intercept, which is not penalised.
+F is convex.  Columns are scaled to unit size and, with an intercept, centred first; that changes neither the minimiser
+(scaled back) nor the meaning of the intercept, which is not penalised.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg as sla
 
+from karat.engine import linalg
 from karat.engine.correction import Correction
 from karat.engine.linalg import Array
 from karat.errors import NotExactError
 
 NEWTON_STEPS = 200
+REFINEMENTS = 3
 CONVERGED = 1e-12  # relative decrease of the value that a step promises
 
 
@@ -43,7 +45,7 @@ def minimise_power(
     centre = weights @ X / total if intercept else np.zeros(X.shape[1])
     middle = weights @ targets / total if intercept else np.zeros(targets.shape[1])
     X, targets = X - centre, targets - middle
-    size = np.sqrt(weights @ np.square(X) / total)
+    size = linalg.column_norms(np.sqrt(weights / total)[:, None] * X)
     size[size == 0] = 1.0
     if power == 2:
         coef = _ridge(X / size, targets, weights, alpha / size**2, correction, size) / size[:, None]
@@ -65,9 +67,15 @@ def _ridge(X: Array, Y: Array, weights: Array, penalty: Array, correction: Corre
         padded = np.vstack([root * Y, np.zeros((X.shape[1], Y.shape[1]))])
         return np.asarray(sla.lstsq(stacked, padded, cond=1e-14, check_finite=False)[0])
     G, b = correction.matrices()
-    gram = (root * X).T @ (root * X) + G / np.outer(size, size) + np.diag(penalty)
+    carried = G / np.outer(size, size) + np.diag(penalty)
+    gram = (root * X).T @ (root * X) + carried
     right = (root * X).T @ (root * Y) + (b / size)[:, None]
-    return np.asarray(sla.solve(gram, right, assume_a="sym", check_finite=False))
+    factor = sla.lu_factor(gram, check_finite=False)
+    coef = sla.lu_solve(factor, right, check_finite=False)
+    for _ in range(REFINEMENTS):  # the gradient from the residuals is accurate where that from the Gram matrix is not
+        gradient = (root * X).T @ (root * (Y - X @ coef)) + (b / size)[:, None] - carried @ coef
+        coef = coef + sla.lu_solve(factor, gradient, check_finite=False)
+    return np.asarray(coef)
 
 
 def _newton(

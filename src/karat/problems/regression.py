@@ -8,13 +8,14 @@ With rows d_i = (x_i, y_i) and the query z = (w, -1), or d_i = (x_i, 1, y_i) and
 
 whose kernelization is the monomials of degree p in d_i: binom(d+p, p) of them, d+1 in place of d with an intercept.
 
-The regulariser may take a part of the data's moments upon itself (``absorb``; the paper's Algorithms 2 and 3, corrected).  What the kept
-rows do not carry is stored as a *correction*, the difference of moments, and added back when the loss is evaluated or minimised:
+The regulariser may take a part of the data's moments upon itself (``absorb``; the paper's Algorithms 2 and 3, corrected).
+What the kept rows do not carry is stored as a *correction*, the difference of moments, and added back when the loss is
+evaluated or minimised:
 
     absorb=None        the rows carry everything, and serve every alpha;
     absorb="diagonal"  d regulariser rows e_a with weights W_a = 1 + (S_aa - S_c,aa) / alpha >= 0 (the paper's experiments);
-    absorb="box"       every cross moment may be off by alpha, |S_ab - S_c,ab| <= alpha, S_c,aa <= S_aa + alpha, y^2 exact: what the sign matrix T
-                       of the paper's Lemma amounts to.  The fewest rows are sought by a linear programme.
+    absorb="box"       every cross moment may be off by alpha, |S_ab - S_c,ab| <= alpha, S_c,aa <= S_aa + alpha, y^2 exact: what
+                       the sign matrix T of the paper's Lemma amounts to.  The fewest rows are sought by a linear programme.
 
 The paper solves ``(Xc'Xc + alpha I_c)^-1 Xc'yc``; that misses the label term.  With G = X'X - Xc'Xc and b = X'y - Xc'yc it is
 ``(Xc'Xc + G + alpha I)^-1 (Xc'yc + b)``.
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 Absorb = Literal["diagonal", "box"] | None
 ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
 NO_TOTAL = "the total weight"
+REGULARISER_ZERO = 1e-8  # a regulariser row of smaller weight has reached its bound
 
 
 class _Regression(Problem):
@@ -71,6 +73,19 @@ class _Regression(Problem):
         if correction is not None:
             value += correction.value(coefficients[:, 0])
         return value
+
+    def regulariser_weights(self, core: Coreset) -> Array:
+        """Weights W_a >= 0 of the regulariser's rows e_a, for ``absorb="diagonal"``; all 1 if nothing was absorbed.
+
+        Together with the kept rows they are the paper's coreset: ``sum_i w_i (d_i . z)^p + alpha sum_a W_a |w_a|^p`` is the
+        loss of the full data.  A weight of zero means that the row is not needed.
+        """
+        if core._correction is None:
+            return np.ones(core.arrays()[0].shape[1])
+        if getattr(self, "absorb", None) != "diagonal":
+            raise InputError("absorb='box' stores a correction of every moment; only 'diagonal' amounts to regulariser rows.")
+        weights = 1.0 + core._correction.pure() / self.penalty
+        return np.where(weights > REGULARISER_ZERO, weights, 0.0)
 
     def solve(self, core: Coreset) -> Solution:
         """The exact minimiser on the full data, from the coreset alone.
@@ -117,7 +132,7 @@ class LeastSquares(_Regression):
     fit_intercept: bool = True
     total_weight: bool = True
     keeps: ClassVar[str] = (
-        "the squared loss of every linear model, so also ridge, lasso and elastic net with every penalty, R2 and standard errors"
+        "the squared loss of every linear model, so also ridge, lasso and elastic net at every penalty, R2, standard errors"
     )
 
 
