@@ -9,7 +9,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from karat import CoresetRegressor, models
 
-FOLDS_MOVE = "Folds are runs of rows: a row that is repeated or left out moves the others into other folds, as in scikit-learn's own"
+FOLDS_MOVE = (
+    "Folds are runs of rows: a row that is repeated or left out moves the others into other folds, as in scikit-learn's own"
+)
 REASONS = {
     "check_sample_weight_equivalence_on_dense_data": FOLDS_MOVE,
     "check_sample_weight_equivalence_on_sparse_data": FOLDS_MOVE,
@@ -20,11 +22,16 @@ REASONS = {
 def reasons(estimator):
     """What cannot hold for an estimator, and why."""
     selects = isinstance(estimator, models.LassoLarsCV) or (
-        isinstance(estimator, CoresetRegressor) and isinstance(estimator.estimator, LassoCV | ElasticNetCV | RidgeCV | GridSearchCV)
+        isinstance(estimator, CoresetRegressor)
+        and isinstance(estimator.estimator, LassoCV | ElasticNetCV | RidgeCV | GridSearchCV)
     )
     if isinstance(estimator, models.QuadraticDiscriminant):
         singular = "The check's classes have singular covariances, which the model refuses, as scikit-learn's does"
-        names = ("check_sample_weights_shape", "check_sample_weights_not_overwritten", "check_sample_weight_equivalence_on_dense_data")
+        names = (
+            "check_sample_weights_shape",
+            "check_sample_weights_not_overwritten",
+            "check_sample_weight_equivalence_on_dense_data",
+        )
         return dict.fromkeys(names, singular)
     return REASONS if selects else {}
 

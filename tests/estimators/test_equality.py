@@ -116,7 +116,9 @@ def test_several_scores_and_the_one_that_refits(blobs):
     assert_same(search, X, y)
 
 
-@pytest.mark.parametrize("estimator", [MultiTaskLasso(0.1), MultiTaskLassoCV(alphas=10), MultiTaskElasticNetCV(alphas=5)], ids=str)
+@pytest.mark.parametrize(
+    "estimator", [MultiTaskLasso(0.1), MultiTaskLassoCV(alphas=10), MultiTaskElasticNetCV(alphas=5)], ids=str
+)
 def test_several_targets(estimator, blobs):
     X, y, _ = blobs
     Y = np.column_stack([y, X[:, 0] - np.roll(y, 1)])
@@ -152,7 +154,9 @@ def test_diabetes(diabetes):
 def test_credit_cards(credit, weighted):
     X, y = credit
     w = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else None
-    assert_same(GridSearchCV(SCALED_LASSO, {"lasso__alpha": [1.0, 10.0, 100.0]}, cv=KFold(4, shuffle=True, random_state=0)), X, y, w)
+    assert_same(
+        GridSearchCV(SCALED_LASSO, {"lasso__alpha": [1.0, 10.0, 100.0]}, cv=KFold(4, shuffle=True, random_state=0)), X, y, w
+    )
     assert_same(make_pipeline(StandardScaler(), Ridge(10.0)), X, y, w)
     assert_same(RidgeCV(alphas=[1.0, 1e3, 1e6], cv=4), X, y, w)
 

@@ -81,7 +81,9 @@ def test_nested_transformers(houses):
         sparse_threshold=0.2,
     )
     assert_same(Pipeline([("columns", columns), ("scale", StandardScaler(with_mean=False)), ("model", Ridge())]), X, y)
-    search = GridSearchCV(Pipeline([("columns", columns), ("model", Ridge())]), {"columns__numbers__powers__degree": [1, 2, 3]}, cv=3)
+    search = GridSearchCV(
+        Pipeline([("columns", columns), ("model", Ridge())]), {"columns__numbers__powers__degree": [1, 2, 3]}, cv=3
+    )
     assert_same(search, X, y)
 
 
@@ -127,4 +129,6 @@ def test_transform_output_is_left_to_the_user(houses):
     X, y = houses
     pipeline = make_pipeline(StandardScaler(), PolynomialFeatures(2), Ridge()).set_output(transform="pandas")
     few = CoresetRegressor(pipeline).fit(X[NUMBERS], y)
-    assert list(few.estimator_[:-1].transform(X[NUMBERS]).columns) == list(pipeline.fit(X[NUMBERS], y)[:-1].get_feature_names_out())
+    assert list(few.estimator_[:-1].transform(X[NUMBERS]).columns) == list(
+        pipeline.fit(X[NUMBERS], y)[:-1].get_feature_names_out()
+    )

@@ -175,7 +175,11 @@ def test_what_a_coreset_does_not_keep(data):
         (karat.coreset(X, y), with_front(PolynomialFeatures()), "columns as they are"),
         (karat.coreset(X, y, problems.LeastSquares(fit_intercept=False)), Ridge(), "fit_intercept=True"),
         (karat.coreset(X, y, problems.LeastSquares(fit_intercept=False)), with_front(StandardScaler()), "fit_intercept=True"),
-        (karat.coreset(X, y, problems.LeastSquares(False, total_weight=False)), Lasso(fit_intercept=False), "total_weight=True"),
+        (
+            karat.coreset(X, y, problems.LeastSquares(False, total_weight=False)),
+            Lasso(fit_intercept=False),
+            "total_weight=True",
+        ),
         (karat.coreset(X, y, problems.Ridge(10.0, absorb="diagonal")), Ridge(10.0), "absorbed"),
         (karat.coreset(X, y, problems.Mean()), LinearRegression(), "second moments"),
         (karat.coreset(X, y), models.LinearDiscriminant(), "groups=labels"),

@@ -43,7 +43,9 @@ def asking(estimator: Any) -> Any:
             try:
                 part.set_fit_request(sample_weight=type(part).__name__ not in IGNORES_WEIGHTS)
             except ValueError as error:  # MultiTaskLasso in scikit-learn 1.9
-                raise refuse(part, "this version of scikit-learn cannot route weights to it inside a search or pipeline") from error
+                raise refuse(
+                    part, "this version of scikit-learn cannot route weights to it inside a search or pipeline"
+                ) from error
     return estimator
 
 

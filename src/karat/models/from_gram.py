@@ -132,7 +132,13 @@ class LassoLarsCV(LassoLars):
     """
 
     def __init__(
-        self, *, fit_intercept: bool = True, max_iter: int = 500, cv: Any = None, max_n_alphas: int = 1000, positive: bool = False
+        self,
+        *,
+        fit_intercept: bool = True,
+        max_iter: int = 500,
+        cv: Any = None,
+        max_n_alphas: int = 1000,
+        positive: bool = False,
     ) -> None:
         super().__init__(fit_intercept=fit_intercept, max_iter=max_iter, positive=positive)
         self.cv, self.max_n_alphas = cv, max_n_alphas
