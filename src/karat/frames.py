@@ -127,8 +127,10 @@ def _frame_values(table: Any, name: str) -> np.ndarray:
         _check_column(column, kind, name)
     if not frame.columns:
         return np.empty((frame.shape[0], 0))
-    if type(table).__module__.startswith("pandas") and all(isinstance(kind, np.dtype) for kind in table.dtypes):
-        return np.asarray(table)  # a view where the frame is one block
+    if type(table).__module__.startswith("pandas") and len({str(kind) for kind in table.dtypes}) == 1:
+        whole = np.asarray(table)  # a view where the frame is one block
+        if whole.dtype.kind in "fiub":
+            return whole
     return np.column_stack([_plain(frame[column]) for column in frame.columns])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from sklearn import config_context, get_config
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import has_fit_parameter
@@ -49,13 +49,13 @@ def asking(estimator: Any) -> Any:
     return estimator
 
 
-def asking_scorer(scoring: Any, default: str = "r2") -> Any:
-    """A scorer, or several, that weigh the test rows."""
+def asking_scorer(scoring: Any) -> Any:
+    """A scorer, or several, that weigh the test rows; none means R2, as in ``estimator.score``."""
     if isinstance(scoring, dict):
         return {name: asking_scorer(one) for name, one in scoring.items()}
     if isinstance(scoring, list | tuple | set):
         return {name: asking_scorer(name) for name in scoring}
-    scorer = get_scorer(default if scoring is None else scoring)
+    scorer = get_scorer("r2" if scoring is None else scoring)
     return copy.deepcopy(scorer).set_score_request(sample_weight=True)
 
 
@@ -76,12 +76,10 @@ def fit_search(search: Any, X: Any, y: Any, weights: Any, splits: list[Any]) -> 
     own = {
         name: getattr(final, name) for name in ("cv", "scoring", "param_grid", "param_distributions") if hasattr(final, name)
     }
-    # RidgeCV scores by R2 unless metadata routing is on, where it scores by the squared error: follow the user's setting.
-    default = "neg_mean_squared_error" if key_of(final) == "RidgeCV" and get_config()["enable_metadata_routing"] else "r2"
     with config_context(enable_metadata_routing=True, assume_finite=True):
         final.set_params(cv=splits)
         if "scoring" in own:
-            final.set_params(scoring=asking_scorer(own["scoring"], default))
+            final.set_params(scoring=asking_scorer(own["scoring"]))
         for name in ("param_grid", "param_distributions"):
             if name in own:
                 final.set_params(**{name: _asking_grid(own[name])})
