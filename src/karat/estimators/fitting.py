@@ -1,7 +1,7 @@
-"""Fitting with weights everywhere: the regressor, the scaler before it, and the scorer after it.
+"""Fitting with weights everywhere: the regressor and the scalers before it.
 
-scikit-learn hands ``sample_weight`` through pipelines and searches only where every consumer asked for it (metadata routing).  Here everything that can use
-weights is made to ask, on a copy, inside a configuration of our own; the user's settings stay as they are.
+In a flat pipeline every step is given its weights by name; steps inside a ColumnTransformer are reached by metadata routing, for which they are made
+to ask, inside a configuration of our own.  The user's settings stay as they are.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from sklearn import config_context
-from sklearn.base import clone
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import has_fit_parameter
 
@@ -35,68 +34,36 @@ if TYPE_CHECKING:
 IGNORES_WEIGHTS = ("SplineTransformer", "KBinsDiscretizer")  # settled or refused: weights must not move their knots
 
 
-def asking(estimator: Any) -> Any:
-    """Make an estimator and all inside it ask for sample_weight, in place (within metadata routing)."""
-    inside = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
-    for part in [estimator, *inside]:
-        if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight"):
-            try:
-                part.set_fit_request(sample_weight=type(part).__name__ not in IGNORES_WEIGHTS)
-            except ValueError as error:  # MultiTaskLasso in scikit-learn 1.9
-                raise refuse(
-                    part, "this version of scikit-learn cannot route weights to it inside a search or pipeline"
-                ) from error
-    return estimator
-
-
-def asking_scorer(scoring: Any) -> Any:
-    """A scorer, or several, that weigh the test rows; none means R2, as in ``estimator.score``."""
-    if isinstance(scoring, dict):
-        return {name: asking_scorer(one) for name, one in scoring.items()}
-    if isinstance(scoring, list | tuple | set):
-        return {name: asking_scorer(name) for name in scoring}
-    scorer = get_scorer("r2" if scoring is None else scoring)
-    return copy.deepcopy(scorer).set_score_request(sample_weight=True)
-
-
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
-    """Fit a plain estimator, a pipeline or a search, in place, with weights in every step that takes them."""
+    """Fit a plain estimator or a pipeline, in place, with weights in every step that takes them."""
     X, y = frames.in_double(X), frames.in_double(y)
-    if key_of(estimator) not in ("Pipeline", "RidgeCV", *SEARCHES):  # nothing to route
+    if key_of(estimator) != "Pipeline":
         with config_context(enable_metadata_routing=False):
             return estimator.fit(X, y, sample_weight=weights)
-    with config_context(enable_metadata_routing=True, assume_finite=True):
-        asking(estimator)
+    if all(not hasattr(step, "transformers") and key_of(step) != "Pipeline" for _, step in estimator.steps):
+        takers = [name for name, step in estimator.steps if _takes_weights(step)]
+        with config_context(enable_metadata_routing=False):
+            return estimator.fit(X, y, **{f"{name}__sample_weight": weights for name in takers})
+    with config_context(enable_metadata_routing=True):  # nested steps are reached by routing only
+        for part in [estimator, *estimator.get_params(deep=True).values()]:
+            if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight"):
+                part.set_fit_request(sample_weight=_takes_weights(part))
         return estimator.fit(X, y, sample_weight=weights)
 
 
-def fit_search(search: Any, X: Any, y: Any, weights: Any, splits: list[Any]) -> Any:
-    """Fit anything that selects by cross-validation, in place, on given splits and with weights."""
-    final = search.steps[-1][1] if key_of(search) == "Pipeline" else search
-    own = {
-        name: getattr(final, name) for name in ("cv", "scoring", "param_grid", "param_distributions") if hasattr(final, name)
-    }
-    with config_context(enable_metadata_routing=True, assume_finite=True):
-        final.set_params(cv=splits)
-        if "scoring" in own:
-            final.set_params(scoring=asking_scorer(own["scoring"]))
-        for name in ("param_grid", "param_distributions"):
-            if name in own:
-                final.set_params(**{name: _asking_grid(own[name])})
-        fitted = fit_weighted(search, X, y, weights)
-    final.set_params(**own)  # what the user wrote, in place of positions in the coreset
-    return fitted
+def _takes_weights(step: Any) -> bool:
+    return hasattr(step, "fit") and bool(has_fit_parameter(step, "sample_weight")) and key_of(step) not in IGNORES_WEIGHTS
 
 
-def _asking_grid(grid: Any) -> Any:
-    """Candidates that are estimators must ask, too."""
-    if isinstance(grid, list | tuple):
-        return [_asking_grid(one) for one in grid]
-
-    def ask(value: Any) -> Any:
-        return asking(clone(value)) if hasattr(value, "get_params") and not isinstance(value, type) else value
-
-    return {name: [ask(v) for v in values] if isinstance(values, list | tuple) else values for name, values in grid.items()}
+def fit_ridge_cv(ridge: Any, X: Any, y: Any, weights: Any) -> Any:
+    """Fit RidgeCV, in place, with weights in fits and scores, which it does under metadata routing only."""
+    own = ridge.scoring
+    with config_context(enable_metadata_routing=True):
+        scorer = get_scorer("r2" if own is None else own)
+        ridge.scoring = copy.deepcopy(scorer).set_score_request(sample_weight=True)
+        ridge.fit(X, y, sample_weight=weights)
+    ridge.scoring = own
+    return ridge
 
 
 def fit_on_core(core: Coreset, estimator: Any) -> Any:

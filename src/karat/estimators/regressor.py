@@ -25,7 +25,8 @@ from karat.estimators.features import (
     settle,
     split_pipeline,
 )
-from karat.estimators.fitting import fit_search, fit_weighted, only_scales
+from karat.estimators.carrier import fit_search
+from karat.estimators.fitting import fit_ridge_cv, fit_weighted, only_scales
 from karat.estimators.folds import exact_cv
 from karat.estimators.registry import (
     SEARCHES,
@@ -138,7 +139,7 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if key_of(selects) in SEARCHES:
             for front, fitted in fronts:
                 check_categories(front, fitted, (frames.take_rows(rows.X, train) for train, _ in folds.cv))
-        self.estimator_ = fit_search(estimator, rows.X, rows.y, rows.weights, folds.cv)
+        self.estimator_ = self._selected(estimator, selects, rows, folds.cv)
         if rows is not folds.refit:
             self._refit(folds.refit)
         return self
@@ -165,8 +166,10 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def _deduced(self, estimator: Any, selects: Any, X: Any) -> tuple[Problem, list[tuple[Any, Any]]]:
         """The problem that keeps what every candidate needs; transformers are settled on the full data, in place."""
         inside = inner(selects) if selects is not None and key_of(selects) in SEARCHES else None
-        if selects is not None:
-            check_search(selects) if inside is not None else check_scorer(getattr(selects, "scoring", None))
+        if inside is not None:
+            check_search(selects)
+        else:
+            check_scorer(getattr(selects, "scoring", None))
         pipelines = list(candidates(selects)) if inside is not None else [estimator]
         fronts = []
         for pipeline in pipelines:
@@ -188,6 +191,24 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             settle(own, next((f for o, f in pairs if joblib.hash(o) == joblib.hash(own)), None) or fit_front(own, X))
         return Transformed(LeastSquares(), FeatureMap([fitted for _, fitted in pairs])), pairs
 
+    @staticmethod
+    def _selected(estimator: Any, selects: Any, rows: Any, splits: list[Any]) -> Any:
+        """Fitted on the folds' rows; ``selects`` is the estimator or the last step of a pipeline."""
+        if key_of(selects) in SEARCHES:
+            if estimator is not selects:
+                raise refuse(selects, "it stands at the end of a pipeline; put the pipeline into the search")
+            return fit_search(estimator, rows.X, rows.y, rows.weights, splits)
+        own = selects.cv
+        selects.cv = splits
+        if key_of(estimator) == "RidgeCV":
+            fit_ridge_cv(estimator, rows.X, rows.y, rows.weights)
+        elif key_of(selects) == "RidgeCV":
+            raise refuse(selects, "it stands at the end of a pipeline; use GridSearchCV over the pipeline with Ridge")
+        else:
+            fit_weighted(estimator, rows.X, rows.y, rows.weights)
+        selects.cv = own  # what the user wrote
+        return estimator
+
     def _refit(self, refit: Any) -> None:
         """Fit the chosen model once more, on one repeat: the search saw the data once per repeat."""
         fitted = self.estimator_
@@ -200,10 +221,6 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             model = Ridge(fitted.alpha_, fit_intercept=fitted.fit_intercept)
             fit_weighted(model, refit.X, refit.y, refit.weights)
             fitted.coef_, fitted.intercept_ = model.coef_, model.intercept_
-        elif key_of(fitted) == "Pipeline" and key_of(fitted.steps[-1][1]) == "RidgeCV":
-            raise refuse(
-                fitted.steps[-1][1], "repeated splits inside a pipeline are not refitted; use GridSearchCV over the pipeline"
-            )
 
     @available_if(_delegates("predict"))
     def predict(self, X: Any) -> Any:
