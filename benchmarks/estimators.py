@@ -3,12 +3,14 @@
     python benchmarks/estimators.py            n = 100,000, under a minute
     python benchmarks/estimators.py --full     n = 1,000,000: minutes, nearly all of them scikit-learn's
 
-All times are from this one run, on this machine; what counts is their ratio.  The hand-written rival is what an expert would do without karat: one
-Gram matrix of [1, X, y] per fold, sums of them for training parts, coordinate descent on the Cholesky factor.  It is specific to each task; karat hands scikit-learn a few
-real rows, and the code stays as it was.
+All times are from this one run, on this machine; what counts is their ratio.  The hand-written rival is what an expert
+would do without karat: one Gram matrix of [1, X, y] per fold, sums of them for training parts, coordinate descent on
+the Cholesky factor.  It is specific to each task; karat hands scikit-learn a few real rows, and the code stays as it
+was.
 """
 
 import argparse
+import itertools
 import os
 import time
 
@@ -34,7 +36,7 @@ def fold_grams(X, y):
     n = len(y)
     edges = [n * k // FOLDS for k in range(FOLDS + 1)]
     grams = []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in itertools.pairwise(edges):
         gram = np.zeros((X.shape[1] + 2,) * 2)
         for start in range(low, high, 4096):
             stop = min(start + 4096, high)
@@ -59,7 +61,7 @@ def test_error(gram, coef, intercept):
 
 def by_hand_elastic_net(X, y):
     grams = fold_grams(X, y)
-    means, A, b = centred_rows(sum(grams))
+    _, A, b = centred_rows(sum(grams))
     best = (np.inf, None)
     for ratio in RATIOS:
         alphas = np.geomspace(1.0, 1e-3, 100) * np.abs(A.T @ b).max() / len(b) / ratio
@@ -114,8 +116,10 @@ def main():
     show(
         f"ElasticNetCV, 100 alphas x {len(RATIOS)} l1_ratios x {FOLDS} folds",
         [("scikit-learn, all rows", full_time), ("karat, construction included", few_time), ("hand-written Gram", hand_time)],
-        f"same choice: {mine.l1_ratio_ == full.l1_ratio_ and np.isclose(mine.alpha_, full.alpha_, rtol=1e-12)}; mse_path_ differs by "
-        f"{np.abs(mine.mse_path_ / full.mse_path_ - 1).max():.0e} (relative), coef_ by {np.abs(mine.coef_ - full.coef_).max():.0e} "
+        f"same choice: {mine.l1_ratio_ == full.l1_ratio_ and np.isclose(mine.alpha_, full.alpha_, rtol=1e-12)}; "
+        "mse_path_ differs by "
+        f"{np.abs(mine.mse_path_ / full.mse_path_ - 1).max():.0e} (relative), coef_ by "
+        f"{np.abs(mine.coef_ - full.coef_).max():.0e} "
         f"(by hand {np.abs(hand - full.coef_).max():.0e}); {len(few.core_):,} rows",
     )
 
@@ -136,7 +140,9 @@ def main():
     )
 
     for model in (LinearRegression(), Ridge()):
-        few_time, _ = min((timed(lambda m=model: karat.CoresetRegressor(m).fit(X, y)) for _ in range(3)), key=lambda pair: pair[0])
+        few_time, _ = min(
+            (timed(lambda m=model: karat.CoresetRegressor(m).fit(X, y)) for _ in range(3)), key=lambda pair: pair[0]
+        )
         full_time, _ = min((timed(lambda m=model: m.fit(X, y)) for _ in range(3)), key=lambda pair: pair[0])
         show(
             f"One {type(model).__name__} fit",

@@ -18,7 +18,9 @@ def main(n: int = 50_000) -> None:
     search = GridSearchCV(Pipeline(steps), grid, cv=KFold(5, shuffle=True, random_state=0))
     few = karat.CoresetRegressor(search).fit(X, y)
     full = search.fit(X, y)
-    print(f"degree by all rows {full.best_params_['powers__degree']}, by coresets {few.estimator_.best_params_['powers__degree']}")
+    print(
+        f"degree by all rows {full.best_params_['powers__degree']}, by coresets {few.estimator_.best_params_['powers__degree']}"
+    )
     gap = np.abs(few.estimator_.cv_results_["mean_test_score"] - full.cv_results_["mean_test_score"]).max()
     print(f"{len(few.core_):,} of {n:,} rows, {few.core_.X.shape[1]} columns each; scores differ by {gap:.0e}")
     assert few.estimator_.best_params_ == full.best_params_

@@ -21,7 +21,9 @@ def main(n: int = 200_000) -> None:
     print(f"One fit: {middle - start:.3f} s on all rows, {end - middle:.3f} s by way of a coreset. Nothing is gained.")
 
     small = karat.coreset(X[:40], y[:40])
-    print(f"Few rows: of 40 rows with 8 columns, {len(small)} are kept. The squares of 9 variables are {small.certificate.bound}.")
+    print(
+        f"Few rows: of 40 rows with 8 columns, {len(small)} are kept. The squares of 9 variables are {small.certificate.bound}."
+    )
 
     for estimator in (HuberRegressor(), RidgeCV()):
         try:

@@ -121,7 +121,7 @@ def group_labels(table: Table) -> list[Any]:
     if table.groups is None:
         return [None]
     try:
-        labels = list(np.unique(table.groups))
+        labels = list(_distinct(table.groups))
     except TypeError as error:
         raise InputError("groups mixes types that cannot be ordered; use numbers or strings throughout.") from error
     if table.weights is not None:
@@ -129,6 +129,13 @@ def group_labels(table: Table) -> list[Any]:
             if not table.weights[table.groups == label].any():
                 raise InputError(f"Group {label!r} has no row of positive weight; leave the group out or mend its weights.")
     return labels
+
+
+def _distinct(groups: np.ndarray) -> np.ndarray:
+    """The labels in order; small numbers, such as folds, are counted rather than sorted."""
+    if groups.dtype.kind in "iu" and groups.min() >= 0 and groups.max() < 1000:
+        return np.flatnonzero(np.bincount(groups)).astype(groups.dtype)
+    return np.unique(groups)
 
 
 def explain_non_finite(table: Table, degree_text: str) -> InputError:

@@ -1,8 +1,8 @@
 """The one place that knows containers: what a table of rows may be, and how its rows are taken out again.
 
-Arrays and scipy.sparse matrices need nothing but NumPy and SciPy.  Data frames (pandas, polars eager and lazy, pyarrow) are read
-through narwhals, the extra ``frames``; rows come out in a frame of the same kind, with names, types and index.  A lazy frame is
-collected once, so its rows come out in an eager one.  Every refusal names the column and the remedy.
+Arrays and scipy.sparse matrices need nothing but NumPy and SciPy.  Data frames (pandas, polars eager and lazy, pyarrow)
+are read through narwhals, the extra ``frames``; rows come out in a frame of the same kind, with names, types and index.
+A lazy frame is collected once, so its rows come out in an eager one.  Every refusal names the column and the remedy.
 """
 
 from __future__ import annotations

@@ -32,9 +32,11 @@ def table():
 
 KINDS = {
     "pandas": lambda X: X,
-    "polars": lambda X: pl.from_pandas(X),
+    "polars": pl.from_pandas,
     "lazy": lambda X: pl.from_pandas(X).lazy() if isinstance(X, pd.DataFrame) else pl.from_pandas(X),
-    "pyarrow": lambda X: pa.Table.from_pandas(X, preserve_index=False) if isinstance(X, pd.DataFrame) else pa.chunked_array([X]),
+    "pyarrow": lambda X: (
+        pa.Table.from_pandas(X, preserve_index=False) if isinstance(X, pd.DataFrame) else pa.chunked_array([X])
+    ),
     "nullable": lambda X: X.convert_dtypes(),
     "arrow types": lambda X: X.convert_dtypes(dtype_backend="pyarrow"),
 }
@@ -97,7 +99,7 @@ def test_a_changed_order_of_columns_is_noticed(table):
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_columns_that_are_not_numbers(column, kind):
     X = pd.DataFrame({"size": np.arange(30.0), "town": column})
-    with pytest.raises(InputError, match="Column 'town' of X has type .* encode it"):
+    with pytest.raises(InputError, match=r"Column 'town' of X has type .* encode it"):
         karat.coreset(KINDS[kind](X), problem=problems.Moments(2))
 
 
@@ -122,7 +124,9 @@ def test_sparse_rows_are_read_by_blocks(monkeypatch):
     y = X @ np.ones(12) + rng.standard_normal(200_000)
     seen = []
     whole = sparse.csr_array.toarray
-    monkeypatch.setattr(sparse.csr_array, "toarray", lambda self, *a, **k: (seen.append(self.shape[0]), whole(self, *a, **k))[1])
+    monkeypatch.setattr(
+        sparse.csr_array, "toarray", lambda self, *a, **k: (seen.append(self.shape[0]), whole(self, *a, **k))[1]
+    )
     core = karat.coreset(X, y)
     assert seen
     assert max(seen) < 20_000

@@ -78,7 +78,9 @@ def test_routing_from_outside(blobs):
         meta = CoresetRegressor(LassoCV(alphas=5)).set_fit_request(sample_weight=True, groups=False)
         assert meta.get_metadata_routing().fit.requests["sample_weight"] is True
         pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=True), meta).fit(X, y, sample_weight=w)
-        scaled = make_pipeline(StandardScaler().set_fit_request(sample_weight=True), LassoCV(alphas=5).set_fit_request(sample_weight=True))
+        scaled = make_pipeline(
+            StandardScaler().set_fit_request(sample_weight=True), LassoCV(alphas=5).set_fit_request(sample_weight=True)
+        )
         full = scaled.fit(X, y, sample_weight=w)
     np.testing.assert_allclose(pipeline[-1].estimator_.coef_, full[-1].coef_, rtol=1e-8, atol=1e-8)
 

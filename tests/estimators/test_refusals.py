@@ -160,7 +160,7 @@ def test_categories_that_a_training_part_lacks():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 4, (300, 1)).astype(object)
     X[:60] = 9  # the first fold alone has this one
-    with pytest.raises(NotExactError, match="Category 9 .* fold 0"):
+    with pytest.raises(NotExactError, match=r"Category 9 .* fold 0"):
         CoresetRegressor(searched(with_front(OneHotEncoder(sparse_output=False)))).fit(X, rng.standard_normal(300))
 
 

@@ -134,8 +134,9 @@ def _polished(features: Array, weights: Array, moments: Array, lower: Array, upp
     size[size == 0] = 1.0
     kept, near = weights @ features, 1e-7 * size * total
     high, low = np.abs(kept - upper) <= near, np.abs(kept - lower) <= near
-    goal = np.where(high, upper, np.where(low, lower, moments))
     tight = (lower == upper) | high | low
+    # A regulariser weight at its bound is zero; a cross moment stays where it is, just inside the box.
+    goal = np.where(lower == upper, moments, np.where(high & np.isinf(lower), upper, kept))
     for held in (tight, lower == upper):
         weights = polish((features / size)[:, held], weights, (goal / size)[held])
     return weights, int(tight.sum())

@@ -105,7 +105,10 @@ def settle(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None
     weights = None if rows.weights is None else rows.weights[pilot]
     if not np.isfinite(block).all():
         raise NonFiniteError
-    kernel = kernel.prepare(block, weights, complete=len(pilot) == len(rows))
+    with np.errstate(over="ignore", invalid="ignore"):
+        kernel = kernel.prepare(block, weights, complete=len(pilot) == len(rows))
+    if not np.isfinite(kernel.shift).all():
+        raise NonFiniteError
     passes = 0
     while True:
         statistic = pass_over(rows, kernel, progress)

@@ -37,8 +37,8 @@ class FrequencyResults(RegressionResults):
 
     def _refused(self, *args: Any, **kwargs: Any) -> Any:
         raise NotExactError(
-            "Robust (HC) standard errors need the fourth moments of rows and residuals, which a least-squares coreset does not keep; "
-            "compute them from the full data."
+            "Robust (HC) standard errors need the fourth moments of rows and residuals, which a least-squares coreset does not "
+            "keep; compute them from the full data."
         )
 
     get_robustcov_results = get_influence = outlier_test = _refused

@@ -1,7 +1,8 @@
 """Searches with weights: the weights travel with y.
 
-scikit-learn's searches hand ``sample_weight`` to fits and scores only under metadata routing, which costs more than fitting a few rows.  So y gets one more
-column, the weights; a search splits it along with y, and what it fits (a Carrier) and scores by (a CarrierScorer) takes it off again.
+scikit-learn's searches hand ``sample_weight`` to fits and scores only under metadata routing, which costs more than
+fitting a few rows.  So y gets one more column, the weights; a search splits it along with y, and what it fits (a
+Carrier) and scores by (a CarrierScorer) takes it off again.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import get_scorer
 from sklearn.utils import get_tags
@@ -77,7 +79,8 @@ def fit_search(search: Any, X: Any, y: Any, weights: Array, splits: list[Any]) -
     flat = frames.dimensions(y) == 1
     loaded = np.column_stack([np.asarray(frames.as_table(y, "y"), dtype=float), weights])
     search.set_params(estimator=Carrier(search.estimator, flat), cv=splits, scoring=weighing(search.scoring))
-    search.fit(X, loaded)
+    with config_context(assume_finite=True):  # the rows were checked when the coreset was built
+        search.fit(X, loaded)
     search.set_params(**own)  # what the user wrote
     if hasattr(search, "best_estimator_"):
         search.best_estimator_ = search.best_estimator_.inside

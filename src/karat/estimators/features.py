@@ -2,15 +2,16 @@
 
 A pipeline's transformers come in three kinds.
 
-    affine      StandardScaler: its means and variances are kept moments, so fitted with weights it comes out the same, in every fold.
-                An affine change of columns does not change the span of {1, columns}, so the coreset may be built without it.
-    row-wise    PolynomialFeatures: nothing is fitted.  Polynomials of scaled columns span what polynomials of the columns span.
-    settled     OneHotEncoder, SplineTransformer: fitted on the full data first, and what they learnt (categories, knots) is written into
-                their parameters; from then on they are row-wise.
+    affine      StandardScaler: its means and variances are kept moments, so fitted with weights it comes out the same, in
+                every fold.  An affine change of columns does not change the span of {1, columns}, so the coreset may be
+                built without it.
+    row-wise    PolynomialFeatures: nothing is fitted.  Polynomials of scaled columns span what those of the columns span.
+    settled     OneHotEncoder, SplineTransformer: fitted on the full data first, and what they learnt (categories, knots) is
+                written into their parameters; from then on they are row-wise.
 
 So the coreset is built on the columns that come out of the pipeline *without* its scalers, and keeps the raw rows.  Inside
-cross-validation scikit-learn would fit every transformer on the training part.  Categories come out the same if every training part has them
-all, which is checked; knots do not, so there they must be given as an array.
+cross-validation scikit-learn would fit every transformer on the training part.  Categories come out the same if every
+training part has them all, which is checked; knots do not, so there they must be given as an array.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def check_transformers(front: Any, in_folds: bool, scaled: bool = False) -> bool
         return scaled
     if key == "ColumnTransformer":
         branches = [t for _, t, _ in front.transformers] + [front.remainder]
-        return any([check_transformers(branch, in_folds, scaled) for branch in branches])
+        return max([check_transformers(branch, in_folds, scaled) for branch in branches])
     if key == "StandardScaler":
         return True
     if key == "PolynomialFeatures":
@@ -78,7 +79,7 @@ def check_transformers(front: Any, in_folds: bool, scaled: bool = False) -> bool
     if key == "SplineTransformer" and in_folds and isinstance(front.knots, str):
         raise refuse(
             front,
-            f"inside cross-validation knots={front.knots!r} differ from fold to fold; pass knots as an array, fitted on all rows",
+            f"inside cross-validation knots={front.knots!r} differ from fold to fold; pass knots as an array, from all rows",
         )
     return scaled
 
@@ -149,12 +150,16 @@ def check_categories(front: Any, whole: Any, parts: Iterator[Any]) -> None:
     for number, rows in enumerate(parts):
         seen = categories(front, fit_front(front, rows))
         for column, (full, part) in enumerate(zip(known, seen, strict=True)):
-            missing = [value for value in full if value not in part and value == value]
+            missing = [value for value in full if value not in part and not _is_nan(value)]
             if missing:
                 raise NotExactError(
-                    f"Category {missing[0]!r} of encoded column {column} is not in the training part of fold {number}, so scikit-learn "
-                    "would fit other columns there. Give OneHotEncoder(categories=...) all of them, or stratify the folds."
+                    f"Category {missing[0]!r} of encoded column {column} is not in the training part of fold {number}, so "
+                    "scikit-learn would fit other columns there. Give OneHotEncoder(categories=...) all of them, or stratify."
                 )
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and bool(np.isnan(value))
 
 
 class FeatureMap:

@@ -1,7 +1,7 @@
 """Fitting with weights everywhere: the regressor and the scalers before it.
 
-In a flat pipeline every step is given its weights by name; steps inside a ColumnTransformer are reached by metadata routing, for which they are made
-to ask, inside a configuration of our own.  The user's settings stay as they are.
+In a flat pipeline every step is given its weights by name; steps inside a ColumnTransformer are reached by metadata
+routing, for which they are made to ask, inside a configuration of our own.  The user's settings stay as they are.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
         raise NotExactError(f"{name} needs a target, but the coreset was built without y.")
     if not keeps_squares(problem):
         raise NotExactError(
-            f"{name} needs second moments, which a coreset of {problem.describe()} does not keep; use LeastSquares() or Moments(2)."
+            f"{name} needs second moments, which a coreset of {problem.describe()} does not keep; "
+            "use LeastSquares() or Moments(2)."
         )
     if core._correction is not None:
         raise NotExactError(f"A part of the data was absorbed into the regulariser; use problem.solve(core) instead of {name}.")

@@ -1,11 +1,13 @@
 """Exact cross-validation: one coreset per part of the data that the splits tell apart.
 
-Every split gives a row one of four roles: in the training part, in the test part, in neither, in both.  Rows with the same roles in all
-splits form an *atom*; for k-fold the atoms are the folds, for expanding windows the segments.  With one exact coreset per atom, any union of atoms is
-kept exactly, so every training part, every test part and the whole are.
+Every split gives a row one of four roles: in the training part, in the test part, in neither, in both.  Rows with the
+same roles in all splits form an *atom*; for k-fold the atoms are the folds, for expanding windows the segments.  With
+one exact coreset per atom, any union of atoms is kept exactly, so every training part, every test part and the whole
+are.
 
-Repeated splits would multiply atoms (k^r of them), so splits are gathered into repeats: a split joins the current repeat while it adds no more
-atoms than it would need on its own, else a new repeat begins, with its own coresets of all rows.  The model to keep is refitted on one repeat.
+Repeated splits would multiply atoms (k^r of them), so splits are gathered into repeats: a split joins the current
+repeat while it adds no more atoms than it would need on its own, else a new repeat begins, with its own coresets of all
+rows.  The model to keep is refitted on one repeat.
 """
 
 from __future__ import annotations
@@ -104,7 +106,7 @@ def exact_cv(
     repeats = gather(splits, frames.row_count(X))
     if max(len(r.roles) for r in repeats) * 2 > frames.row_count(X):
         raise NotExactError(
-            "The splits single out nearly every row (leave-one-out or the like), which no coreset keeps; use fewer, larger folds."
+            "The splits single out nearly every row (leave-one-out or the like), which no coreset keeps; use larger folds."
         )
     cores = [coreset(X, y, problem, sample_weight=sample_weight, groups=r.atom, random_state=random_state) for r in repeats]
     core = cores[0] if len(cores) == 1 else _stacked(cores)
@@ -128,19 +130,17 @@ def gather(splits: Iterable[Split], count: int) -> list[Repeat]:
     repeats: list[Repeat] = []
     current: Repeat | None = None
     for train, test in splits:
-        role = np.zeros(count, dtype=np.int64)
-        role[train] += TRAIN
-        role[test] += TEST
-        if np.count_nonzero(role & TRAIN) != _size(train) or np.count_nonzero(role & TEST) != _size(test):
+        role = np.zeros(count, dtype=np.uint8)  # small numbers throughout: this is a pass over all rows, per split
+        role[train] = TRAIN
+        role[test] |= TEST
+        sizes = np.bincount(role, minlength=ROLES)
+        if sizes[TRAIN] + sizes[TRAIN | TEST] != _size(train) or sizes[TEST] + sizes[TRAIN | TEST] != _size(test):
             raise InputError("A split names a row twice; give the row a sample_weight instead.")
-        alone = _refined(None, role)
-        joined = None if current is None else _refined(current, role)
-        if current is not None and joined is not None and len(joined.roles) - len(current.roles) <= len(alone.roles):
-            current = joined
-        else:
-            if current is not None:
-                repeats.append(current)
-            current = alone
+        joined = _refined(current, role)
+        if current is not None and len(joined.roles) - len(current.roles) > np.count_nonzero(sizes):
+            repeats.append(current)
+            joined = _refined(None, role)
+        current = joined
     if current is None:
         raise InputError("cv gives no splits.")
     return [*repeats, current]
@@ -153,11 +153,12 @@ def _size(chosen: Any) -> int:
 
 def _refined(repeat: Repeat | None, role: np.ndarray) -> Repeat:
     """The atoms after one more split."""
-    code = role if repeat is None else repeat.atom * ROLES + role
     parents = 1 if repeat is None else len(repeat.roles)
+    small = np.uint8 if ROLES * parents <= 256 else np.int64
+    code = role if repeat is None else ROLES * repeat.atom.astype(small) + role
     used = np.bincount(code, minlength=ROLES * parents) > 0
     codes = np.flatnonzero(used)
-    number = np.cumsum(used) - 1
+    number = (np.cumsum(used) - 1).astype(small)
     roles = (codes % ROLES)[:, None]
     if repeat is not None:
         roles = np.hstack([repeat.roles[codes // ROLES], roles])

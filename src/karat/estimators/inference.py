@@ -1,8 +1,9 @@
 """Exact inference: the regression table of the full data from a coreset, by statsmodels.
 
-Coefficients, residual sum and total sum of squares are kept moments, so standard errors, t, F, R2, log-likelihood, AIC and BIC are functions of the coreset
-and of the number of observations, which is the sum of the weights.  Plain ``WLS(weights=core.weights)`` gets the coefficients and R2 right and the rest wrong: it takes
-weights for precisions and counts kept rows as observations.  Robust (HC) errors sum x x' e^2, of degree four in the data, and are refused.
+Coefficients, residual sum and total sum of squares are kept moments, so standard errors, t, F, R2, log-likelihood, AIC
+and BIC are functions of the coreset and of the number of observations, which is the sum of the weights.  Plain
+``WLS(weights=core.weights)`` gets the coefficients and R2 right and the rest wrong: it takes weights for precisions and
+counts kept rows as observations.  Robust (HC) errors sum x x' e^2, of degree four in the data, and are refused.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def ols(core: Coreset) -> Any:
     Returns
     -------
     statsmodels.regression.linear_model.RegressionResults
-        With ``params``, ``bse``, ``tvalues``, ``pvalues``, ``fvalue``, ``rsquared``, ``aic``, ``bic``, ``conf_int()``, ``summary()``; the
-        intercept comes first.
+        With ``params``, ``bse``, ``tvalues``, ``pvalues``, ``fvalue``, ``rsquared``, ``aic``, ``bic``, ``conf_int()``,
+        ``summary()``; the intercept comes first.
     """
     try:
         from karat.estimators import _statsmodels

@@ -3,9 +3,9 @@
 Default-deny.  An object is accepted if its class is listed here and its parameters pass the rule beside it; everything else is
 refused with a sentence, because the damage is silent: a Huber fit on a least-squares coreset is 13 % off and looks fine.
 
-A rule gives the reason of a refusal, or None.  The listed regressors read the data only through the weighted sums of 1, x, y, x x',
-x y and y^2; the scorers only through those of the test rows; the transformers are affine (and fitted with weights, so that they come out
-the same), or map every row by itself.
+A rule gives the reason of a refusal, or None.  The listed regressors read the data only through the weighted sums of 1, x, y,
+x x', x y and y^2; the scorers only through those of the test rows; the transformers are affine (and fitted with weights, so
+that they come out the same), or map every row by itself.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def _ridge(estimator: Any) -> str | None:
     if solver in ("sag", "saga"):
         return f"solver={solver!r} visits rows at random and diverges on uneven weights; choose solver='auto'"
     if solver == "lbfgs" or getattr(estimator, "positive", False):
-        return "the solver 'lbfgs' (positive=True) stops where rounding decides; use LinearRegression(positive=True) or Lasso(positive=True)"
+        return "the solver 'lbfgs' (positive=True) stops where rounding decides; use LinearRegression or Lasso(positive=True)"
     if getattr(estimator, "class_weight", None) is not None:
-        return "class_weight counts rows, and a coreset has few; multiply sample_weight by the class weights before building instead"
+        return "class_weight counts rows, and a coreset has few; multiply sample_weight by the class weights before building"
     return None
 
 
@@ -108,7 +108,7 @@ WHY_NOT = {
     "SGDRegressor": "it visits rows one by one, and its answer depends on their order",
     "TransformedTargetRegressor": "it transforms y; transform y yourself before building",
     "TargetEncoder": "it averages y over rows in random folds",
-    "SelectKBest": "its tests count rows, and the choice would be made on the few that are kept; select columns before building",
+    "SelectKBest": "its tests count rows, of which few are kept; select columns before building",
     "SimpleImputer": "it counts rows and cannot weigh them; impute before building",
     "KNNImputer": "it looks for neighbours among all rows; impute before building",
     "IterativeImputer": "it models every column from all rows; impute before building",

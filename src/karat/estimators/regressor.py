@@ -1,4 +1,4 @@
-"""CoresetRegressor: any listed scikit-learn regressor, pipeline or search, fitted on a few rows, with the answer of all of them."""
+"""CoresetRegressor: a scikit-learn regressor, pipeline or search, fitted on a few rows, with the answer of all of them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 from karat import frames
 from karat._coreset import coreset
 from karat.errors import InputError
+from karat.estimators.carrier import fit_search
 from karat.estimators.features import (
     FeatureMap,
     check_categories,
@@ -25,7 +26,6 @@ from karat.estimators.features import (
     settle,
     split_pipeline,
 )
-from karat.estimators.carrier import fit_search
 from karat.estimators.fitting import fit_ridge_cv, fit_weighted, only_scales
 from karat.estimators.folds import exact_cv
 from karat.estimators.registry import (
@@ -54,18 +54,20 @@ def _delegates(name: str) -> Any:
 class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     """A scikit-learn regressor, fitted on an exact coreset: the same answer from a few rows.
 
-    If the estimator selects by cross-validation (``GridSearchCV``, ``RandomizedSearchCV``, the halving searches over a parameter, ``LassoCV``,
-    ``ElasticNetCV``, ``RidgeCV(cv=5)``, ...), the folds of the *full* data get one coreset each.  Every score, the chosen
-    parameters and the refitted coefficients then equal those on the full data.  Pipelines may hold ``StandardScaler``,
-    ``PolynomialFeatures``, ``SplineTransformer``, ``OneHotEncoder`` and ``ColumnTransformer``.
+    If the estimator selects by cross-validation (``GridSearchCV``, ``RandomizedSearchCV``, the halving searches over a
+    parameter, ``LassoCV``, ``ElasticNetCV``, ``RidgeCV(cv=5)``, ...), the folds of the *full* data get one coreset
+    each.  Every score, the chosen parameters and the refitted coefficients then equal those on the full data.
+    Pipelines may hold ``StandardScaler``, ``PolynomialFeatures``, ``SplineTransformer``, ``OneHotEncoder`` and
+    ``ColumnTransformer``.
 
     Parameters
     ----------
     estimator : estimator
         What is not known to be exact is refused with a sentence that names the alternative.
     problem : Problem, optional
-        What the coreset keeps.  By default the squared loss of the columns that the regressor sees.  Passing a problem switches the check
-        of the estimator off: the coreset then keeps the problem *of the raw columns*, and whether that is enough is yours to know.
+        What the coreset keeps.  By default the squared loss of the columns that the regressor sees.  Passing a problem
+        switches the check of the estimator off: the coreset then keeps the problem *of the raw columns*, and whether
+        that is enough is yours to know.
     random_state : int, default 0
         Which rows are kept depends on it; the answer does not.
 
@@ -79,13 +81,11 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     feature_names_in_ : array of str
         If X has column names.
 
-    Notes
-    -----
-    One least-squares or ridge fit gains nothing: solving it costs one pass over the data, and so does the coreset.  It pays when many fits follow:
-    cross-validation, grids, paths, refits.
+    Notes ----- One least-squares or ridge fit gains nothing: solving it costs one pass over the data, and so does the
+    coreset.  It pays when many fits follow: cross-validation, grids, paths, refits.
 
-    ``sample_weight`` counts in every step: scaling, fitting and scoring, as scikit-learn does where metadata routing is on and everything asks
-    for it.  (Without routing, ``GridSearchCV`` silently leaves weights out of the scores.)
+    ``sample_weight`` counts in every step: scaling, fitting and scoring, as scikit-learn does where metadata routing is
+    on and everything asks for it.  (Without routing, ``GridSearchCV`` silently leaves weights out of the scores.)
 
     Examples
     --------

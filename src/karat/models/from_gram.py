@@ -1,7 +1,7 @@
 """Regressors that read the Gram matrix only: least angle lasso and orthogonal matching pursuit, with weights.
 
-scikit-learn's classes take no ``sample_weight``; its path functions take ``X'X`` and ``X'y``, and those of weighted, centred rows are kept by every least-squares
-coreset.  Weights are frequencies, so the number of samples is their sum.
+scikit-learn's classes take no ``sample_weight``; its path functions take ``X'X`` and ``X'y``, and those of weighted,
+centred rows are kept by every least-squares coreset.  Weights are frequencies, so the number of samples is their sum.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class _GramRegressor(RegressorMixin, BaseEstimator):
     """A linear model fitted from a Gram matrix."""
 
     fit_intercept: bool
+    coef_: Array
+    intercept_: Any
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to weighted rows."""

@@ -1,8 +1,9 @@
 """Learners whose answer is a function of total weight, means and covariances, of all rows or of each class.
 
 scikit-learn's PCA, discriminants and GraphicalLasso take no weights, and its naive Bayes smooths by an unweighted
-variance.  These do the same, with weights as frequencies: a weight of 3 is a row written three times, so ``n - 1`` becomes ``sum(w) - 1``.
-On a coreset of ``Moments(2)`` (for classifiers with ``groups=labels``) each gives the answer of scikit-learn's namesake on the full data.
+variance.  These do the same, with weights as frequencies: a weight of 3 is a row written three times, so ``n - 1``
+becomes ``sum(w) - 1``. On a coreset of ``Moments(2)`` (for classifiers with ``groups=labels``) each gives the answer of
+scikit-learn's namesake on the full data.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class _GaussianClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, label = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(f"{type(self).__name__} needs at least two classes, the data has {len(self.classes_)} class.")
-        counts = np.bincount(label, weights)
+        counts = np.bincount(label, weights).astype(float)
         self.priors_ = counts / counts.sum()
         parts = [centred(X[label == k], weights[label == k]) for k in range(len(counts))]
         self.means_ = np.array([mean for mean, _ in parts])

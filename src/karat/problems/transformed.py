@@ -1,7 +1,7 @@
 """A problem of transformed columns, kept by raw rows.
 
-If every row is mapped by itself, ``z_i = t(x_i)``, then weights that keep the moments of the z_i keep them whichever way the row
-is stored.  So the engine looks at the z_i, and the coreset keeps the x_i: strings, dates and all.
+If every row is mapped by itself, ``z_i = t(x_i)``, then weights that keep the moments of the z_i keep them whichever
+way the row is stored.  So the engine looks at the z_i, and the coreset keeps the x_i: strings, dates and all.
 """
 
 from __future__ import annotations
