@@ -31,6 +31,11 @@ def timed(function):
     return time.perf_counter() - start, result
 
 
+def typical(function):
+    """The median of three runs."""
+    return sorted((timed(function) for _ in range(3)), key=lambda pair: pair[0])[1]
+
+
 def fold_grams(X, y):
     """Second moments of [1, X, y], fold by fold."""
     n = len(y)
@@ -109,8 +114,8 @@ def main():
     print(f"n = {n:,}, d = {d}, {FOLDS} folds, {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f}")
 
     net = ElasticNetCV(l1_ratio=RATIOS, alphas=100, cv=FOLDS)
-    few_time, few = min((timed(lambda: karat.CoresetRegressor(net).fit(X, y)) for _ in range(3)), key=lambda pair: pair[0])
-    hand_time, hand = min((timed(lambda: by_hand_elastic_net(X, y)) for _ in range(3)), key=lambda pair: pair[0])
+    few_time, few = typical(lambda: karat.CoresetRegressor(net).fit(X, y))
+    hand_time, hand = typical(lambda: by_hand_elastic_net(X, y))
     full_time, full = timed(lambda: net.fit(X, y))
     mine = few.estimator_
     show(
@@ -125,8 +130,8 @@ def main():
 
     alphas = np.logspace(-3, 0, 20)
     search = GridSearchCV(make_pipeline(StandardScaler(), Lasso()), {"lasso__alpha": alphas}, cv=FOLDS)
-    few_time, few = min((timed(lambda: karat.CoresetRegressor(search).fit(X, y)) for _ in range(3)), key=lambda pair: pair[0])
-    hand_time, hand = min((timed(lambda: by_hand_scaled_lasso(X, y, alphas)) for _ in range(3)), key=lambda pair: pair[0])
+    few_time, few = typical(lambda: karat.CoresetRegressor(search).fit(X, y))
+    hand_time, hand = typical(lambda: by_hand_scaled_lasso(X, y, alphas))
     full_time, full = timed(lambda: search.fit(X, y))
     mine, names = few.estimator_, [f"split{k}_test_score" for k in range(FOLDS)]
     theirs = np.column_stack([full.cv_results_[name] for name in names])
@@ -140,10 +145,8 @@ def main():
     )
 
     for model in (LinearRegression(), Ridge()):
-        few_time, _ = min(
-            (timed(lambda m=model: karat.CoresetRegressor(m).fit(X, y)) for _ in range(3)), key=lambda pair: pair[0]
-        )
-        full_time, _ = min((timed(lambda m=model: m.fit(X, y)) for _ in range(3)), key=lambda pair: pair[0])
+        few_time, _ = typical(lambda m=model: karat.CoresetRegressor(m).fit(X, y))
+        full_time, _ = typical(lambda m=model: m.fit(X, y))
         show(
             f"One {type(model).__name__} fit",
             [("scikit-learn, all rows", full_time), ("karat, construction included", few_time)],

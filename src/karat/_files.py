@@ -34,7 +34,7 @@ def save(core: Coreset, path: Path) -> None:
             arrays[name] = array.astype(str) if array.dtype.kind == "O" else array
     if core._correction is not None:
         arrays |= {"correction_sets": core._correction.sets, "correction_delta": core._correction.delta}
-    columns = getattr(core.X, "columns", None)
+    columns = getattr(core.X, "columns", None) if hasattr(core.X, "iloc") else None
     header = {
         "format_version": FORMAT_VERSION,
         "problem": type(core.problem).__name__,

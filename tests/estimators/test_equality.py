@@ -124,13 +124,26 @@ def test_several_targets(estimator, blobs):
     Y = np.column_stack([y, X[:, 0] - np.roll(y, 1)])
     assert_same(estimator, X, Y)
     assert_same(GridSearchCV(Ridge(), {"alpha": [1.0, 1e4]}), X, Y)
+    assert_same(GridSearchCV(MultiTaskLasso(), {"alpha": [0.1, 1.0]}), X, Y)
 
 
-def test_sparse_rows(blobs):
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        Ridge(),
+        Ridge(solver="lsqr"),
+        LinearRegression(),
+        RidgeCV(cv=3),
+        LassoCV(alphas=5),
+        GridSearchCV(Lasso(), {"alpha": [1e-3, 1e-2]}),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_sparse_rows(estimator):
     rng = np.random.default_rng(0)
     X = sparse.random_array((5000, 12), density=0.2, rng=rng, format="csr")
     y = X @ rng.standard_normal(12) + 0.3 * rng.standard_normal(5000)
-    few = assert_same(GridSearchCV(Lasso(tol=1e-10), {"alpha": [1e-3, 1e-2]}), X, y)
+    few = assert_same(estimator, X, y)
     assert sparse.issparse(few.core_.X)
 
 

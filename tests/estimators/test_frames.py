@@ -133,6 +133,14 @@ def test_sparse_rows_are_read_by_blocks(monkeypatch):
     assert sparse.issparse(core.X)
 
 
+def test_saving_rows_of_a_frame(table, tmp_path):
+    X, y = table
+    for kind in ("pandas", "polars", "pyarrow"):
+        core = karat.coreset(KINDS[kind](X), y.to_numpy())
+        core.save(tmp_path / "core.npz")
+        assert karat.load(tmp_path / "core.npz").loss(np.ones(5)) == pytest.approx(core.loss(np.ones(5)), rel=1e-12)
+
+
 def test_arrays_and_sparse_need_no_narwhals():
     script = """
 import sys

@@ -1,6 +1,8 @@
 """The meta-estimator behaves like one: clone, pickle, routing, diagram, parallel searches."""
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -109,3 +111,27 @@ def test_a_core_fits_listed_estimators(blobs):
     scaled = core.fit(make_pipeline(StandardScaler(), Ridge(10.0)))
     mean = np.average(X, axis=0, weights=w)
     np.testing.assert_allclose(scaled[0].mean_, mean, rtol=1e-10)
+
+
+def test_without_scikit_learn():
+    script = """
+import sys
+sys.modules["sklearn"] = None
+import numpy as np, karat
+assert len(karat.coreset(np.random.default_rng(0).standard_normal((500, 3)))) == 10
+for name in ("CoresetRegressor", "exact_cv"):
+    try:
+        getattr(karat, name)
+    except karat.MissingExtraError as error:
+        assert "karat[sklearn]" in str(error)
+    else:
+        raise SystemExit(name)
+from karat import models
+try:
+    models.PCA
+except karat.MissingExtraError as error:
+    assert "karat[sklearn]" in str(error)
+else:
+    raise SystemExit("PCA")
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

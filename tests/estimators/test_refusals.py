@@ -151,6 +151,13 @@ def test_the_user_may_insist(data):
     assert fitted.estimator_.mean_ == pytest.approx(y.mean(), rel=1e-12)
 
 
+def test_insisting_in_a_search(data):
+    X, y = data
+    few = CoresetRegressor(GridSearchCV(MyRidge(), {"alpha": [1.0, 100.0]}, cv=3), problem=problems.LeastSquares()).fit(X, y)
+    full = GridSearchCV(MyRidge(), {"alpha": [1.0, 100.0]}, cv=3).fit(X, y)
+    np.testing.assert_allclose(few.estimator_.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9)
+
+
 def test_insisting_does_not_conjure_weights(data):
     with pytest.raises(NotExactError, match="no sample_weight"):
         CoresetRegressor(LassoLars(), problem=problems.LeastSquares()).fit(*data)
