@@ -4,23 +4,44 @@ A data set of n rows becomes a handful of its own rows with positive weights, on
 answer.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from karat import problems
 from karat._certificate import Certificate
 from karat._coreset import Coreset, coreset
 from karat._files import load
 from karat._plan import Plan, plan
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, MissingExtraError, NotExactError
+
+if TYPE_CHECKING:
+    from karat.estimators import CoresetRegressor, exact_cv
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Certificate",
     "Coreset",
+    "CoresetRegressor",
     "InputError",
+    "MissingExtraError",
     "NotExactError",
     "Plan",
     "coreset",
+    "exact_cv",
     "load",
     "plan",
     "problems",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Names that need scikit-learn, imported when first used."""
+    if name in ("CoresetRegressor", "exact_cv"):
+        try:
+            from karat import estimators
+        except ImportError as error:
+            if (error.name or "").split(".")[0] not in ("sklearn", "joblib"):
+                raise
+            raise MissingExtraError(f"karat.{name}", "sklearn") from error
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'karat' has no attribute {name!r}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from karat import frames
 from karat._certificate import Certificate
-from karat._input import Table, explain_non_finite, group_labels, read_input
+from karat._input import Table, explain_non_finite, features_of, group_labels, read_input
 from karat.engine.absorb import absorb, measure_absorbed
 from karat.engine.build import NonFiniteError, Reduction, build, measure, settle
 from karat.engine.candidates import own_weights, sample
@@ -84,13 +84,14 @@ class Coreset:
         return self._correction.sets, self._correction.delta
 
     def arrays(self) -> tuple[Array, Array | None]:
-        """The kept rows as float64 arrays; y has one dimension if the input had."""
-        X = frames.as_table(self.X, "X")
+        """The numbers of the kept rows that the problem looks at, float64; y has one dimension if the input had."""
+        X = features_of(self.X, self.problem)
+        X = X[:] if isinstance(X, frames.Mapped) else X
         X = X.toarray() if hasattr(X, "toarray") else X
         if self.y is None:
             return np.asarray(X, dtype=float), None
         y = np.asarray(frames.as_table(self.y, "y"), dtype=float)
-        return np.asarray(X, dtype=float), y[:, 0] if np.ndim(self.y) == 1 else y
+        return np.asarray(X, dtype=float), y[:, 0] if frames.dimensions(self.y) == 1 else y
 
     def loss(self, query: Any) -> float:
         """The preserved loss at a query, equal to that of the full data; the problem says what a query is."""
@@ -108,11 +109,11 @@ class Coreset:
 
         Refuses, with a sentence, what would not give the answer of the full data.
         """
-        from karat._exact import fit_exactly
+        from karat.estimators.fitting import fit_on_core
 
         if hasattr(estimator, "fit_coreset"):
             return estimator.fit_coreset(self)
-        return fit_exactly(self, estimator)
+        return fit_on_core(self, estimator)
 
     def scaled(self, p: int | None = None) -> tuple[Array, Array | None]:
         """The paper's form for solvers without weights: rows times ``w^(1/p)``.
@@ -297,6 +298,7 @@ def coreset(
         _refuse_for_latent(problem, y, groups)
         return latent_coreset(X, problem, sample_weight, lengths, method, int(random_state), progress, start)
     _refuse_lengths(problem, lengths)
+    X, y = frames.collected(X), frames.collected(y)
     table = read_input(X, y, problem, sample_weight, groups)
     absorbing = getattr(problem, "absorb", None) is not None
     if absorbing and groups is not None:

@@ -49,13 +49,19 @@ class Table:
         return Rows(parts, self.weights, index)
 
 
+def features_of(X: Any, problem: Problem) -> Any:
+    """The numbers that the problem looks at: the columns themselves, or a transformation of them, made block by block."""
+    transform = getattr(problem, "transform", None)
+    return frames.as_table(X, "X") if transform is None else frames.Mapped(X, transform)
+
+
 def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None) -> Table:
     """Check everything that can be checked without a pass over the data."""
     if isinstance(y, Problem):
         raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).")
     if X is None:
         raise InputError("X is None; pass a table of rows.")
-    table = frames.as_table(X, "X")
+    table = features_of(X, problem)
     count, columns = table.shape
     if count == 0:
         raise InputError("X has no rows; a coreset needs at least one.")
@@ -125,7 +131,7 @@ def group_labels(table: Table) -> list[Any]:
     if table.groups is None:
         return [None]
     try:
-        labels = list(np.unique(table.groups))
+        labels = list(_distinct(table.groups))
     except TypeError as error:
         raise InputError("groups mixes types that cannot be ordered; use numbers or strings throughout.") from error
     if table.weights is not None:
@@ -133,6 +139,13 @@ def group_labels(table: Table) -> list[Any]:
             if not table.weights[table.groups == label].any():
                 raise InputError(f"Group {label!r} has no row of positive weight; leave the group out or mend its weights.")
     return labels
+
+
+def _distinct(groups: np.ndarray) -> np.ndarray:
+    """The labels in order; small numbers, such as folds, are counted rather than sorted."""
+    if groups.dtype.kind in "iu" and groups.min() >= 0 and groups.max() < 1000:
+        return np.flatnonzero(np.bincount(groups)).astype(groups.dtype)
+    return np.unique(groups)
 
 
 def explain_non_finite(table: Table, degree_text: str) -> InputError:

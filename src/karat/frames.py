@@ -1,31 +1,101 @@
 """The one place that knows containers: what a table of rows may be, and how its rows are taken out again.
 
-Arrays, scipy.sparse matrices and data frames (anything with ``iloc``, or pyarrow's ``take``) are accepted.  Every refusal names
-the column and the remedy.
+Arrays and scipy.sparse matrices need nothing but NumPy and SciPy.  Data frames (pandas, polars eager and lazy, pyarrow)
+are read through narwhals, the extra ``frames``; rows come out in a frame of the same kind, with names, types and index.
+A lazy frame is collected once, so its rows come out in an eager one.  Every refusal names the column and the remedy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from karat.errors import InputError
+from karat.errors import InputError, MissingExtraError
+
+FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
+
+
+class Mapped:
+    """Rows seen through a row-wise map: the engine reads transformed blocks, the coreset keeps raw rows.
+
+    Parameters
+    ----------
+    raw
+        A table of any kind.
+    transform : callable
+        Maps a block of raw rows to a numeric array, one row each, whatever the other rows are.
+    """
+
+    def __init__(self, raw: Any, transform: Callable[[Any], Any]) -> None:
+        self.raw, self.transform = raw, transform
+        first = self[:1]
+        self.dtype = first.dtype
+        self.shape = (row_count(raw), int(first.shape[1]))
+
+    def __getitem__(self, where: Any) -> Any:
+        if isinstance(where, tuple):  # one column, for error messages only
+            return self[where[0]][:, where[1]]
+        if not isinstance(where, slice):
+            rows = take_rows(self.raw, where)
+        elif hasattr(self.raw, "iloc"):
+            rows = self.raw.iloc[where]
+        elif isinstance(self.raw, np.ndarray):
+            rows = self.raw[where]
+        else:
+            rows = take_rows(self.raw, np.arange(*where.indices(row_count(self.raw))))
+        features = self.transform(rows)
+        return sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
+
+    def __abs__(self) -> Any:
+        return abs(self[:])
+
+
+def is_frame(table: Any) -> bool:
+    """Whether the table is a data frame or a series of a library that narwhals reads."""
+    return type(table).__module__.split(".")[0] in FRAME_LIBRARIES
+
+
+def _narwhals(table: Any) -> Any:
+    try:
+        import narwhals
+    except ImportError:
+        kind = f"{type(table).__module__.split('.')[0]} {type(table).__name__}"
+        raise MissingExtraError(f"Reading a {kind}", "frames") from None
+    return narwhals.from_native(table, allow_series=True)
+
+
+def collected(table: Any) -> Any:
+    """The table itself, or the rows of a lazy frame."""
+    return table.collect() if is_frame(table) and hasattr(table, "collect") and hasattr(table, "lazy") else table
+
+
+def row_count(table: Any) -> int:
+    """Number of rows of any table."""
+    return int(table.shape[0]) if hasattr(table, "shape") else len(table)
+
+
+def dimensions(table: Any) -> int:
+    """1 for a series or a flat array, 2 for a table."""
+    return len(table.shape) if hasattr(table, "shape") else 1 if is_frame(table) else np.ndim(table)
 
 
 def column_names(table: Any, count: int) -> list[str]:
     """Names for error messages: those of the frame, else numbers."""
-    names = getattr(table, "columns", None)
-    if names is None:
-        names = getattr(table, "column_names", None)
-    if names is None and getattr(table, "name", None) is not None:
-        names = [table.name]
-    return [repr(str(c)) for c in names] if names is not None and len(names) == count else [str(i) for i in range(count)]
+    if is_frame(table):
+        frame = _narwhals(table)
+        names = [frame.name] if hasattr(frame, "name") else list(frame.columns)
+        if len(names) == count and names[0] is not None:
+            return [repr(str(name)) for name in names]
+    return [str(i) for i in range(count)]
 
 
 def as_table(table: Any, name: str) -> Any:
     """A two-dimensional numeric array, or a CSR matrix, that shares memory with the input where possible."""
+    if isinstance(table, Mapped):
+        return table
     if sparse.issparse(table):
         table = sparse.csr_array(table)
         _check_kind(table.dtype, name, "")
@@ -33,16 +103,11 @@ def as_table(table: Any, name: str) -> Any:
     if np.ma.isMaskedArray(table) and np.ma.getmaskarray(table).any():
         rows = np.flatnonzero(np.ma.getmaskarray(table).reshape(len(table), -1).any(axis=1))
         raise InputError(f"{name} has masked values in {len(rows)} rows, the first in row {rows[0]}; fill or drop them first.")
-    if hasattr(table, "dtypes") and hasattr(table, "columns"):
-        for column, kind in zip(table.columns, table.dtypes, strict=False):
-            if not _numeric(kind):
-                raise InputError(
-                    f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; encode it (for example one-hot) "
-                    "or leave it out."
-                )
     try:
-        array = np.asarray(table)
+        array = _frame_values(table, name) if is_frame(table) else np.asarray(table)
     except (ValueError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{name} cannot be read as an array of numbers: {error}. Rows must have equal length.") from error
     _check_kind(array.dtype, name, "")
     if array.ndim == 0 or array.ndim > 2:
@@ -50,12 +115,36 @@ def as_table(table: Any, name: str) -> Any:
     return array if array.ndim == 2 else array[:, None]
 
 
-def _numeric(kind: Any) -> bool:
-    try:
-        return np.dtype(kind).kind in "fiub"
-    except TypeError:
-        text = str(kind).lower()
-        return text.startswith(("int", "uint", "float", "bool", "double"))
+def _frame_values(table: Any, name: str) -> np.ndarray:
+    """The numbers of a frame or series; missing values become NaN, which the pass then reports with its place."""
+    frame = _narwhals(collected(table))
+    if not hasattr(frame, "columns"):
+        _check_column(frame.name, frame.dtype, name)
+        return np.asarray(_plain(frame))
+    if len(set(frame.columns)) < len(frame.columns):
+        raise InputError(f"{name} has two columns of one name; rename one of them.")
+    for column, kind in frame.schema.items():
+        _check_column(column, kind, name)
+    if not frame.columns:
+        return np.empty((frame.shape[0], 0))
+    if type(table).__module__.startswith("pandas") and len({str(kind) for kind in table.dtypes}) == 1:
+        whole = np.asarray(table)  # a view where the frame is one block
+        if whole.dtype.kind in "fiub":
+            return whole
+    return np.column_stack([_plain(frame[column]) for column in frame.columns])
+
+
+def _plain(series: Any) -> np.ndarray:
+    values = np.asarray(series.to_numpy())
+    return values if values.dtype.kind in "fiub" and not series.null_count() else np.asarray(series.to_numpy(), dtype=float)
+
+
+def _check_column(column: Any, kind: Any, name: str) -> None:
+    if not (kind.is_numeric() or str(kind) == "Boolean") or str(kind).startswith("Decimal"):
+        raise InputError(
+            f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; encode it (for example one-hot, inside a "
+            "pipeline given to CoresetRegressor) or leave it out."
+        )
 
 
 def _check_kind(kind: np.dtype[Any], name: str, where: str) -> None:
@@ -71,10 +160,10 @@ def take_rows(table: Any, positions: np.ndarray) -> Any:
     """Some rows of a table, in a container of the same type."""
     if table is None:
         return None
-    if hasattr(table, "iloc"):
-        return table.iloc[positions]
-    if hasattr(table, "take") and hasattr(table, "column_names"):
-        return table.take(positions)
+    if isinstance(table, Mapped):
+        return take_rows(table.raw, positions)
+    if is_frame(table):
+        return _narwhals(collected(table))[positions].to_native()
     if sparse.issparse(table):
         return sparse.csr_array(table)[positions]
     if isinstance(table, np.ndarray) or hasattr(table, "__array__"):
@@ -82,18 +171,54 @@ def take_rows(table: Any, positions: np.ndarray) -> Any:
     return np.asarray(table)[positions]
 
 
+def in_double(table: Any) -> Any:
+    """The table with single-precision columns in double precision; other columns and containers as they are."""
+    if is_frame(table):
+        frame = _narwhals(table)
+        import narwhals
+
+        if not hasattr(frame, "columns"):
+            return frame.cast(narwhals.Float64).to_native() if frame.dtype == narwhals.Float32 else table
+        single = [name for name, kind in frame.schema.items() if kind == narwhals.Float32]
+        return frame.with_columns(narwhals.col(*single).cast(narwhals.Float64)).to_native() if single else table
+    return table.astype(np.float64) if getattr(table, "dtype", None) in (np.float32, np.float16) else table
+
+
 def stack_rows(first: Any, second: Any) -> Any:
     """Rows of one table after those of another of the same kind."""
     if first is None:
         return None
-    if hasattr(first, "iloc"):
-        import pandas as pd
+    if is_frame(first):
+        parts = [_narwhals(first), _narwhals(second)]
+        import narwhals
 
-        return pd.concat([first, second])
+        if hasattr(parts[0], "columns"):
+            parts[1] = parts[1].select(parts[0].columns)
+            return narwhals.concat(parts, how="vertical").to_native()
+        return narwhals.concat([part.to_frame() for part in parts], how="vertical")[:, 0].to_native()
     if sparse.issparse(first):
         return sparse.vstack([first, second], format="csr")
-    if hasattr(first, "column_names"):
-        import pyarrow as pa
-
-        return pa.concat_tables([first, second])
     return np.concatenate([np.asarray(first), np.asarray(second)])
+
+
+def columns_of(table: Any) -> dict[str, np.ndarray]:
+    """The columns of a frame or series by name, as arrays."""
+    frame = _narwhals(collected(table))
+    if not hasattr(frame, "columns"):
+        return {str(frame.name): frame.to_numpy()}
+    return {str(column): frame[column].to_numpy() for column in frame.columns}
+
+
+def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: np.ndarray | None) -> Any:
+    """A frame or series of a library again; an array where it is not installed."""
+    try:
+        import narwhals
+
+        frame = narwhals.from_dict(columns, backend=library).to_native()
+    except ImportError:
+        return next(iter(columns.values())) if series else np.column_stack(list(columns.values()))
+    if index is not None and hasattr(frame, "iloc"):
+        frame.index = index
+    if not series:
+        return frame
+    return frame.iloc[:, 0] if hasattr(frame, "iloc") else frame[next(iter(columns))]

@@ -5,6 +5,7 @@ from karat.problems.custom import Kernel
 from karat.problems.latent import ICA, GaussianMixture, HiddenMarkov, LatentDirichlet, MultiView, SingleTopic
 from karat.problems.moments import Mean, Moments, TensorContraction
 from karat.problems.regression import LeastSquares, LpRegression, Ridge
+from karat.problems.transformed import Transformed
 
 __all__ = [
     "ICA",
@@ -21,4 +22,5 @@ __all__ = [
     "Ridge",
     "SingleTopic",
     "TensorContraction",
+    "Transformed",
 ]

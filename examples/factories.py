@@ -1,0 +1,37 @@
+"""Several factories, one model: each sends a coreset, the coresets merge, and the regression table is that of all rows."""
+
+import numpy as np
+from sklearn.linear_model import Lasso
+
+import karat
+
+
+def factory(site: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(site)
+    X = rng.normal(site, 1.0 + site, (n, 6))
+    return X, X @ [1.0, 0.0, -2.0, 0.5, 0.0, 0.0] + site + rng.standard_normal(n)
+
+
+def main(n: int = 40_000) -> None:
+    sites = [factory(site, n) for site in range(4)]
+    cores = [karat.coreset(X, y) for X, y in sites]  # at each site; these travel
+    merged = cores[0]
+    for core in cores[1:]:
+        merged = merged.merge(core)
+    X, y = np.vstack([X for X, _ in sites]), np.concatenate([y for _, y in sites])
+    few, full = merged.fit(Lasso(0.1)), Lasso(0.1).fit(X, y)
+    change = np.abs(few.coef_ - full.coef_).max()
+    print(f"{[len(core) for core in cores]} rows travelled for {len(y):,}; merged: {len(merged)}")
+    print(f"lasso coefficients differ by {change:.0e}")
+    assert change < 1e-8
+
+    try:
+        from karat.estimators.inference import ols
+
+        print(ols(merged).summary().tables[1])
+    except karat.MissingExtraError as missing:
+        print(missing)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""When it does not pay, and when it would be wrong: one fit, few rows, and losses that are not squares."""
+
+import time
+
+import numpy as np
+from sklearn.linear_model import HuberRegressor, LinearRegression, RidgeCV
+
+import karat
+
+
+def main(n: int = 200_000) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((n, 8))
+    y = X.sum(axis=1) + rng.standard_t(1.5, n)
+
+    start = time.perf_counter()
+    LinearRegression().fit(X, y)
+    middle = time.perf_counter()
+    karat.CoresetRegressor(LinearRegression()).fit(X, y)
+    end = time.perf_counter()
+    print(f"One fit: {middle - start:.3f} s on all rows, {end - middle:.3f} s by way of a coreset. Nothing is gained.")
+
+    small = karat.coreset(X[:40], y[:40])
+    print(
+        f"Few rows: of 40 rows with 8 columns, {len(small)} are kept. The squares of 9 variables are {small.certificate.bound}."
+    )
+
+    for estimator in (HuberRegressor(), RidgeCV()):
+        try:
+            karat.CoresetRegressor(estimator).fit(X, y)
+        except karat.NotExactError as refusal:
+            print(f"Refused: {refusal}")
+        else:
+            raise AssertionError(f"{estimator} was not refused")
+
+    core = karat.coreset(X, y)
+    few = HuberRegressor().fit(core.X, core.y, sample_weight=core.weights)
+    full = HuberRegressor().fit(X, y)
+    print(f"Insisting would have cost {np.abs(few.coef_ - full.coef_).max():.0%} of a coefficient, without a warning.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+"""CoresetRegressor: a scikit-learn regressor, pipeline or search, fitted on a few rows, with the answer of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import joblib
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+
+from karat import frames
+from karat._coreset import coreset
+from karat.errors import InputError
+from karat.estimators.carrier import fit_search
+from karat.estimators.features import (
+    FeatureMap,
+    check_categories,
+    check_transformers,
+    covering,
+    fit_front,
+    settle,
+    split_pipeline,
+)
+from karat.estimators.fitting import fit_ridge_cv, fit_weighted, only_scales
+from karat.estimators.folds import exact_cv
+from karat.estimators.registry import (
+    SEARCHES,
+    SELECTS_ITSELF,
+    SQUARED_LOSS,
+    check_listed,
+    check_scorer,
+    check_search,
+    key_of,
+    refuse,
+)
+from karat.problems import LeastSquares, Problem, Transformed
+
+
+def _delegates(name: str) -> Any:
+    """Whether the inner estimator, fitted or not, has a method."""
+
+    def check(self: Any) -> bool:
+        inner = getattr(self, "estimator_", self.estimator)
+        return inner is not None and hasattr(inner, name)
+
+    return check
+
+
+class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+    """A scikit-learn regressor, fitted on an exact coreset: the same answer from a few rows.
+
+    If the estimator selects by cross-validation (``GridSearchCV``, ``RandomizedSearchCV``, the halving searches over a
+    parameter, ``LassoCV``, ``ElasticNetCV``, ``RidgeCV(cv=5)``, ...), the folds of the *full* data get one coreset
+    each.  Every score, the chosen parameters and the refitted coefficients then equal those on the full data.
+    Pipelines may hold ``StandardScaler``, ``PolynomialFeatures``, ``SplineTransformer``, ``OneHotEncoder`` and
+    ``ColumnTransformer``.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is not known to be exact is refused with a sentence that names the alternative.
+    problem : Problem, optional
+        What the coreset keeps.  By default the squared loss of the columns that the regressor sees.  Passing a problem
+        switches the check of the estimator off: the coreset then keeps the problem *of the raw columns*, and whether
+        that is enough is yours to know.
+    random_state : int, default 0
+        Which rows are kept depends on it; the answer does not.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted estimator.
+    core_ : Coreset
+        The rows that it was fitted on.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        If X has column names.
+
+    Notes ----- One least-squares or ridge fit gains nothing: solving it costs one pass over the data, and so does the
+    coreset.  It pays when many fits follow: cross-validation, grids, paths, refits.
+
+    ``sample_weight`` counts in every step: scaling, fitting and scoring, as scikit-learn does where metadata routing is
+    on and everything asks for it.  (Without routing, ``GridSearchCV`` silently leaves weights out of the scores.)
+
+    Examples
+    --------
+    >>> import numpy as np, karat
+    >>> from sklearn.linear_model import LassoCV
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((20_000, 5)); y = X @ [3.0, 0, 0, 1, 0] + rng.standard_normal(20_000)
+    >>> few = karat.CoresetRegressor(LassoCV(cv=5)).fit(X, y)
+    >>> all_ = LassoCV(cv=5).fit(X, y)
+    >>> bool(abs(few.estimator_.alpha_ / all_.alpha_ - 1) < 1e-9), len(few.core_)
+    (True, 140)
+    """
+
+    def __init__(self, estimator: Any, problem: Problem | None = None, *, random_state: int = 0) -> None:
+        self.estimator = estimator
+        self.problem = problem
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> CoresetRegressor:
+        """Build the coreset (or one per fold) and fit the estimator on it.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n, d)
+        y : array or frame of shape (n,) or (n, T)
+        sample_weight : array of shape (n,), optional
+        groups : array of shape (n,), optional
+            For splitters such as ``GroupKFold``.
+
+        Returns
+        -------
+        CoresetRegressor
+        """
+        X, y = self._checked(X, y)
+        estimator = clone(self.estimator)
+        selects = selecting(estimator)
+        if groups is not None and selects is None:
+            raise InputError("groups are for cross-validation, but the estimator does not select by it.")
+        if self.problem is None:
+            problem, fronts = self._deduced(estimator, selects, X)
+        else:
+            problem, fronts = self.problem, []
+        if selects is None:
+            if not has_weights(estimator):
+                raise refuse(estimator, "it takes no sample_weight")
+            self.core_ = coreset(X, y, problem, sample_weight=sample_weight, random_state=self.random_state)
+            self.estimator_ = fit_weighted(estimator, self.core_.X, self.core_.y, self.core_.weights)
+            return self
+        folds = exact_cv(X, y, problem, selects.cv, groups=groups, sample_weight=sample_weight, random_state=self.random_state)
+        rows, self.core_ = folds.core, folds.refit
+        if key_of(selects) in SEARCHES:
+            for front, fitted in fronts:
+                check_categories(front, fitted, (frames.take_rows(rows.X, train) for train, _ in folds.cv))
+        self.estimator_ = self._selected(estimator, selects, rows, folds.cv)
+        if rows is not folds.refit:
+            self._refit(folds.refit)
+        return self
+
+    def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Arrays checked as in scikit-learn; frames left as they are, with their names noted."""
+        X, y = frames.collected(X), frames.collected(y)
+        if y is None:
+            raise InputError("This CoresetRegressor requires y to be passed, but the target y is None.")
+        if frames.is_frame(X):
+            validate_data(self, X, skip_check_array=True)
+            return X, y
+        checks = {"accept_sparse": "csr", "dtype": self._dtype()}
+        if frames.is_frame(y):
+            return validate_data(self, X, ensure_min_samples=2, **checks), y
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2, **checks)
+        return X, y
+
+    def _dtype(self) -> str | None:
+        """Numbers only, unless a pipeline may encode what is not."""
+        front, _ = split_pipeline(innermost(self.estimator))
+        return "numeric" if front is None or only_scales(front) else None
+
+    def _deduced(self, estimator: Any, selects: Any, X: Any) -> tuple[Problem, list[tuple[Any, Any]]]:
+        """The problem that keeps what every candidate needs; transformers are settled on the full data, in place."""
+        inside = inner(selects) if selects is not None and key_of(selects) in SEARCHES else None
+        if inside is not None:
+            check_search(selects)
+        else:
+            check_scorer(getattr(selects, "scoring", None))
+        pipelines = list(candidates(selects)) if inside is not None else [estimator]
+        fronts = []
+        for pipeline in pipelines:
+            front, leaf = split_pipeline(pipeline)
+            tables = (SQUARED_LOSS,) if inside is not None else (SQUARED_LOSS, SELECTS_ITSELF)
+            check_listed(leaf, *tables)
+            if not has_weights(leaf):
+                raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn")
+            if front is not None:
+                check_transformers(front, in_folds=inside is not None)
+                if not only_scales(front):
+                    fronts.append(front)
+        if not fronts:
+            return LeastSquares(), []
+        distinct = {joblib.hash(front): front for front in fronts}
+        pairs = [(front, fit_front(front, X)) for front in covering(list(distinct.values()))]
+        own, _ = split_pipeline(inside if inside is not None else estimator)
+        if own is not None:
+            settle(own, next((f for o, f in pairs if joblib.hash(o) == joblib.hash(own)), None) or fit_front(own, X))
+        return Transformed(LeastSquares(), FeatureMap([fitted for _, fitted in pairs])), pairs
+
+    @staticmethod
+    def _selected(estimator: Any, selects: Any, rows: Any, splits: list[Any]) -> Any:
+        """Fitted on the folds' rows; ``selects`` is the estimator or the last step of a pipeline."""
+        if key_of(selects) in SEARCHES:
+            if estimator is not selects:
+                raise refuse(selects, "it stands at the end of a pipeline; put the pipeline into the search")
+            return fit_search(estimator, rows.X, rows.y, rows.weights, splits)
+        own = selects.cv
+        selects.cv = splits
+        if key_of(estimator) == "RidgeCV":
+            fit_ridge_cv(estimator, rows.X, rows.y, rows.weights)
+        elif key_of(selects) == "RidgeCV":
+            raise refuse(selects, "it stands at the end of a pipeline; use GridSearchCV over the pipeline with Ridge")
+        else:
+            fit_weighted(estimator, rows.X, rows.y, rows.weights)
+        selects.cv = own  # what the user wrote
+        return estimator
+
+    def _refit(self, refit: Any) -> None:
+        """Fit the chosen model once more, on one repeat: the search saw the data once per repeat."""
+        fitted = self.estimator_
+        if hasattr(fitted, "best_estimator_"):
+            model = clone(fitted.best_estimator_)
+            fitted.best_estimator_ = fit_weighted(model, refit.X, refit.y, refit.weights)
+        elif key_of(fitted) == "RidgeCV":
+            from sklearn.linear_model import Ridge
+
+            model = Ridge(fitted.alpha_, fit_intercept=fitted.fit_intercept)
+            fit_weighted(model, refit.X, refit.y, refit.weights)
+            fitted.coef_, fitted.intercept_ = model.coef_, model.intercept_
+
+    @available_if(_delegates("predict"))
+    def predict(self, X: Any) -> Any:
+        """Predictions of the fitted estimator.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame
+
+        Returns
+        -------
+        array
+        """
+        check_is_fitted(self)
+        if frames.is_frame(X):
+            X = frames.collected(X)
+            validate_data(self, X, skip_check_array=True, reset=False)
+        else:
+            X = validate_data(self, X, accept_sparse="csr", dtype=self._dtype(), reset=False)
+        return self.estimator_.predict(X)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimator_")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import get_tags
+
+        tags = super().__sklearn_tags__()
+        inside = innermost(self.estimator)
+        leaf = get_tags(split_pipeline(inside)[1])
+        tags.target_tags = leaf.target_tags
+        tags.regressor_tags = leaf.regressor_tags or tags.regressor_tags
+        tags.input_tags.sparse = get_tags(inside).input_tags.sparse
+        return tags
+
+
+def selecting(estimator: Any) -> Any:
+    """The part that selects by cross-validation: the estimator, the last step of a pipeline, or None."""
+    _, leaf = split_pipeline(estimator)
+    return leaf if key_of(leaf) in SEARCHES or key_of(leaf) in SELECTS_ITSELF else None
+
+
+def innermost(estimator: Any) -> Any:
+    """The estimator itself, or what a search fits."""
+    return estimator.estimator if key_of(estimator) in SEARCHES else estimator
+
+
+def inner(search: Any) -> Any:
+    """What a search fits."""
+    if selecting(search.estimator) is not None:
+        raise refuse(search, "a search inside a search has folds of folds; let one of them select")
+    return search.estimator
+
+
+def candidates(search: Any) -> Iterable[Any]:
+    """Every estimator that a search will fit; a random search gets a fixed seed, so that these are the ones."""
+    if hasattr(search, "param_grid"):
+        grid: Iterable[Any] = ParameterGrid(search.param_grid)
+    else:
+        if not isinstance(search.random_state, int | np.integer):
+            search.random_state = int(check_random_state(search.random_state).randint(2**31 - 1))
+        count = getattr(search, "n_iter", getattr(search, "n_candidates", 10))
+        grid = ParameterSampler(
+            search.param_distributions, count if isinstance(count, int) else 1, random_state=search.random_state
+        )
+    for parameters in grid:
+        yield clone(search.estimator).set_params(**parameters)
+
+
+def has_weights(estimator: Any) -> bool:
+    """Whether the last step can be fitted with weights."""
+    _, leaf = split_pipeline(estimator)
+    return key_of(leaf) in SEARCHES or bool(has_fit_parameter(leaf, "sample_weight"))

@@ -1,0 +1,230 @@
+"""Learners whose answer is a function of total weight, means and covariances, of all rows or of each class.
+
+scikit-learn's PCA, discriminants and GraphicalLasso take no weights, and its naive Bayes smooths by an unweighted
+variance.  These do the same, with weights as frequencies: a weight of 3 is a row written three times, so ``n - 1``
+becomes ``sum(w) - 1``. On a coreset of ``Moments(2)`` (for classifiers with ``groups=labels``) each gives the answer of
+scikit-learn's namesake on the full data.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import expit, logsumexp, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.covariance import graphical_lasso
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from karat.engine.linalg import EPS, Array
+from karat.errors import InputError
+
+
+def weighted_rows(estimator: Any, X: Any, sample_weight: Any) -> tuple[Array, Array]:
+    """Checked rows of positive weight, in float64, and their weights."""
+    X = validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2)
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    keep = weights > 0
+    return (X, weights) if keep.all() else (X[keep], weights[keep])
+
+
+def centred(X: Array, weights: Array) -> tuple[Array, Array]:
+    """Weighted mean, and rows ``sqrt(w) (x - mean)``, whose Gram matrix is the scatter."""
+    mean = weights @ X / weights.sum()
+    return mean, np.sqrt(weights)[:, None] * (X - mean)
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Principal components of weighted rows, as :class:`sklearn.decomposition.PCA` on repeated ones.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        How many to keep; by default as many as the rows span.
+
+    Attributes
+    ----------
+    components_, explained_variance_, explained_variance_ratio_, singular_values_, mean_, n_components_
+        As in scikit-learn.
+    """
+
+    def __init__(self, n_components: int | None = None) -> None:
+        self.n_components = n_components
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find the components."""
+        X, weights = weighted_rows(self, X, sample_weight)
+        self.mean_, rows = centred(X, weights)
+        _, singular, axes = np.linalg.svd(rows, full_matrices=False)
+        rank = max(1, int(np.count_nonzero(singular > max(X.shape) * EPS * singular[0])))
+        count = rank if self.n_components is None else self.n_components
+        if not isinstance(count, int | np.integer) or not 1 <= count <= len(singular):
+            raise InputError(f"n_components must be a whole number from 1 to {len(singular)}, not {self.n_components!r}.")
+        largest = np.abs(axes).argmax(axis=1)
+        axes *= np.sign(axes[np.arange(len(axes)), largest])[:, None]  # scikit-learn's choice of signs
+        variance = singular**2 / (weights.sum() - 1)
+        self.components_ = axes[:count]
+        self.explained_variance_ = variance[:count]
+        self.explained_variance_ratio_ = variance[:count] / variance.sum()
+        self.singular_values_ = singular[:count]
+        self.n_components_ = self._n_features_out = int(count)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Coordinates of rows along the components."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray((X - self.mean_) @ self.components_.T)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows with given coordinates."""
+        check_is_fitted(self)
+        return np.asarray(X @ self.components_ + self.mean_)
+
+
+class GraphicalLasso(BaseEstimator):
+    """Sparse inverse covariance of weighted rows; the solver is :func:`sklearn.covariance.graphical_lasso`.
+
+    Parameters
+    ----------
+    alpha : float, default 0.01
+        The penalty on off-diagonal entries of the precision.
+    max_iter, tol
+        As in scikit-learn.
+    """
+
+    def __init__(self, alpha: float = 0.01, *, max_iter: int = 100, tol: float = 1e-4) -> None:
+        self.alpha, self.max_iter, self.tol = alpha, max_iter, tol
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Estimate ``covariance_`` and ``precision_``; ``location_`` is the mean."""
+        X, weights = weighted_rows(self, X, sample_weight)
+        if X.shape[1] < 2:
+            raise InputError("GraphicalLasso looks for relations between columns, but X has 1 feature(s).")
+        self.location_, rows = centred(X, weights)
+        covariance = rows.T @ rows / weights.sum()
+        self.covariance_, self.precision_, self.n_iter_ = graphical_lasso(
+            covariance, self.alpha, max_iter=self.max_iter, tol=self.tol, return_n_iter=True
+        )
+        return self
+
+
+class _GaussianClassifier(ClassifierMixin, BaseEstimator):
+    """Classes with a Gaussian each: what the three share."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows with class labels."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        keep = weights > 0
+        X, y, weights = X[keep], y[keep], weights[keep]
+        self.classes_, label = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(f"{type(self).__name__} needs at least two classes, the data has {len(self.classes_)} class.")
+        counts = np.bincount(label, weights).astype(float)
+        self.priors_ = counts / counts.sum()
+        parts = [centred(X[label == k], weights[label == k]) for k in range(len(counts))]
+        self.means_ = np.array([mean for mean, _ in parts])
+        self._fit_classes(X, weights, counts, [rows for _, rows in parts])
+        return self
+
+    def _fit_classes(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> None:
+        raise NotImplementedError
+
+    def _joint(self, X: Array) -> Array:
+        """Log of prior times density, up to a constant per row."""
+        raise NotImplementedError
+
+    def _scores(self, X: Any) -> Array:
+        check_is_fitted(self)
+        return self._joint(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def decision_function(self, X: Any) -> Array:
+        """Log-density of each class, prior included; for two classes the difference."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of each row."""
+        scores = self._scores(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of each class."""
+        scores = self._scores(X)
+        if len(self.classes_) == 2:
+            second = expit(scores[:, 1] - scores[:, 0])
+            return np.column_stack([1 - second, second])
+        return np.asarray(softmax(scores, axis=1))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Its logarithm."""
+        scores = self._scores(X)
+        return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
+
+
+class LinearDiscriminant(_GaussianClassifier):
+    """Gaussians of one covariance, as :class:`sklearn.discriminant_analysis.LinearDiscriminantAnalysis`."""
+
+    def _fit_classes(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> None:
+        self.xbar_ = self.priors_ @ self.means_
+        _, singular, axes = np.linalg.svd(np.vstack(parts) / np.sqrt(counts.sum()), full_matrices=False)
+        keep = singular > max(X.shape) * EPS * singular[0]
+        whiten = axes[keep].T / singular[keep]
+        self.coef_ = (self.means_ - self.xbar_) @ whiten @ whiten.T
+        offset = -0.5 * np.square((self.means_ - self.xbar_) @ whiten).sum(axis=1) + np.log(self.priors_)
+        self.intercept_ = offset - self.coef_ @ self.xbar_
+
+    def _joint(self, X: Array) -> Array:
+        return np.asarray(X @ self.coef_.T + self.intercept_)
+
+
+class QuadraticDiscriminant(_GaussianClassifier):
+    """Gaussians of their own covariances, as :class:`sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`."""
+
+    def _fit_classes(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> None:
+        self.covariance_, self._whiten, self._log_volume = [], [], []
+        for name, count, rows in zip(self.classes_, counts, parts, strict=True):
+            _, singular, axes = np.linalg.svd(rows / np.sqrt(count), full_matrices=False)
+            if count <= 1 or len(singular) < X.shape[1] or singular[-1] <= max(X.shape) * EPS * singular[0]:
+                raise InputError(
+                    f"Class {name} has a singular covariance ({len(rows)} rows, {X.shape[1]} columns); drop dependent columns, "
+                    "or use LinearDiscriminant."
+                )
+            self.covariance_.append(axes.T * singular**2 @ axes)
+            self._whiten.append(axes.T / singular)
+            self._log_volume.append(2 * np.log(singular).sum())
+
+    def _joint(self, X: Array) -> Array:
+        columns = [
+            -0.5 * (np.square((X - mean) @ whiten).sum(axis=1) + volume) + np.log(prior)
+            for mean, whiten, volume, prior in zip(self.means_, self._whiten, self._log_volume, self.priors_, strict=True)
+        ]
+        return np.column_stack(columns)
+
+
+class GaussianNaiveBayes(_GaussianClassifier):
+    """Gaussians with independent columns, as :class:`sklearn.naive_bayes.GaussianNB`, smoothed by the weighted variance.
+
+    Parameters
+    ----------
+    var_smoothing : float, default 1e-9
+        This part of the largest variance of a column is added to all variances.
+    """
+
+    def __init__(self, var_smoothing: float = 1e-9) -> None:
+        self.var_smoothing = var_smoothing
+
+    def _fit_classes(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> None:
+        _, rows = centred(X, weights)
+        self.epsilon_ = self.var_smoothing * float(np.square(rows).sum(axis=0).max() / weights.sum())
+        self.var_ = np.array([np.square(r).sum(axis=0) / c for r, c in zip(parts, counts, strict=True)]) + self.epsilon_
+
+    def _joint(self, X: Array) -> Array:
+        columns = [
+            np.log(prior) - 0.5 * (np.log(2 * np.pi * var).sum() + (np.square(X - mean) / var).sum(axis=1))
+            for mean, var, prior in zip(self.means_, self.var_, self.priors_, strict=True)
+        ]
+        return np.column_stack(columns)

@@ -1,0 +1,67 @@
+"""A problem of transformed columns, kept by raw rows.
+
+If every row is mapped by itself, ``z_i = t(x_i)``, then weights that keep the moments of the z_i keep them whichever
+way the row is stored.  So the engine looks at the z_i, and the coreset keeps the x_i: strings, dates and all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from karat.engine.kernel import Kernel
+from karat.engine.linalg import Array
+from karat.problems.base import Problem
+
+
+@final
+@dataclass(frozen=True)
+class Transformed(Problem):
+    """Another problem, posed on a row-wise transformation of the columns of X.
+
+    Parameters
+    ----------
+    problem : Problem
+        What must be kept of the transformed columns.
+    transform : callable
+        Maps a block of raw rows to a numeric array (or CSR matrix), one row each; a row's image must not depend on other rows.
+    """
+
+    problem: Problem
+    transform: Callable[[Any], Any]
+    storable: ClassVar[bool] = False
+
+    @property
+    def total_weight(self) -> bool | None:  # type: ignore[override]
+        return self.problem.total_weight
+
+    @property
+    def keeps_total(self) -> bool:
+        return self.problem.keeps_total
+
+    @property
+    def keeps(self) -> str:  # type: ignore[override]
+        return f"{self.problem.keeps}, of the transformed columns"
+
+    @property
+    def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.problem.excludes
+
+    @property
+    def needs_target(self) -> bool:  # type: ignore[override]
+        return self.problem.needs_target
+
+    @property
+    def mergeable(self) -> bool:  # type: ignore[override]
+        return self.problem.mergeable
+
+    def kernel(self, columns: int, targets: int) -> Kernel:
+        return self.problem.kernel(columns, targets)
+
+    def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
+        """The loss of the inner problem; X holds transformed columns."""
+        return self.problem.loss(X, y, weights, query)
+
+    def describe(self) -> str:
+        return f"{self.problem.describe()} of transformed columns"

@@ -1,0 +1,56 @@
+"""scikit-learn's own checks, for every estimator; no check is left out without a reason."""
+
+import pytest
+from sklearn.linear_model import LassoCV, LinearRegression, MultiTaskLasso, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from karat import CoresetRegressor, models
+
+FOLDS_MOVE = (
+    "Folds are runs of rows: a row that is repeated or left out moves the others into other folds, as in scikit-learn's own"
+)
+REASONS = {
+    "check_sample_weight_equivalence_on_dense_data": FOLDS_MOVE,
+    "check_sample_weight_equivalence_on_sparse_data": FOLDS_MOVE,
+}
+
+
+def reasons(estimator):
+    """What cannot hold for an estimator, and why."""
+    if isinstance(estimator, models.QuadraticDiscriminant):
+        singular = "The check's classes have singular covariances, which the model refuses, as scikit-learn's does"
+        names = (
+            "check_sample_weights_shape",
+            "check_sample_weights_not_overwritten",
+            "check_sample_weight_equivalence_on_dense_data",
+        )
+        return dict.fromkeys(names, singular)
+    selects = isinstance(getattr(estimator, "estimator", None), LassoCV)
+    return REASONS if selects else {}
+
+
+ESTIMATORS = [
+    CoresetRegressor(LinearRegression()),
+    CoresetRegressor(Ridge()),
+    CoresetRegressor(MultiTaskLasso(alpha=0.01)),
+    CoresetRegressor(make_pipeline(StandardScaler(), Ridge())),
+    CoresetRegressor(LassoCV(cv=3)),
+    CoresetRegressor(GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=3)),
+    models.PCA(),
+    models.LinearDiscriminant(),
+    models.QuadraticDiscriminant(),
+    models.GaussianNaiveBayes(),
+    models.GraphicalLasso(alpha=0.1),
+    models.LassoLars(alpha=0.01),
+    models.LassoLarsCV(cv=3),
+    models.OrthogonalMatchingPursuit(),
+]
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=reasons)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:R.2. score is not well-defined")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)

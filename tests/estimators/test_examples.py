@@ -1,0 +1,15 @@
+"""The gallery runs, and each example checks its own claim."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+GALLERY = Path(__file__).parents[2] / "examples"
+NAMES = ["grid_search", "categories", "polynomial", "factories", "when_not"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_example(name, capsys):
+    runpy.run_path(str(GALLERY / f"{name}.py"))["main"](n=8000)
+    assert capsys.readouterr().out

@@ -1,0 +1,218 @@
+"""Default-deny: what is not known to be exact is refused, with a sentence that says why and what to do."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import (
+    HuberRegressor,
+    Lasso,
+    LassoLars,
+    LassoLarsCV,
+    LinearRegression,
+    LogisticRegression,
+    OrthogonalMatchingPursuit,
+    QuantileRegressor,
+    Ridge,
+    RidgeClassifier,
+    RidgeCV,
+    SGDRegressor,
+)
+from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, KFold, LeaveOneOut, LeavePOut, RandomizedSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+    StandardScaler,
+    TargetEncoder,
+)
+from sklearn.tree import DecisionTreeRegressor
+
+import karat
+from karat import CoresetRegressor, InputError, NotExactError, models, problems
+
+
+class Stranger(RegressorMixin, BaseEstimator):
+    """Takes weights, and is the weighted mean."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.mean_ = np.average(y, weights=sample_weight)
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.mean_)
+
+
+class MyRidge(Ridge):
+    """A subclass may do anything."""
+
+
+def with_front(transformer):
+    return make_pipeline(transformer, Ridge())
+
+
+def searched(estimator, **options):
+    return GridSearchCV(estimator, {}, **options)
+
+
+LEAVES = [
+    (HuberRegressor(), "polynomial of the residual"),
+    (QuantileRegressor(), "absolute errors"),
+    (SGDRegressor(), "one by one"),
+    (DecisionTreeRegressor(), "tree splits"),
+    (RandomForestRegressor(), "tree splits"),
+    (Ridge(solver="sag"), "solver='sag'"),
+    (Ridge(solver="saga"), "solver='saga'"),
+    (Ridge(positive=True), "lbfgs"),
+    (Lasso(selection="random"), "selection='cyclic'"),
+    (Lasso(precompute=np.eye(5)), "Gram matrix"),
+    (TransformedTargetRegressor(Ridge()), "transform y yourself"),
+    (LassoLars(), "karat.models.LassoLars"),
+    (OrthogonalMatchingPursuit(), "karat.models.OrthogonalMatchingPursuit"),
+    (Stranger(), "pass that problem"),
+    (MyRidge(), "not known"),
+]
+FRONTS = [
+    (TargetEncoder(), "random folds"),
+    (SelectKBest(k=2), "select columns before"),
+    (SimpleImputer(), "impute before"),
+    (MinMaxScaler(), "StandardScaler"),
+    (OneHotEncoder(min_frequency=3), "count rows"),
+    (OneHotEncoder(max_categories=3), "count rows"),
+    (FunctionTransformer(np.log), "not known"),
+    (make_pipeline(StandardScaler(), SplineTransformer()), "follows a scaler"),
+    (make_pipeline(StandardScaler(), PolynomialFeatures((2, 3))), "degrees below 2"),
+    (make_column_transformer((SimpleImputer(), [0, 1])), "impute before"),
+]
+SELECTION = [
+    (RidgeCV(), "integer cv"),
+    (RidgeCV(cv=LeaveOneOut()), "fold of its own"),
+    (LassoLarsCV(), "karat.models.LassoLarsCV"),
+    (searched(Ridge(), cv=LeaveOneOut()), "KFold"),
+    (searched(Ridge(), cv=LeavePOut(2)), "KFold"),
+    (searched(Ridge(), cv=KFold(300)), "nearly every row"),
+    (searched(Ridge(), scoring="neg_mean_absolute_error"), "neg_mean_squared_error"),
+    (searched(Ridge(), scoring="neg_median_absolute_error"), "kept moments"),
+    (searched(Ridge(), scoring=["r2", "max_error"]), "max_error"),
+    (searched(Ridge(), scoring=lambda estimator, X, y: 0.0), "kept moments"),
+    (RidgeCV(cv=3, scoring="neg_mean_absolute_error"), "kept moments"),
+    (searched(with_front(SplineTransformer(knots="quantile"))), "pass knots as an array"),
+    (searched(with_front(SplineTransformer(knots="uniform"))), "pass knots as an array"),
+    (searched(searched(Ridge())), "folds of folds"),
+    (searched(RidgeCV(cv=3)), "folds of folds"),
+    (GridSearchCV(Ridge(), {"solver": ["auto", "sag"]}), "solver='sag'"),
+    (GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge": [Ridge(), HuberRegressor()]}), "Huber"),
+    (RandomizedSearchCV(Ridge(), {"solver": ["saga"]}, n_iter=1), "solver='saga'"),
+    (HalvingGridSearchCV(Ridge(), {"alpha": [1.0, 2.0]}), "n_samples"),
+]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (300, 5)).astype(float)
+    return X, X.sum(axis=1) + rng.standard_normal(300)
+
+
+@pytest.mark.parametrize(("estimator", "words"), LEAVES + [(with_front(f), w) for f, w in FRONTS] + SELECTION)
+def test_refused(estimator, words, data):
+    with pytest.raises(NotExactError, match=words):
+        CoresetRegressor(estimator).fit(*data)
+
+
+@pytest.mark.parametrize(("estimator", "words"), LEAVES)
+def test_a_coreset_refuses_the_same(estimator, words, data):
+    with pytest.raises(NotExactError, match=words.replace("pass that problem", "not known")):
+        karat.coreset(*data).fit(estimator)
+
+
+def test_a_huber_fit_would_have_been_wrong(data):
+    """The reason for the registry: nothing warns, and the answer is another."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((20_000, 4))
+    y = X.sum(axis=1) + rng.standard_t(1.5, 20_000)
+    core = karat.coreset(X, y)
+    full = HuberRegressor().fit(X, y).coef_
+    few = HuberRegressor().fit(core.X, core.y, sample_weight=core.weights).coef_
+    assert np.abs(few / full - 1).max() > 0.02
+
+
+def test_the_user_may_insist(data):
+    X, y = data
+    fitted = CoresetRegressor(Stranger(), problem=problems.LeastSquares()).fit(X, y)
+    assert fitted.estimator_.mean_ == pytest.approx(y.mean(), rel=1e-12)
+
+
+def test_insisting_in_a_search(data):
+    X, y = data
+    few = CoresetRegressor(GridSearchCV(MyRidge(), {"alpha": [1.0, 100.0]}, cv=3), problem=problems.LeastSquares()).fit(X, y)
+    full = GridSearchCV(MyRidge(), {"alpha": [1.0, 100.0]}, cv=3).fit(X, y)
+    np.testing.assert_allclose(few.estimator_.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9)
+
+
+def test_insisting_does_not_conjure_weights(data):
+    with pytest.raises(NotExactError, match="no sample_weight"):
+        CoresetRegressor(LassoLars(), problem=problems.LeastSquares()).fit(*data)
+
+
+def test_categories_that_a_training_part_lacks():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (300, 1)).astype(object)
+    X[:60] = 9  # the first fold alone has this one
+    with pytest.raises(NotExactError, match=r"Category 9 .* fold 0"):
+        CoresetRegressor(searched(with_front(OneHotEncoder(sparse_output=False)))).fit(X, rng.standard_normal(300))
+
+
+def test_what_a_coreset_does_not_keep(data):
+    X, y = data
+    labels = (y > y.mean()).astype(int)
+    by_class = karat.coreset(X, problem=problems.Moments(2), groups=labels)
+    cases = [
+        (karat.coreset(X), Ridge(), "built without y"),
+        (karat.coreset(X, y), RidgeCV(cv=3), "CoresetRegressor"),
+        (karat.coreset(X, y), searched(Ridge()), "one coreset per fold"),
+        (karat.coreset(X, y), with_front(PolynomialFeatures()), "columns as they are"),
+        (karat.coreset(X, y, problems.LeastSquares(fit_intercept=False)), Ridge(), "fit_intercept=True"),
+        (karat.coreset(X, y, problems.LeastSquares(fit_intercept=False)), with_front(StandardScaler()), "fit_intercept=True"),
+        (
+            karat.coreset(X, y, problems.LeastSquares(False, total_weight=False)),
+            Lasso(fit_intercept=False),
+            "total_weight=True",
+        ),
+        (karat.coreset(X, y, problems.Ridge(10.0, absorb="diagonal")), Ridge(10.0), "absorbed"),
+        (karat.coreset(X, y, problems.Mean()), LinearRegression(), "second moments"),
+        (karat.coreset(X, y), models.LinearDiscriminant(), "groups=labels"),
+        (by_class, GaussianNB(), "karat.models.GaussianNaiveBayes"),
+        (by_class, LogisticRegression(), "not known"),
+        (by_class, RidgeClassifier(class_weight="balanced"), "class_weight"),
+    ]
+    for core, estimator, words in cases:
+        with pytest.raises(NotExactError, match=words):
+            core.fit(estimator)
+
+
+def test_transformed_coresets_stay_with_their_pipeline(data):
+    X, y = data
+    core = CoresetRegressor(with_front(PolynomialFeatures())).fit(X, y).core_
+    with pytest.raises(NotExactError, match="transformed columns"):
+        core.fit(Ridge())
+    with pytest.raises(InputError, match="not saved"):
+        core.save("never.npz")
+
+
+def test_inputs(data):
+    X, y = data
+    with pytest.raises(InputError, match="does not select"):
+        CoresetRegressor(Ridge()).fit(X, y, groups=np.zeros(300))
+    with pytest.raises(InputError, match="twice"):
+        karat.exact_cv(X, y, cv=[(np.array([0, 0, 1]), np.arange(2, 300))])
+    with pytest.raises(InputError, match="no splits"):
+        karat.exact_cv(X, y, cv=iter([]))
