@@ -122,7 +122,7 @@ def speed():
     )
     print(f"  learning from all rows without a coreset {full * 1e3:.0f} ms")
     print(f"  error of the means: coreset {error(model.means_, means):.1e}, all rows {error(fitted.means_, means):.1e}")
-    for spread in (1.0, 3.0):  # far apart, EM needs two iterations; overlapping, more
+    for spread in (1.0, 3.0, 6.0):  # far apart, EM needs two iterations; overlapping, more
         X, means = mixture(1_000_000, np.random.default_rng(1), spread=spread)
         own, model = timed(lambda: models.GaussianMixture(5).fit_coreset(karat.coreset(X, problem=problem)), 3)  # noqa: B023
         em, peer = timed(lambda: EM(5, covariance_type="spherical", random_state=0).fit(X))  # noqa: B023
