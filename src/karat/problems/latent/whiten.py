@@ -90,8 +90,8 @@ def whiten(matrix: Any, k: int, what: str) -> Whitening:
             " A large common offset of the columns hides the rest: subtract it." if k > 1 and e[0] > OFFSET * abs(e[1]) else ""
         )
         raise InputError(
-            f"The data support {good} {what}, not {k}: the {k} largest eigenvalues of the second-moment matrix must be positive "
-            f"to rounding, and they are {listed}. Ask for {max(good, 1)}, or give more data.{offset}"
+            f"The data support {good} {what}, not {k}: the {k} largest eigenvalues of the second-moment matrix must be "
+            f"positive to rounding, and they are {listed}. Ask for {max(good, 1)}, or give more data.{offset}"
         )
     root = np.sqrt(e)
     return Whitening(U[:, :k] / root, U[:, :k] * root, spectrum)
