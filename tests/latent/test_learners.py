@@ -55,6 +55,20 @@ def test_answer_does_not_depend_on_rounding_of_the_tensor():
     np.testing.assert_allclose(one[1], two[1][nearest], atol=1e-11)
 
 
+def test_answer_does_not_depend_on_the_order_of_deflation():
+    """In rotated coordinates the starts lead elsewhere first; the vectors found must be the same, rotated."""
+    rng = np.random.default_rng(0)
+    V = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    tensor = sum(rank_one(2.0, v, 3) for v in V) + sum(rank_one(0.02, v, 3) for v in rng.standard_normal((4, 5)))
+    _, vectors, report = decompose(tensor, np.ones(5), "components")
+    assert report.refined
+    for seed in range(5):
+        Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((5, 5)))[0]
+        _, rotated, _ = decompose(np.einsum("ijl,ia,jb,lc->abc", tensor, Q, Q, Q), np.ones(5), "components")
+        back = rotated @ Q.T
+        np.testing.assert_allclose(back[(back @ vectors.T).argmax(axis=0)], vectors, atol=1e-11)
+
+
 def test_contract_is_the_multilinear_form():
     rng = np.random.default_rng(0)
     T, v = rng.standard_normal((3, 3, 3, 3)), rng.standard_normal((2, 3))
