@@ -319,7 +319,7 @@ def _assemble(
     labels = group_labels(table)
     origins = []
     for reduction, label in zip(reductions, labels, strict=True):
-        index = table.rows(label).index
+        index = table.index(label)
         origins.append(reduction.positions if index is None else index[reduction.positions])
     indices = np.concatenate(origins)
     order = np.argsort(indices, kind="stable")

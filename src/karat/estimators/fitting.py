@@ -7,6 +7,7 @@ routing, for which they are made to ask, inside a configuration of our own.  The
 from __future__ import annotations
 
 import copy
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sklearn import config_context
@@ -52,7 +53,12 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
 
 
 def _takes_weights(step: Any) -> bool:
-    return hasattr(step, "fit") and bool(has_fit_parameter(step, "sample_weight")) and key_of(step) not in IGNORES_WEIGHTS
+    return _has_weights(type(step)) and key_of(step) not in IGNORES_WEIGHTS
+
+
+@cache
+def _has_weights(kind: type) -> bool:
+    return hasattr(kind, "fit") and bool(has_fit_parameter(kind, "sample_weight"))
 
 
 def fit_ridge_cv(ridge: Any, X: Any, y: Any, weights: Any) -> Any:
