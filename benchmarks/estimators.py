@@ -118,7 +118,8 @@ def main():
     X = rng.standard_normal((n, d)) @ np.linalg.cholesky(options.correlation**distance).T + 1.0
     y = X @ np.where(np.arange(d) % 2, rng.standard_normal(d), 0.0) + 3.0 * rng.standard_normal(n)
     karat.CoresetRegressor(ElasticNetCV(cv=FOLDS)).fit(X[:2000], y[:2000])  # imports and thread pools
-    print(f"n = {n:,}, d = {d}, correlation {options.correlation:g}, {FOLDS} folds, {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f}")
+    print(f"n = {n:,}, d = {d}, correlation {options.correlation:g}, {FOLDS} folds")
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
 
     net = ElasticNetCV(l1_ratio=RATIOS, alphas=100, cv=FOLDS)
     few_time, few = typical(lambda: karat.CoresetRegressor(net).fit(X, y))

@@ -22,6 +22,7 @@ from karat.engine.programme import PRICE
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge
+from karat.problems.latent import Latent
 
 Method = Literal["auto", "onepass", "tree", "caratheodory"]
 METHODS = ("auto", "onepass", "tree", "caratheodory")
@@ -50,6 +51,8 @@ class Coreset:
     certificate : Certificate
     keys : array or None
         Values of a key column, which identify rows across sources.
+    maps : dict of arrays or None
+        Latent-variable problems: the maps of the full data, without which the rows do not give its parameters.
     """
 
     indices: np.ndarray
@@ -61,6 +64,7 @@ class Coreset:
     problem: Problem
     certificate: Certificate
     keys: np.ndarray | None = None
+    maps: dict[str, Array] | None = None
     _correction: Correction | None = None
 
     def __len__(self) -> int:
@@ -91,6 +95,10 @@ class Coreset:
 
     def loss(self, query: Any) -> float:
         """The preserved loss at a query, equal to that of the full data; the problem says what a query is."""
+        if isinstance(self.problem, Latent):
+            from karat._latent import latent_loss
+
+            return latent_loss(self, query)
         X, y = self.arrays()
         if self._correction is not None:
             return self.problem.loss(X, y, self.weights, query, self._correction)  # type: ignore[call-arg]
@@ -103,6 +111,8 @@ class Coreset:
         """
         from karat.estimators.fitting import fit_on_core
 
+        if hasattr(estimator, "fit_coreset"):
+            return estimator.fit_coreset(self)
         return fit_on_core(self, estimator)
 
     def scaled(self, p: int | None = None) -> tuple[Array, Array | None]:
@@ -125,7 +135,9 @@ class Coreset:
         X, y = self.arrays()
         return factor[:, None] * X, None if y is None else (factor * y.T).T
 
-    def verify(self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None) -> Certificate:
+    def verify(
+        self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, lengths: Any = None
+    ) -> Certificate:
         """Measure the coreset afresh against full data.
 
         Returns
@@ -133,6 +145,12 @@ class Coreset:
         Certificate
             Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices``.
         """
+        if isinstance(self.problem, Latent):
+            from karat._latent import verify_latent
+
+            _refuse_for_latent(self.problem, y, groups)
+            return verify_latent(self, X, sample_weight, lengths)
+        _refuse_lengths(self.problem, lengths)
         start = time.perf_counter()
         table = read_input(X, y, self.problem, sample_weight, groups)
         if (self.groups is None) != (groups is None):
@@ -140,22 +158,27 @@ class Coreset:
                 "The coreset " + ("has no groups" if self.groups is None else "was built with groups") + "; verify it likewise."
             )
         labels = group_labels(table)
-        own = read_input(self.X, self.y, self.problem, self.weights, self.groups)
+        own = read_input(self.X, self.y, self.problem, self.weights, self.groups, table.unit)
         if own.columns != table.columns or own.targets != table.targets:
             raise InputError(
                 f"The coreset has {own.columns} columns and {own.targets} targets, the data has {table.columns} and "
                 f"{table.targets}."
             )
-        reductions = [_measured(self, table, own, label) for label in labels]
         notes, refuted = [], False
+        known = labels
+        if self.groups is not None:
+            known = [label for label in labels if label in set(np.unique(self.groups))]
+            if len(known) < len(labels) or len(known) < len(np.unique(self.groups)):
+                notes.append("The groups are not those of the coreset.")
+                refuted = True
+        if not known:
+            raise InputError("None of the groups of this data is a group of the coreset.")
+        reductions = [_measured(self, table, own, label) for label in known]
         if self._correction is None and self.n_rows == table.count and not _same_rows(self, table, own):
             notes.append("The kept rows are not the rows of this data at the stored indices.")
             refuted = True
         if self.n_rows != table.count:
             notes.append(f"The coreset stands for {self.n_rows:,} rows, the data has {table.count:,}.")
-        if groups is not None and set(labels) != set(np.unique(self.groups)):  # type: ignore[arg-type]
-            notes.append("The groups are not those of the coreset.")
-            refuted = True
         seconds = time.perf_counter() - start
         return _certificate(self.problem, reductions, table, len(self), seconds, notes, refuted)
 
@@ -269,9 +292,13 @@ def coreset(
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.")
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
         raise InputError(f"random_state must be a whole number of at least 0, not {random_state!r}.")
-    if lengths is not None:
-        raise InputError(f"{problem.describe()} does not look at sequences; lengths is for sequence models only.")
     X, y = frames.collected(X), frames.collected(y)
+    if isinstance(problem, Latent):
+        from karat._latent import latent_coreset
+
+        _refuse_for_latent(problem, y, groups)
+        return latent_coreset(X, problem, sample_weight, lengths, method, int(random_state), progress, start)
+    _refuse_lengths(problem, lengths)
     table = read_input(X, y, problem, sample_weight, groups)
     absorbing = getattr(problem, "absorb", None) is not None
     if absorbing and groups is not None:
@@ -289,6 +316,20 @@ def coreset(
     except NonFiniteError:
         raise explain_non_finite(table, "its powers") from None
     return _assemble(problem, table, X, y, reductions, correction, start)
+
+
+def _refuse_lengths(problem: Problem, lengths: Any) -> None:
+    if lengths is not None:
+        raise InputError(f"{problem.describe()} does not look at sequences; lengths is for sequence models only.")
+
+
+def _refuse_for_latent(problem: Problem, y: Any, groups: Any) -> None:
+    if y is not None:
+        raise InputError(f"{problem.describe()} has no target; leave y out.")
+    if groups is not None:
+        raise InputError(
+            f"{problem.describe()} does not take groups, because its maps belong to one data set; build one coreset per group."
+        )
 
 
 def _kernel(problem: Problem, table: Table) -> Any:
@@ -323,7 +364,7 @@ def _assemble(
         origins.append(reduction.positions if index is None else index[reduction.positions])
     indices = np.concatenate(origins)
     order = np.argsort(indices, kind="stable")
-    weights = np.concatenate([r.weights for r in reductions])[order]
+    weights = np.concatenate([r.weights for r in reductions])[order] * table.unit
     indices = indices[order].astype(np.int64)
     notes = []
     if correction is None and len(indices) == table.count:

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,11 @@ def save(core: Coreset, path: Path) -> None:
     """See :meth:`karat.Coreset.save`."""
     if path.suffix != ".npz":
         raise InputError(f"A coreset is saved as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
-    X, y = core.arrays()
-    arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights, "X": X}
+    several = isinstance(core.X, tuple)
+    X, y = (None, None) if several else core.arrays()
+    arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights} | ({} if several else {"X": X})
+    arrays |= {f"view_{i}": replace(core, X=view).arrays()[0] for i, view in enumerate(core.X if several else ())}
+    arrays |= {f"map_{name}": value for name, value in (core.maps or {}).items()}
     for name, value in (("y", y), ("groups", core.groups), ("keys", core.keys)):
         if value is not None:
             array = np.asarray(value)
@@ -43,7 +47,13 @@ def save(core: Coreset, path: Path) -> None:
         "n_rows": core.n_rows,
         "columns": None if columns is None else [str(c) for c in columns],
         "target": None if getattr(core.y, "name", None) is None else str(core.y.name),
-        "container": "pandas" if hasattr(core.X, "iloc") else "sparse" if sparse.issparse(core.X) else "array",
+        "container": "views"
+        if several
+        else "pandas"
+        if hasattr(core.X, "iloc")
+        else "sparse"
+        if sparse.issparse(core.X)
+        else "array",
     }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     handle, name = tempfile.mkstemp(dir=path.parent if str(path.parent) else ".", prefix=f".{path.name}.", suffix=".part")
@@ -91,14 +101,17 @@ def load(path: str | Path, problem: Problem | None = None) -> Coreset:
     if "correction_sets" in arrays:
         correction = Correction(arrays["correction_sets"], arrays["correction_delta"])
     X, y = _containers(header, arrays)
+    maps = {name.removeprefix("map_"): value for name, value in arrays.items() if name.startswith("map_")}
     return Coreset(
         indices=arrays["indices"], weights=arrays["weights"], X=X, y=y, groups=arrays.get("groups"), n_rows=header["n_rows"],
-        problem=problem, certificate=Certificate.from_dict(header["certificate"]), keys=arrays.get("keys"),
+        problem=problem, certificate=Certificate.from_dict(header["certificate"]), keys=arrays.get("keys"), maps=maps or None,
         _correction=correction,
     )  # fmt: skip
 
 
 def _containers(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[Any, Any]:
+    if header["container"] == "views":
+        return tuple(arrays[f"view_{i}"] for i in range(3)), None
     X, y = arrays["X"], arrays.get("y")
     if header["container"] == "sparse":
         return sparse.csr_array(X), y

@@ -25,6 +25,7 @@ class Table:
     groups: np.ndarray | None
     names: list[str]
     count: int
+    unit: float = 1.0  # in which the weights are measured, a power of two: those of 1e200 would overflow
 
     @property
     def columns(self) -> int:
@@ -48,10 +49,14 @@ class Table:
     def rows(self, label: Any = None) -> Rows:
         """Those rows, to be read in blocks."""
         parts, index = [self.X] if self.y is None else [self.X, self.y], self.index(label)
-        if index is not None and len(index) == index[-1] - index[0] + 1 and all(isinstance(p, np.ndarray) for p in parts):
+        if index is not None and _is_run(index) and all(isinstance(part, np.ndarray) for part in parts):
             run = slice(index[0], index[-1] + 1)  # a run of rows, such as a fold: a view is read faster than an index
             return Rows([part[run] for part in parts], None if self.weights is None else self.weights[run])
         return Rows(parts, self.weights, index)
+
+
+def _is_run(index: Indices) -> bool:
+    return len(index) > 0 and bool(index[-1] - index[0] + 1 == len(index))
 
 
 def features_of(X: Any, problem: Problem) -> Any:
@@ -60,7 +65,7 @@ def features_of(X: Any, problem: Problem) -> Any:
     return frames.as_table(X, "X") if transform is None else frames.Mapped(X, transform)
 
 
-def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any) -> Table:
+def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None) -> Table:
     """Check everything that can be checked without a pass over the data."""
     if isinstance(y, Problem):
         raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).")
@@ -84,7 +89,12 @@ def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any
         names += ["y"] if named == ["0"] else [f"{name} of y" for name in named]
     elif problem.needs_target:
         raise InputError(f"{problem.describe()} needs a target: pass y.")
-    return Table(table, target, _weights(sample_weight, count), _groups(groups, count), names, count)
+    weights = _weights(sample_weight, count)
+    if unit is None:
+        unit = 1.0 if weights is None else _unit(float(weights.max()))
+    if weights is not None and unit != 1.0:
+        weights = weights / unit
+    return Table(table, target, weights, _groups(groups, count), names, count, unit)
 
 
 def _weights(sample_weight: Any, count: int) -> Array | None:
@@ -109,6 +119,10 @@ def _weights(sample_weight: Any, count: int) -> Array | None:
     if not weights.any():
         raise InputError("sample_weight is zero in every row; at least one row must have a positive weight.")
     return weights
+
+
+def _unit(heaviest: float) -> float:
+    return 1.0 if 1e-100 < heaviest < 1e100 else 2.0 ** np.floor(np.log2(heaviest))
 
 
 def _groups(groups: Any, count: int) -> np.ndarray | None:

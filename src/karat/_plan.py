@@ -66,11 +66,13 @@ def plan(problem: Problem, n: int, d: int, *, targets: int = 1, groups: int = 1)
     >>> karat.plan(karat.problems.LeastSquares(), n=1_000_000, d=10).rows
     78
     """
+    if not isinstance(problem, Problem):
+        raise InputError(f"problem must be one of karat.problems, such as LeastSquares(), not {problem!r}.")
     for name, value in (("n", n), ("d", d), ("targets", targets), ("groups", groups)):
-        if not isinstance(value, int) or value < 1:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
     kernel = problem.kernel(d, targets if problem.needs_target else 0)
-    width, (left, right) = kernel.width, kernel.product_shape
+    width, (left, right) = problem.width(d, targets), kernel.product_shape
     columns = d + targets + 1
     block, threads = block_rows(columns, left, right)
     share = n / groups
@@ -88,4 +90,11 @@ def plan(problem: Problem, n: int, d: int, *, targets: int = 1, groups: int = 1)
         candidates = max(PILOT, FIRST * width)
     memory = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
     seconds = n * (2 * left * right / FLOPS + 8 * columns / BYTES) + groups * (14 * width**3 / FLOPS + 1e-4 * width)
-    return Plan(rows=min(n, groups * width), memory=int(memory), passes=1, seconds=float(seconds), method=method, why=why)
+    return Plan(
+        rows=min(n, groups * width),
+        memory=int(memory),
+        passes=1 if problem.mergeable else 2,
+        seconds=float(seconds),
+        method=method,
+        why=why,
+    )

@@ -40,7 +40,7 @@ from karat.engine.polynomial import Polynomial
 from karat.engine.programme import price_all, sparsest
 from karat.engine.rows import Rows
 
-CANDIDATES = 6  # in units of the number of monomials
+CANDIDATES = 12  # in units of the number of monomials
 EXACT = 1e-11
 
 
@@ -106,7 +106,7 @@ def absorb(
         candidates, reduced, priced = price_all(rows, kernel, candidates, lower, upper)
         passes += priced
     features = kernel.features(rows.take(candidates, kernel.shift))
-    cost = np.ones(len(candidates)) if box else features[:, : len(kinds.pure)] @ kinds.pure
+    cost = np.ones(len(candidates))
     fewest = max(1, int(fixed.sum()))  # generic data cannot do with fewer rows than exact moments
     chosen = sparsest(features, cost, lower, upper, rows.total, fewest)
     if chosen is not None:

@@ -51,6 +51,8 @@ class Polynomial(Kernel):
         self.total = total and not affine
         self.shift = np.zeros(columns)
         self.mapped = False
+        self.before: Array | None = None  # the map of the pass, and
+        self.step: Array | None = None  # the whitening after it, for degree 2
         self._use(Basis.identity(columns + affine, apart if apart > 1 else 0))
 
     def _use(self, basis: Basis) -> Self:
@@ -69,10 +71,10 @@ class Polynomial(Kernel):
         self.product_shape = (len(monomials(count, high)), len(monomials(count, self.degree - high)))
         return self
 
-    def _copy(self, basis: Basis, *, mapped: bool) -> Self:
+    def _copy(self, basis: Basis, *, mapped: bool, before: Array | None = None, step: Array | None = None) -> Self:
         other = self.__class__.__new__(self.__class__)
         other.__dict__.update(self.__dict__)
-        other.mapped = mapped
+        other.mapped, other.before, other.step = mapped, before, step
         return other._use(basis)
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
@@ -102,6 +104,8 @@ class Polynomial(Kernel):
     def _variables(self, block: Array) -> Array:
         """Coordinates W of a block (b x r)."""
         variables = block if self.affine else block[:, 1:]
+        if self.step is not None:  # the way the pass went: its map, then the final step, so that rounding is the same
+            return np.asarray((variables if self.before is None else variables @ self.before) @ self.step)
         return variables @ self.basis.map if self.mapped else variables
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
@@ -125,7 +129,8 @@ class Polynomial(Kernel):
             better = self._copy(basis, mapped=True)
             return Settled(better, np.zeros(0), statistic, total, again=True)
         if self.degree == 2:
-            kernel, statistic = self._copy(basis, mapped=True), (step.T @ gram @ step,)
+            before = self.basis.map if self.mapped else None
+            kernel, statistic = self._copy(basis, mapped=True, before=before, step=step), (step.T @ gram @ step,)
         else:
             kernel = self
         rounding = linalg.EPS * kappa**self.degree

@@ -39,7 +39,8 @@ def programme(features: Array, cost: Array, lower: Array, upper: Array, total: f
     size[size == 0] = 1.0
     matrix = (features / size).T
     low, high = lower / size / total, upper / size / total
-    inset = np.minimum(10 * FEASIBLE, (high - low) / 4)  # so that the solver's tolerance does not lead out of the box
+    # Keep clear of a two-sided box, so that the solver's tolerance does not lead out of it.
+    inset = np.where(np.isfinite(high - low), np.minimum(10 * FEASIBLE, (high - low) / 4), 0.0)
     low, high = low + inset, high - inset
     exact, above, below = lower == upper, (lower != upper) & np.isfinite(upper), (lower != upper) & np.isfinite(lower)
     result = linprog(

@@ -7,6 +7,7 @@ routing, for which they are made to ask, inside a configuration of our own.  The
 from __future__ import annotations
 
 import copy
+from collections.abc import Hashable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ def _takes_weights(step: Any) -> bool:
 
 
 @cache
-def _has_weights(kind: type) -> bool:
+def _has_weights(kind: Hashable) -> bool:
     return hasattr(kind, "fit") and bool(has_fit_parameter(kind, "sample_weight"))
 
 

@@ -1,40 +1,35 @@
-"""Learners that take weights, for coresets: where scikit-learn's version refuses ``sample_weight`` or uses it in part only."""
+"""Learners that take weights, so that a coreset teaches them what all rows would.  They need scikit-learn.
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+Latent-variable models learned by moments (``pip install 'karat[models]'``), and learners of second moments for which
+scikit-learn's version refuses ``sample_weight`` or uses it in part only.
+"""
 
-from karat.errors import MissingExtraError
-
-if TYPE_CHECKING:
-    from karat.models.from_gram import LassoLars, LassoLarsCV, OrthogonalMatchingPursuit
-    from karat.models.second_moments import PCA, GaussianNaiveBayes, GraphicalLasso, LinearDiscriminant, QuadraticDiscriminant
+from karat.models.base import Learner
+from karat.models.from_gram import LassoLars, LassoLarsCV, OrthogonalMatchingPursuit
+from karat.models.hmm import HiddenMarkov
+from karat.models.ica import ICA
+from karat.models.mixture import GaussianMixture
+from karat.models.multiview import MultiView
+from karat.models.second_moments import PCA, GaussianNaiveBayes, GraphicalLasso, LinearDiscriminant, QuadraticDiscriminant
+from karat.models.tensor import Recovery, RecoveryWarning
+from karat.models.topics import LatentDirichlet, SingleTopic
 
 __all__ = [
+    "ICA",
     "PCA",
+    "GaussianMixture",
     "GaussianNaiveBayes",
     "GraphicalLasso",
+    "HiddenMarkov",
     "LassoLars",
     "LassoLarsCV",
+    "LatentDirichlet",
+    "Learner",
     "LinearDiscriminant",
+    "MultiView",
     "OrthogonalMatchingPursuit",
     "QuadraticDiscriminant",
+    "Recovery",
+    "RecoveryWarning",
+    "SingleTopic",
 ]
-NEED_SKLEARN = {
-    "karat.models.from_gram": ("LassoLars", "LassoLarsCV", "OrthogonalMatchingPursuit"),
-    "karat.models.second_moments": (
-        "PCA", "GaussianNaiveBayes", "GraphicalLasso", "LinearDiscriminant", "QuadraticDiscriminant",
-    ),
-}  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    """Names that need scikit-learn, imported when first used."""
-    for module, names in NEED_SKLEARN.items():
-        if name in names:
-            try:
-                return getattr(import_module(module), name)
-            except ModuleNotFoundError as error:
-                if (error.name or "").split(".")[0] != "sklearn":
-                    raise
-                raise MissingExtraError(f"karat.models.{name}", "sklearn") from error
-    raise AttributeError(f"module 'karat.models' has no attribute {name!r}")

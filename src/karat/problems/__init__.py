@@ -2,8 +2,25 @@
 
 from karat.problems.base import Problem
 from karat.problems.custom import Kernel
+from karat.problems.latent import ICA, GaussianMixture, HiddenMarkov, LatentDirichlet, MultiView, SingleTopic
 from karat.problems.moments import Mean, Moments, TensorContraction
 from karat.problems.regression import LeastSquares, LpRegression, Ridge
 from karat.problems.transformed import Transformed
 
-__all__ = ["Kernel", "LeastSquares", "LpRegression", "Mean", "Moments", "Problem", "Ridge", "TensorContraction", "Transformed"]
+__all__ = [
+    "ICA",
+    "GaussianMixture",
+    "HiddenMarkov",
+    "Kernel",
+    "LatentDirichlet",
+    "LeastSquares",
+    "LpRegression",
+    "Mean",
+    "Moments",
+    "MultiView",
+    "Problem",
+    "Ridge",
+    "SingleTopic",
+    "TensorContraction",
+    "Transformed",
+]

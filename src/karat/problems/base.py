@@ -60,7 +60,7 @@ class Problem(ABC):
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
-def query_matrix(query: Any, columns: int, intercept: bool) -> tuple[Array, Array]:
+def query_matrix(query: Any, columns: int, intercept: bool, targets: int | None = None) -> tuple[Array, Array]:
     """Coefficients (d, T) and intercepts (T,) of a linear query.
 
     A query is a coefficient array, with the intercept as its last entry if the problem has one and the array is that long, or
@@ -82,4 +82,6 @@ def query_matrix(query: Any, columns: int, intercept: bool) -> tuple[Array, Arra
     if not intercept and np.any(offset):
         raise InputError("The query has an intercept, but the problem was made with fit_intercept=False.")
     coefficients = coefficients.reshape(columns, -1)
+    if targets is not None and coefficients.shape[1] not in (1, targets):
+        raise InputError(f"The query has {coefficients.shape[1]} columns of coefficients, but there are {targets} targets.")
     return coefficients, np.broadcast_to(np.asarray(offset, dtype=float), (coefficients.shape[1],))

@@ -66,8 +66,9 @@ class _Regression(Problem):
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any, correction: Correction | None = None) -> float:
         """The loss at coefficients (d,), (d + 1,) with the intercept last, or a pair (coefficients, intercept)."""
         assert y is not None
-        coefficients, offset = query_matrix(query, X.shape[1], self.fit_intercept)
-        residual = X @ coefficients + offset - y.reshape(len(y), -1)
+        targets = y.reshape(len(y), -1)
+        coefficients, offset = query_matrix(query, X.shape[1], self.fit_intercept, targets.shape[1])
+        residual = X @ coefficients + offset - targets
         value = float(weights @ (residual**self.power).sum(axis=1))
         value += self.penalty * float((np.abs(coefficients) ** self.power).sum())
         if correction is not None:

@@ -1,0 +1,55 @@
+"""Print the benchmark table, and write it to benchmarks/results/.
+
+    python benchmarks/run.py            under ten minutes
+    python benchmarks/run.py --quick    small sizes, under a minute; its ratios say little
+    python benchmarks/run.py --full     NNLS and HiGHS at a million rows too (many minutes, 11 GB)
+    python benchmarks/run.py --only wide,box
+
+Every time is a median, the things compared are run in turn, and karat is timed from raw arrays, validation included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import engine
+import real
+import sizes
+import why
+from report import Report
+
+SECTIONS = {
+    "yardstick": engine.yardstick,
+    "peers": engine.against_peers,
+    "wide": engine.wide,
+    "doubling": engine.doubling,
+    "memory": real.memory,
+    "covtype": real.covertype,
+    "box": engine.box,
+    "why": why.why,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--only", help=f"comma-separated sections: {', '.join(SECTIONS)}")
+    options = parser.parse_args()
+    chosen = options.only.split(",") if options.only else list(SECTIONS)
+    if unknown := set(chosen) - set(SECTIONS):
+        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+    size = sizes.QUICK if options.quick else sizes.FULL if options.full else sizes.DEFAULT
+    start = time.perf_counter()
+    report = Report(size.name)
+    for name in chosen:
+        SECTIONS[name](report, size)
+    if not options.only:  # a part must not replace the whole
+        report.write(Path(__file__).parent / "results")
+    print(f"{time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

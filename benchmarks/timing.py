@@ -1,0 +1,85 @@
+"""Wall time and peak memory, measured so that ratios mean something."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# NumPy and SciPy each carry an OpenBLAS, whose worker threads spin for some 25 ms after a call and take a core from whatever
+# comes next; Intel's OpenMP (PyRecombine) spins for 200 ms.  Without a pause the next measurement pays for the last.
+PAUSE = 0.1
+LONG_PAUSE = 0.3
+
+
+class Timing(NamedTuple):
+    """Median seconds, the number of runs behind it, and what the last run returned."""
+
+    seconds: float
+    runs: int
+    result: Any
+
+
+def interleaved(
+    things: Mapping[str, Callable[[], Any]],
+    repeats: int = 5,
+    budget: float = 20.0,
+    pause: float = PAUSE,
+    warm: bool = True,
+) -> dict[str, Timing]:
+    """Time several things in turn, round after round, so that a disturbance of the machine meets all of them alike.
+
+    Each is called once before if ``warm`` (compilation, first touch of memory; not counted).  A thing that has used up its
+    ``budget`` of seconds is not run again: slow ones get fewer runs, at least one.
+    """
+    results = {name: thing() for name, thing in things.items()} if warm else {}
+    seconds: dict[str, list[float]] = {name: [] for name in things}
+    for _ in range(repeats):
+        for name, thing in things.items():
+            if sum(seconds[name]) > budget:
+                continue
+            results.pop(name, None)
+            gc.collect()
+            time.sleep(pause)
+            start = time.perf_counter()
+            results[name] = thing()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: Timing(statistics.median(s), len(s), results[name]) for name, s in seconds.items()}
+
+
+def peak_memory(load: Callable[[], Any], work: Callable[[Any], Any]) -> tuple[int, Any]:
+    """Bytes that ``work(load())`` needs at its peak beside what ``load()`` holds, and its result.
+
+    Runs in a fresh process; both functions must be importable there.  Allocations of BLAS are counted in.
+    """
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_measure, load, work).result()
+
+
+def _measure(load: Callable[[], Any], work: Callable[[Any], Any]) -> tuple[int, Any]:
+    data = load()
+    gc.collect()
+    before = _resident("VmRSS")
+    result = work(data)
+    return _resident("VmHWM") - before, result
+
+
+def _resident(field: str) -> int:
+    """Resident bytes, now (VmRSS) or at the peak (VmHWM).
+
+    Linux hands a parent's ru_maxrss down to the processes it starts, so a large parent would hide its child's peak; the
+    counters of the process's own memory do not suffer from that.  Elsewhere ru_maxrss has to do.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(text for text in status.read_text().splitlines() if text.startswith(field))
+        return int(line.split()[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

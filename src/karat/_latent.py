@@ -1,0 +1,176 @@
+"""Coresets of latent-variable problems: two passes in one call.
+
+maps     = problem.maps(sample)                    # pass one: whitening and what else makes the statistics linear
+coreset  = build(coordinates of the sample, ...)   # pass two: the ordinary pipeline, on a few coordinates per sample
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from karat import frames
+from karat._certificate import Certificate
+from karat._coreset import Coreset, Progress, _certificate
+from karat._input import Table, _weights, explain_non_finite, read_input
+from karat.engine.build import NonFiniteError, Reduction, build, measure, settle
+from karat.engine.candidates import own_weights, sample
+from karat.errors import InputError, NotExactError
+from karat.problems.latent import HiddenMarkov, Latent, MultiView
+from karat.problems.latent.base import Maps
+from karat.problems.latent.sample import Sample
+
+Result = TypeVar("Result")
+
+
+def read_tables(X: Any, problem: Latent) -> tuple[Table, ...]:
+    """The table or the three tables of X, checked."""
+    if not isinstance(problem, MultiView):
+        if isinstance(X, tuple):
+            raise InputError(f"{problem.describe()} takes one table, not a tuple of {len(X)}.")
+        return (read_input(X, None, problem, None, None),)
+    if not isinstance(X, tuple | list) or len(X) != 3:
+        raise InputError("MultiView takes X as a tuple of three tables, one per view, with the same number of rows.")
+    tables = tuple(read_input(view, None, problem, None, None) for view in X)
+    if len({table.count for table in tables}) > 1:
+        raise InputError(f"The three views have {', '.join(str(t.count) for t in tables)} rows; the numbers must be equal.")
+    return tables
+
+
+def read_sample(X: Any, problem: Latent, sample_weight: Any, lengths: Any) -> tuple[Sample, tuple[Table, ...]]:
+    """X as the samples that the problem looks at."""
+    if lengths is not None and not isinstance(problem, HiddenMarkov):
+        raise InputError(f"{problem.describe()} does not look at sequences; lengths is for sequence models only.")
+    tables = read_tables(X, problem)
+    weights = _weights(sample_weight, tables[0].count)
+    return problem.sample(tuple(t.X for t in tables), weights, None if lengths is None else np.asarray(lengths)), tables
+
+
+def guarded(tables: tuple[Table, ...], action: Callable[[], Result]) -> Result:
+    """Run an action; if it meets NaN or infinity, say where that is."""
+    try:
+        return action()
+    except NonFiniteError:
+        spoilt = [t for t in tables if not all(np.isfinite(np.asarray(abs(t.X).sum())).ravel())]
+        raise explain_non_finite((spoilt or list(tables))[0], "its powers") from None
+
+
+def kept_sample(core: Coreset) -> Sample:
+    """The samples that a coreset keeps."""
+    problem = core.problem
+    assert isinstance(problem, Latent)
+    views = core.X if isinstance(core.X, tuple) else (core.X,)
+    return problem.kept_sample(tuple(frames.as_table(v, "X") for v in views), core.weights, core.maps)
+
+
+def own_maps(core: Coreset, kept: Sample) -> Maps:
+    """The stored maps of the full data; in mode C those of the kept rows, which are the same."""
+    assert isinstance(core.problem, Latent)
+    if core.maps is not None:
+        return core.maps
+    return core.problem.maps(kept) | {"n": np.array(float(core.n_rows))}  # sampling noise is that of all rows
+
+
+def latent_coreset(
+    X: Any, problem: Latent, sample_weight: Any, lengths: Any, method: str, seed: int, progress: Progress | None, start: float
+) -> Coreset:
+    """See :func:`karat.coreset`."""
+    data, tables = read_sample(X, problem, sample_weight, lengths)
+
+    def reduce() -> tuple[Maps, Reduction]:
+        maps = problem.maps(data)
+        rows, kernel = problem.kernelize(data, maps)
+        return maps, build(rows, kernel, method, seed, progress)
+
+    maps, reduction = guarded(tables, reduce)
+    indices = reduction.positions if data.origin is None else data.origin[reduction.positions]
+    indices = indices.astype(np.int64)
+    notes = list(data.notes)
+    if len(indices) == len(data):
+        notes.append("There were no more samples than the rank: all are kept, with their own weights.")
+    certificate = _proof(problem, reduction, data, len(indices), time.perf_counter() - start, notes)
+    if not certificate.ok:
+        raise NotExactError(
+            f"The best coreset found has a relative error of {certificate.loss_error:.1e}, above "
+            f"{certificate.tolerance:.0e} (condition "
+            f"{certificate.condition:.1e}). Scale the columns, or ask for fewer {problem.parts}."
+        )
+    rows = problem.kept_rows(tuple(t.X for t in tables), indices)
+    if rows is None:
+        rows = (
+            tuple(frames.take_rows(v, indices) for v in X) if isinstance(problem, MultiView) else frames.take_rows(X, indices)
+        )
+    return Coreset(
+        indices=indices, weights=reduction.weights, X=rows, y=None, groups=None, n_rows=data.n_rows, problem=problem,
+        certificate=certificate, maps=None if problem.keep == "all" else maps,
+    )  # fmt: skip
+
+
+def _proof(
+    problem: Latent, reduction: Reduction, data: Sample, size: int, seconds: float, notes: list[str], refuted: bool = False
+) -> Certificate:
+    table = Table(None, None, np.array([data.total]), None, [], data.n_rows)
+    proof = _certificate(problem, [reduction], table, size, seconds, notes, refuted)
+    return replace(proof, passes=proof.passes + 1)
+
+
+def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Certificate:
+    """See :meth:`karat.Coreset.verify`: maps and moments of the full data afresh, against the stored maps and kept rows."""
+    start = time.perf_counter()
+    problem = core.problem
+    assert isinstance(problem, Latent)
+    data, tables = read_sample(X, problem, sample_weight, lengths)
+    kept = kept_sample(core)
+    if kept.columns != data.columns:
+        raise InputError(f"The coreset has {kept.columns} columns, the data {data.columns}.")
+
+    def compare() -> tuple[Maps, Reduction]:
+        maps = problem.maps(data)
+        rows, kernel = problem.kernelize(data, maps)
+        settled, passes = settle(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
+        own = kept.rows(problem.reader(maps, problem.keep), kernel.columns)
+        positions = np.arange(len(kept))
+        weights = own_weights(own, positions)
+        gap, moment_error, condition = measure(rows, settled, own.take(positions, settled.kernel.shift), weights)
+        way = "verified on the full data"
+        return maps, Reduction(
+            positions, weights, settled, core.certificate.rank, gap, moment_error, condition, 1.0, way, passes
+        )
+
+    maps, reduction = guarded(tables, compare)
+    notes, refuted = list(data.notes), False
+    if core.maps is not None:
+        apart = [name for name in core.maps if not _same_map(core.maps[name], maps.get(name))]
+        if apart:
+            notes.append(f"The stored maps are not those of this data ({', '.join(apart)} differ).")
+            refuted = True
+    if not _same_samples(core, data, kept):
+        notes.append("The kept rows are not the rows of this data at the stored indices.")
+        refuted = True
+    return _proof(problem, reduction, data, len(core), time.perf_counter() - start, notes, refuted)
+
+
+def _same_map(stored: np.ndarray, fresh: np.ndarray | None) -> bool:
+    if fresh is None or np.shape(stored) != np.shape(fresh):
+        return False
+    return bool(np.abs(stored - fresh).max(initial=0.0) <= 1e-10 * max(np.abs(fresh).max(initial=0.0), 1e-300))
+
+
+def _same_samples(core: Coreset, data: Sample, kept: Sample) -> bool:
+    positions = core.indices if data.origin is None else np.searchsorted(data.origin, core.indices)
+    if not len(core) or positions.max() >= len(data):
+        return False
+    if data.origin is not None and not np.array_equal(data.origin[positions], core.indices):
+        return False
+    return all(abs(full[positions] - own[:]).max() == 0 for full, own in zip(data.views, kept.views, strict=True))
+
+
+def latent_loss(core: Coreset, query: Any) -> float:
+    """See :meth:`karat.Coreset.loss`: the contraction of the whitened tensor at a vector of k numbers."""
+    assert isinstance(core.problem, Latent)
+    kept = kept_sample(core)
+    return core.problem.contraction(kept, own_maps(core, kept), query)

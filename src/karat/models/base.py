@@ -1,0 +1,174 @@
+"""What the learners share: one way from samples to moments, and from moments to parameters.
+
+    fit(X)              maps(X)            -> moments(X; maps)         -> parameters
+    fit_coreset(core)   the stored maps    -> moments(kept rows; maps) -> parameters
+
+The last two arrows are the same code, so equal moments give equal parameters.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import linalg as sla
+
+from karat import frames
+from karat._coreset import Coreset
+from karat._latent import guarded, kept_sample, own_maps, read_sample
+from karat.engine.linalg import Array
+from karat.errors import InputError, MissingExtraError, NotExactError
+from karat.models.tensor import Recovery, decompose, doubt
+from karat.problems.latent import Latent
+from karat.problems.latent.base import Maps
+
+try:
+    from sklearn.base import BaseEstimator
+    from sklearn.utils.validation import check_is_fitted
+except ImportError as error:  # pragma: no cover - exercised in a subprocess
+    raise MissingExtraError("karat.models", "models") from error
+
+FLOOR = 1e-3  # smallest variance, relative to the common one, that a component is given
+CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
+
+
+class Learner(BaseEstimator):  # type: ignore[misc]
+    """Base class: subclasses name their problem and turn moments into parameters.
+
+    Attributes
+    ----------
+    recovery_ : Recovery
+        How well the moments fit the model.
+    n_features_in_ : int or tuple of int
+        Columns seen.
+    """
+
+    problem_type: ClassVar[type[Latent]]
+    recovery_: Recovery
+    n_features_in_: Any
+
+    @abstractmethod
+    def _problem(self, X: Any) -> Latent:
+        """The problem with this estimator's parameters."""
+
+    @abstractmethod
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+        """Set the fitted attributes."""
+
+    def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
+        problem = self._problem(X)
+        sample, tables = read_sample(X, problem, sample_weight, lengths)
+        for note in sample.notes:
+            doubt(note)
+
+        def moments() -> tuple[dict[str, Array], Maps]:
+            maps = problem.maps(sample)
+            return problem.statistics(sample, maps), maps
+
+        self.n_dropped_ = sample.dropped
+        return self._learn(*guarded(tables, moments), problem)
+
+    def fit_coreset(self, core: Coreset) -> Self:
+        """Learn from a coreset of the matching problem; the same parameters as from the full data.
+
+        Parameters
+        ----------
+        core : Coreset
+            Built by ``karat.coreset(X, problem=...)`` with the problem of this estimator's name and parameters.
+        """
+        if not isinstance(core, Coreset):
+            raise InputError(f"fit_coreset takes a karat.Coreset, not {type(core).__name__}; for data use fit.")
+        wanted = self._matching(core)
+        if type(core.problem) is not type(wanted) or core.problem != wanted:
+            raise NotExactError(
+                f"The coreset keeps {core.problem.describe()}, but this estimator needs {wanted.describe()}; build it "
+                "with that problem."
+            )
+        kept = kept_sample(core)
+        maps = own_maps(core, kept)
+        self.n_dropped_ = 0
+        return self._learn(wanted.statistics(kept, maps), maps, wanted)
+
+    def _matching(self, core: Coreset) -> Latent:
+        """This estimator's problem, with the mode of the coreset."""
+        if not isinstance(core.problem, self.problem_type):
+            raise NotExactError(
+                f"{type(self).__name__} learns from a coreset of problems.{self.problem_type.__name__}, not of "
+                f"{core.problem.describe()}."
+            )
+        wanted = self._problem(None)
+        values = wanted.params() | {"keep": core.problem.keep, "total_weight": core.problem.total_weight}
+        return self.problem_type(**values)
+
+    def _learn(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> Self:
+        self.n_features_in_ = len(maps["M"])
+        self._recover(moments, maps, problem)
+        return self
+
+    def _components(self, tensor: Array, maps: Maps, problem: Latent) -> tuple[Array, Array]:
+        """``ell_j`` and ``B v_j`` (rows), from the whitened tensor."""
+        ell, V, self.recovery_ = decompose(tensor, maps["spectrum"], problem.parts)
+        if problem.order == 3 and not ell.min() > 1e-8 * ell.max():
+            listed = ", ".join(f"{x:.3g}" for x in ell)
+            raise InputError(
+                f"The third moments hold fewer than {problem.k} {problem.parts}: the eigenvalues of the tensor are "
+                f"{listed}, and all must be "
+                f"positive. Ask for fewer {problem.parts}, or give more data."
+            )
+        return ell, V @ maps["B"].T
+
+    def _check_fitted(self) -> None:
+        check_is_fitted(self, "recovery_")
+
+    def _table(self, X: Any) -> Array:
+        """X as a dense table with the columns seen in fit."""
+        self._check_fitted()
+        table = frames.as_table(X, "X")
+        table = table.toarray() if hasattr(table, "toarray") else table
+        if table.shape[1] != self.n_features_in_:
+            raise InputError(f"X has {table.shape[1]} columns; the model was fitted with {self.n_features_in_}.")
+        return np.asarray(table, dtype=float)
+
+
+def solve_small(matrix: Array, right: Array, parts: str) -> Array:
+    """Solve a k x k system; the sentence if its columns depend on each other."""
+    try:
+        return np.asarray(sla.solve(matrix, right, check_finite=False))
+    except (sla.LinAlgError, ValueError) as error:
+        raise InputError(
+            f"The {parts} found depend on each other, so the rest cannot be solved for; ask for fewer {parts}."
+        ) from error
+
+
+def as_distributions(rows: Array, what: str) -> Array:
+    """Rows with negative entries clipped and sum 1; a warning where that changes much."""
+    sign = np.where(rows.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
+    rows = rows * sign
+    positive = np.maximum(rows, 0.0)
+    total = positive.sum(axis=1, keepdims=True)
+    negative = float(np.max((total - rows.sum(axis=1, keepdims=True)) / np.maximum(total, 1e-300), initial=0.0))
+    if negative > CLIPPED:
+        doubt(
+            f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data are too few, or "
+            "not of this model."
+        )
+    return np.asarray(np.where(total > 0, positive / np.maximum(total, 1e-300), 1.0 / rows.shape[1]))
+
+
+def positive_variances(variances: Array, common: float, what: str) -> Array:
+    """Variances of at least a small share of the common one; a warning where they were not."""
+    floor = FLOOR * max(common, 1e-300)
+    if (variances < floor).any():
+        listed = ", ".join(f"{x:.3g}" for x in variances)
+        doubt(
+            f"{what} came out as {listed}; those below {floor:.3g} were raised to it. The data are too few, or not of "
+            "this model."
+        )
+    return np.maximum(variances, floor)
+
+
+def spherical_log_density(X: Array, means: Array, variances: Array) -> Array:
+    """``log N(x; mu_j, s_j^2 I)`` (n x k)."""
+    squares = np.square(X).sum(axis=1)[:, None] - 2 * X @ means.T + np.square(means).sum(axis=1)
+    return np.asarray(-0.5 * (np.maximum(squares, 0.0) / variances + X.shape[1] * np.log(2 * np.pi * variances)))

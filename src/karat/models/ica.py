@@ -1,0 +1,92 @@
+"""Independent components from fourth cumulants (see :mod:`karat.problems.latent.ica`)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from karat.engine.linalg import Array
+from karat.models.base import Learner
+from karat.models.tensor import doubt
+from karat.problems import latent
+from karat.problems.latent import Latent
+from karat.problems.latent.base import Maps
+from karat.problems.latent.terms import expand
+
+
+class ICA(Learner):
+    """Independent component analysis by the fourth-cumulant tensor; takes sample weights.
+
+    Parameters
+    ----------
+    n_components : int
+
+    Attributes
+    ----------
+    mixing_ : array (d, k)
+        A, for sources of unit variance; each column has its largest entry positive.
+    components_ : array (k, d)
+        The unmixing matrix.
+    kurtosis_ : array (k,)
+        Excess kurtosis of the sources, in decreasing absolute value.
+    mean_ : array (d,)
+    recovery_ : Recovery
+    """
+
+    problem_type: ClassVar[type[Latent]] = latent.ICA
+
+    def __init__(self, n_components: int = 2) -> None:
+        self.n_components = n_components
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from data; y is there for scikit-learn's pipelines only."""
+        return self._fit(X, sample_weight)
+
+    def _problem(self, X: Any) -> latent.ICA:
+        return latent.ICA(self.n_components)
+
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+        G = expand(moments["second"], problem.k, 2)
+        pairs = np.multiply.outer(G, G)
+        cumulant = moments["tensor"] - pairs - pairs.transpose(0, 2, 1, 3) - pairs.transpose(0, 3, 2, 1)
+        self.kurtosis_, mixing = self._components(cumulant, maps, problem)
+        sign = np.where(np.take_along_axis(mixing, np.abs(mixing).argmax(axis=1)[:, None], axis=1) < 0, -1.0, 1.0)
+        self.mixing_ = (sign * mixing).T
+        # B V has the inverse V^-1 M' also where the estimated vectors are not quite orthogonal
+        self.components_ = np.linalg.solve((self.mixing_.T @ maps["M"]).T, maps["M"].T)
+        self.mean_ = maps["mean"]
+        noise = 2.0 * np.sqrt(24.0 / float(maps["n"]))
+        flat = int(np.sum(np.abs(self.kurtosis_) < noise))
+        if flat > 1:
+            listed = ", ".join(f"{x:.2g}" for x in self.kurtosis_)
+            doubt(
+                f"{flat} sources look Gaussian (kurtosis {listed}, sampling noise about {noise:.2g}), and only one "
+                "such source can be found."
+            )
+
+    def transform(self, X: Any) -> Array:
+        """The sources of each row (n x k)."""
+        return np.asarray((self._table(X) - self.mean_) @ self.components_.T)
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Learn from data and give its sources."""
+        return self.fit(X, sample_weight=sample_weight).transform(X)
+
+    def inverse_transform(self, sources: Any) -> Array:
+        """Rows from their sources."""
+        self._check_fitted()
+        return np.asarray(np.asarray(sources, dtype=float) @ self.mixing_.T + self.mean_)
+
+    def to_sklearn(self) -> Any:
+        """A fitted ``sklearn.decomposition.FastICA`` with this unmixing.
+
+        Clone it with ``w_init`` to start its own iteration: a separate step, which needs the full data.
+        """
+        from sklearn.decomposition import FastICA
+
+        self._check_fitted()
+        peer = FastICA(self.components_.shape[0], whiten="arbitrary-variance")
+        peer.components_, peer.mixing_, peer.mean_ = self.components_, self.mixing_, self.mean_
+        peer.whitening_, peer.n_iter_, peer.n_features_in_ = self.components_, 0, self.n_features_in_
+        return peer

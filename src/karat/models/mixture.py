@@ -1,0 +1,176 @@
+"""Gaussian mixtures from moments (see :mod:`karat.problems.latent.mixture`): ``g_j = 1 / ell_j^2``, ``mu_j = ell_j B v_j``."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from scipy.special import logsumexp
+
+from karat._coreset import Coreset
+from karat._latent import guarded, read_sample
+from karat.engine.linalg import Array
+from karat.errors import InputError
+from karat.models.base import Learner, positive_variances, solve_small, spherical_log_density
+from karat.models.tensor import doubt
+from karat.problems import latent
+from karat.problems.latent import Latent
+from karat.problems.latent.base import Maps
+from karat.problems.latent.mixture import mean_and_covariance
+
+
+class GaussianMixture(Learner):
+    """Mixture of spherical Gaussians, learned by moments: no starting values, no local optima, sample weights.
+
+    Parameters
+    ----------
+    n_components : int or "gap"
+        Number of components; "gap" reads it off the largest gap in the spectrum of the covariance.
+    variances : {"shared", "spherical"}
+        One variance for all components, or one for each.
+    random_state : int
+        For :meth:`sample`.
+
+    Attributes
+    ----------
+    weights_, means_, covariances_ : arrays (k,), (k, d), (k,)
+        Mixing weights, means and variances.
+    n_components_ : int
+    mass_ : float
+        Sum of the mixing weights before they were normalised; near 1 if the model fits.
+    recovery_ : Recovery
+    """
+
+    problem_type: ClassVar[type[Latent]] = latent.GaussianMixture
+
+    def __init__(
+        self,
+        n_components: int | Literal["gap"] = 2,
+        *,
+        variances: Literal["shared", "spherical"] = "shared",
+        random_state: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.variances = variances
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from data; y is there for scikit-learn's pipelines only."""
+        self._weight = sample_weight  # n_components="gap" looks at the weighted covariance
+        try:
+            return self._fit(X, sample_weight)
+        finally:
+            del self._weight
+
+    def _problem(self, X: Any) -> latent.GaussianMixture:
+        k = self.n_components
+        if k == "gap":
+            if X is None:
+                raise InputError(
+                    'n_components="gap" needs data; a coreset was built for a number of components, give that one.'
+                )
+            k = components_by_gap(X, self._weight)
+        return latent.GaussianMixture(k, self.variances)
+
+    def _matching(self, core: Coreset) -> Latent:
+        if self.n_components == "gap" and isinstance(core.problem, latent.GaussianMixture):
+            chosen = GaussianMixture(core.problem.n_components, variances=self.variances)
+            return chosen._matching(core)
+        return super()._matching(core)
+
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+        ell, rows = self._components(moments["tensor"], maps, problem)
+        weights = 1.0 / ell**2
+        self.means_ = ell[:, None] * rows
+        self.mass_ = float(weights.sum())
+        common, d = float(maps["sigma2"]), len(maps["mean"])
+        if self.variances == "spherical":
+            across = weights[:, None] * (self.means_ @ maps["M"])
+            own = solve_small(across.T, moments["spread"], problem.parts)
+            variances = positive_variances(own, common, "The variances of the components")
+        else:
+            variances = np.full(problem.k, common)
+        self.weights_ = weights / self.mass_
+        self.covariances_ = variances
+        self.n_components_ = problem.k
+        noise = 4.0 * common * np.sqrt(d / float(maps["n"]))
+        if problem.k > 1 and maps["spectrum"][problem.k - 1] < noise:
+            doubt(
+                f"The second moments hardly show {problem.k} components: eigenvalue {problem.k} is "
+                f"{maps['spectrum'][problem.k - 1]:.3g}, "
+                f"and sampling noise alone reaches about {noise:.3g}. Ask for fewer components."
+            )
+        if not 0.5 < self.mass_ < 2.0:
+            doubt(f"The mixing weights add up to {self.mass_:.3g} before they were normalised; the data are not of this model.")
+
+    def _log_joint(self, X: Any) -> Array:
+        X = self._table(X)
+        with np.errstate(divide="ignore"):
+            return spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300)) + np.log(self.weights_)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most likely component of each row."""
+        return np.asarray(self._log_joint(X).argmax(axis=1))
+
+    def predict_proba(self, X: Any) -> Array:
+        """Posterior probabilities of the components (n x k)."""
+        joint = self._log_joint(X)
+        return np.asarray(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)))
+
+    def score_samples(self, X: Any) -> Array:
+        """Log-likelihood of each row."""
+        return np.asarray(logsumexp(self._log_joint(X), axis=1))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log-likelihood; y is there for scikit-learn's searches only."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1) -> tuple[Array, np.ndarray]:
+        """Draw rows from the model, and the component of each."""
+        self._check_fitted()
+        rng = np.random.default_rng(self.random_state)
+        labels = rng.choice(self.n_components_, size=n_samples, p=self.weights_)
+        noise = rng.standard_normal((n_samples, self.n_features_in_))
+        return self.means_[labels] + np.sqrt(self.covariances_[labels])[:, None] * noise, labels
+
+    def to_sklearn(self) -> Any:
+        """A fitted ``sklearn.mixture.GaussianMixture`` with these parameters.
+
+        Its ``fit`` would start EM from them: a separate step, which needs the full data, since a coreset does not keep the
+        likelihood.
+        """
+        from sklearn.mixture import GaussianMixture as Peer
+
+        self._check_fitted()
+        precisions = 1.0 / np.maximum(self.covariances_, 1e-300)
+        peer = Peer(
+            self.n_components_, covariance_type="spherical", weights_init=self.weights_, means_init=self.means_,
+            precisions_init=precisions, random_state=self.random_state,
+        )  # fmt: skip
+        peer.weights_, peer.means_, peer.covariances_ = self.weights_, self.means_, self.covariances_
+        peer.precisions_, peer.precisions_cholesky_ = precisions, np.sqrt(precisions)
+        peer.converged_, peer.n_iter_, peer.lower_bound_ = True, 0, -np.inf
+        peer.n_features_in_ = self.n_features_in_
+        return peer
+
+
+def components_by_gap(X: Any, sample_weight: Any = None) -> int:
+    """The number of components that the spectrum of the covariance shows.
+
+    k components add k - 1 large eigenvalues to d - k + 1 equal ones.  The largest ratio of neighbours marks the end of the
+    large ones, if it exceeds what sampling noise gives on equal eigenvalues (Marchenko and Pastur).
+    """
+    sample, tables = read_sample(X, latent.GaussianMixture(1), sample_weight, None)
+    mean, cov = guarded(tables, lambda: mean_and_covariance(sample))
+    values = np.linalg.eigvalsh(cov)[::-1]
+    d, n = len(mean), len(sample)
+    if d < 3:
+        raise InputError(f'n_components="gap" compares neighbours in the spectrum and needs at least 3 columns, X has {d}.')
+    if not values[0] > 0:
+        return 1
+    values = np.maximum(values, 1e-15 * values[0])
+    ratio = values[:-1] / values[1:]
+    edge = np.sqrt(d / n)
+    noise = ((1 + edge) / max(1 - edge, 0.1)) ** 2
+    largest = int(ratio.argmax())
+    return largest + 2 if ratio[largest] > noise else 1

@@ -1,0 +1,240 @@
+"""Robust symmetric tensor power method (Anandkumar et al. 2014, Algorithm 1), for orders 3 and 4.
+
+    T = sum_j lambda_j v_j (x) .. (x) v_j,   v_j orthonormal:    theta <- T(I, theta, .., theta) / norm
+
+converges quadratically to one of the v_j.  The best of many starts is taken, followed until it no longer moves, and
+*deflated*, k times. On an estimated tensor the deflated vectors depend, a little, on the order in which they were found.  So
+all of them are followed once more on T itself, where each is a fixed point of its own, and the answer does not depend on the
+order; should two of them run into one, the tensor is too noisy for that and the deflated vectors are kept (``refined`` is
+False).
+
+Order 3: signs are such that lambda_j > 0.  Order 4: lambda_j may have either sign, and v_j has its largest entry positive.
+The components come in decreasing |lambda_j|.
+
+Conditioning: a change dT moves v_j by ``(lambda_j I - (p-1) T(I, I, v_j, ..))^-1 dT(I, v_j, ..)`` across v_j, so the largest
+inverse of that matrix, times |T|, is the condition of the decomposition; that of the whitening multiplies it.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from karat.engine.linalg import Array
+
+STARTS = 30
+SETTLED = 1e-15  # squared movement of a unit vector that counts as none
+STEPS = 1000
+SCREEN = 25  # steps before the best start is chosen
+TIED = 1e-8  # relative difference of eigenvalues below which the first start wins, whatever the rounding says
+MERGED = 0.7  # |cosine| beyond which two vectors are one
+
+
+class RecoveryWarning(UserWarning):
+    """The moments do not look like those of the model."""
+
+
+def doubt(message: str) -> None:
+    """Warn, at the line of the user's code that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("karat."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, RecoveryWarning, stacklevel=level)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """How far the data are from an exact model, and how much an error of the moments is magnified.
+
+    Attributes
+    ----------
+    spectrum : tuple of float
+        The k largest eigenvalues of the second-moment matrix, and the next.
+    eigen_gap : float
+        ``(e_k - e_(k+1)) / e_1``: how clearly the second moments show k components.
+    whitening_condition : float
+        ``e_1 / e_k``.
+    effective_rank : float
+        ``(sum e)^2 / sum e^2`` of the k eigenvalues: k if they are equal, less if few of them dominate.
+    tensor_residual : float
+        ``|T - sum_j lambda_j v_j (x) .. (x) v_j| / |T|``: 0 for an exact model.
+    off_diagonal : float
+        Largest ``|v_i . v_j|``, i != j: 0 for an exact model.
+    tensor_condition : float
+        By how much the eigenvectors magnify a relative error of T.
+    converged : bool
+        Whether every component stood still.
+    refined : bool
+        Whether the components are fixed points of T itself (else of its deflations).
+    iterations : int
+        Power steps in all.
+    """
+
+    spectrum: tuple[float, ...]
+    eigen_gap: float
+    whitening_condition: float
+    effective_rank: float
+    tensor_residual: float
+    off_diagonal: float
+    tensor_condition: float
+    converged: bool
+    refined: bool
+    iterations: int
+
+    @property
+    def condition(self) -> float:
+        """By how much the parameters magnify a relative error of the moments."""
+        return self.tensor_condition * max(self.whitening_condition, 1.0 / max(self.eigen_gap, 1e-12))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"condition": self.condition}
+
+    def __str__(self) -> str:
+        return (
+            f"eigen-gap {self.eigen_gap:.2g}, whitening condition {self.whitening_condition:.2g}, effective rank "
+            f"{self.effective_rank:.3g}, tensor residual {self.tensor_residual:.2g}, off-diagonal {self.off_diagonal:.2g}, "
+            f"condition {self.condition:.2g}, {'converged' if self.converged else 'NOT converged'}"
+        )
+
+
+def contract(tensor: Array, vectors: Array, times: int) -> Array:
+    """``T(I, .., v, .., v)`` with each row v of ``vectors`` put in ``times`` times."""
+    k = len(tensor)
+    if not times:
+        return tensor
+    value = np.reshape(tensor, (-1, k)) @ vectors.T  # (k^(p-1), L)
+    for _ in range(times - 1):
+        value = np.einsum("akl,lk->al", value.reshape(-1, k, len(vectors)), vectors)
+    return np.asarray(value.T)
+
+
+def follow(tensor: Array, vectors: Array, steps: int) -> tuple[Array, bool, int]:
+    """Power steps from every row until none moves; the vectors, whether they stood still, and the steps taken."""
+    moved = np.inf
+    for step in range(1, steps + 1):
+        image = contract(tensor, vectors, tensor.ndim - 1)
+        size = np.linalg.norm(image, axis=1, keepdims=True)
+        fresh = image / np.where(size > 0, size, 1.0)
+        if tensor.ndim == 4:  # with lambda < 0 the image points the other way
+            fresh = fresh * np.where(np.sum(fresh * vectors, axis=1, keepdims=True) < 0, -1.0, 1.0)
+        last, moved = moved, float(np.square(fresh - vectors).sum(axis=1).max())
+        vectors = fresh
+        if moved < SETTLED and not moved < 0.25 * last:  # stands still, up to rounding
+            return vectors, True, step
+        if moved == 0.0:
+            return vectors, True, step
+    return vectors, moved < SETTLED, steps
+
+
+def eigenvalues(tensor: Array, vectors: Array) -> Array:
+    """``T(v, .., v)`` of every row."""
+    return np.asarray(np.einsum("lk,lk->l", contract(tensor, vectors, tensor.ndim - 1), vectors))
+
+
+def rank_one(value: float, vector: Array, order: int) -> Array:
+    result = np.asarray(value)
+    for _ in range(order):
+        result = np.multiply.outer(result, vector)
+    return result
+
+
+def decompose(tensor: Array, spectrum: Array, parts: str) -> tuple[Array, Array, Recovery]:
+    """Eigenvalues (k,), eigenvectors (k, k; rows) and the recovery report of a whitened tensor.
+
+    Parameters
+    ----------
+    tensor : array (k, k, k) or (k, k, k, k), symmetric
+    spectrum : array
+        Eigenvalues of the second-moment matrix it was whitened by: the k largest, and the next if there is one.
+    parts : str
+        What the components are called, for warnings.
+    """
+    k, order = len(tensor), tensor.ndim
+    rest, taken, still = tensor.copy(), 0, True
+    found: list[Array] = []
+    rng = np.random.default_rng(0)
+    for _ in range(k):
+        starts = rng.standard_normal((STARTS + 2 * k, k))
+        if order == 4 and found:
+            starts -= starts @ np.array(found).T @ np.array(found)
+        starts /= np.linalg.norm(starts, axis=1, keepdims=True)
+        starts, _, steps = follow(rest, starts, SCREEN)
+        values = np.abs(eigenvalues(rest, starts))
+        best = int(np.argmax(values >= values.max() * (1 - TIED)))
+        vector, calm, more = follow(rest, starts[best : best + 1], STEPS)
+        taken, still = taken + steps + more, still and calm
+        found.append(vector[0])
+        rest = rest - rank_one(float(eigenvalues(rest, vector)[0]), vector[0], order)
+        if order == 4:  # a source of no kurtosis leaves nothing to follow: it is what the others are orthogonal to
+            across = np.eye(k) - np.outer(vector[0], vector[0])
+            for axis in range(order):
+                rest = np.moveaxis(np.tensordot(across, rest, axes=(1, axis)), 0, axis)
+    vectors = np.array(found)
+    better, calm, more = follow(tensor, vectors, STEPS)
+    apart = np.abs(better @ better.T)
+    np.fill_diagonal(apart, 0.0)
+    refined = bool(calm and apart.max(initial=0.0) < MERGED and (np.abs(np.sum(better * vectors, axis=1)) > MERGED).all())
+    vectors = better if refined else vectors
+    values = eigenvalues(tensor, vectors)
+    if order == 4:
+        largest = np.abs(vectors).argmax(axis=1)
+        vectors = vectors * np.where(vectors[np.arange(k), largest] < 0, -1.0, 1.0)[:, None]
+    by_size = np.argsort(-np.abs(values), kind="stable")
+    values, vectors = values[by_size], vectors[by_size]
+    report = _report(tensor, values, vectors, spectrum, still, refined, taken + more)
+    _warn(report, k, parts)
+    return values, vectors, report
+
+
+def _report(
+    tensor: Array, values: Array, vectors: Array, spectrum: Array, still: bool, refined: bool, iterations: int
+) -> Recovery:
+    k, order = len(tensor), tensor.ndim
+    size = max(float(np.linalg.norm(tensor)), 1e-300)
+    model = sum(rank_one(float(x), v, order) for x, v in zip(values, vectors, strict=True))
+    worst = 1.0
+    for value, v in zip(values, vectors, strict=True):
+        jacobian = value * np.eye(k) - (order - 1) * contract(tensor, v[None], order - 2)[0].reshape(k, k)
+        across = jacobian - np.outer(jacobian @ v, v)
+        across = across - np.outer(v, v @ across) + size * np.outer(v, v)  # |T| along v, so that only the rest counts
+        worst = max(worst, size / max(float(np.linalg.svd(across, compute_uv=False)[-1]), 1e-300 * size))
+    overlap = np.abs(vectors @ vectors.T)
+    np.fill_diagonal(overlap, 0.0)
+    e = spectrum[:k]
+    following = float(spectrum[k]) if len(spectrum) > k else 0.0
+    return Recovery(
+        spectrum=tuple(float(x) for x in spectrum),
+        eigen_gap=float((e[-1] - following) / e[0]),
+        whitening_condition=float(e[0] / e[-1]),
+        effective_rank=float(e.sum() ** 2 / np.square(e).sum()),
+        tensor_residual=float(np.linalg.norm(tensor - model) / size),
+        off_diagonal=float(overlap.max(initial=0.0)),
+        tensor_condition=worst,
+        converged=still,
+        refined=refined,
+        iterations=iterations,
+    )
+
+
+def _warn(report: Recovery, k: int, parts: str) -> None:
+    """Numbers, where the moments do not look like those of k components."""
+    doubts = []
+    if not report.converged:
+        doubts.append(f"a component did not converge in {STEPS} power steps")
+    if len(report.spectrum) > k and report.spectrum[k] > 0.5 * report.spectrum[k - 1]:
+        doubts.append(
+            f"the second moments do not show {k} {parts}: eigenvalue {k} is {report.spectrum[k - 1]:.3g}, the next "
+            f"{report.spectrum[k]:.3g}"
+        )
+    if report.tensor_residual > 0.5:
+        doubts.append(f"{report.tensor_residual:.0%} of the tensor is not explained by {k} {parts}")
+    elif not report.refined:
+        doubts.append(
+            f"the {parts} found one by one are not stable on the whole tensor (residual {report.tensor_residual:.2g})"
+        )
+    if doubts:
+        doubt(f"The model may not fit: {'; '.join(doubts)}. Ask for fewer {parts}, or give more data. [{report}]")

@@ -1,0 +1,215 @@
+"""Topics from moments (see :mod:`karat.problems.latent.topics`).
+
+Single topic:       g_j = 1 / ell_j^2,                        mu_j = ell_j B v_j.
+Latent Dirichlet:   alpha_j = 4 a (a+1) / ((a+2)^2 ell_j^2),  mu_j = (a+2)/2 ell_j B v_j,     a = alpha_0.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import digamma, softmax
+
+from karat import frames
+from karat.engine.linalg import Array
+from karat.errors import InputError
+from karat.models.base import Learner, as_distributions
+from karat.models.tensor import doubt
+from karat.problems import latent
+from karat.problems.latent import Latent
+from karat.problems.latent.base import Maps
+from karat.problems.latent.topics import checked_counts
+
+FEW = 20  # long documents per topic below which the answer is mostly noise
+SMOOTH = 1e-3  # share of the uniform distribution mixed in where a likelihood is taken: no word is impossible
+ROUNDS, STILL = 200, 1e-6  # of the fixed-point iteration for a document's proportions
+CHUNK = 2**20  # non-zero counts handled at a time
+
+
+class _TopicLearner(Learner):
+    """Shared by both."""
+
+    n_topics: int
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from word counts (dense or sparse); y is there for scikit-learn's pipelines only."""
+        return self._fit(X, sample_weight)
+
+    def _topics(self, rows: Array, maps: Maps, problem: Latent) -> Array:
+        """Word distributions (k x d); a warning where there are few documents to tell."""
+        documents = int(maps["n"])
+        if documents < FEW * problem.k:
+            doubt(
+                f"Only {documents} documents of at least 3 words for {problem.k} topics; the result is mostly noise below "
+                f"{FEW * problem.k}."
+            )
+        return as_distributions(rows, "The word distributions of the topics")
+
+    def top_words(self, vocabulary: Sequence[str] | None = None, n_words: int = 10) -> list[list[Any]]:
+        """The most frequent words of each topic: their names, or numbers without a vocabulary."""
+        self._check_fitted()
+        if vocabulary is not None and len(vocabulary) != self.n_features_in_:
+            raise InputError(f"The vocabulary has {len(vocabulary)} words; the model was fitted with {self.n_features_in_}.")
+        best = np.argsort(-self.topics_, axis=1, kind="stable")[:, :n_words]
+        return [[int(w) if vocabulary is None else vocabulary[w] for w in row] for row in best]
+
+    def _counts(self, X: Any) -> csr_array:
+        self._check_fitted()
+        counts = checked_counts(frames.as_table(X, "X"))
+        if counts.shape[1] != self.n_features_in_:
+            raise InputError(f"X has {counts.shape[1]} words; the model was fitted with {self.n_features_in_}.")
+        return counts
+
+    def _log_words(self) -> Array:
+        """Logarithms of the smoothed word distributions (d x k)."""
+        return np.asarray(np.log((1 - SMOOTH) * self.topics_ + SMOOTH / self.topics_.shape[1]).T)
+
+    @abstractmethod
+    def transform(self, X: Any) -> Array:
+        """The topics of documents (n x k)."""
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Learn from documents and give their topics."""
+        return self.fit(X, sample_weight=sample_weight).transform(X)
+
+    def _peer(self, prior: float) -> Any:
+        from sklearn.decomposition import LatentDirichletAllocation as Peer
+        from sklearn.decomposition._online_lda_fast import _dirichlet_expectation_2d
+
+        self._check_fitted()
+        k, d = self.topics_.shape
+        peer = Peer(k, doc_topic_prior=prior, topic_word_prior=1.0 / k, learning_method="batch", random_state=0)
+        peer.components_ = self.topics_ * self._mass()[:, None] + 1.0 / k
+        peer.exp_dirichlet_component_ = np.exp(_dirichlet_expectation_2d(peer.components_))
+        peer.doc_topic_prior_, peer.topic_word_prior_ = prior, 1.0 / k
+        peer.n_batch_iter_, peer.n_iter_, peer.bound_, peer.n_features_in_ = 1, 0, np.inf, d
+        peer.random_state_ = np.random.RandomState(0)
+        return peer
+
+    def _mass(self) -> Array:
+        """Pseudo-counts of words per topic, for a peer that counts words."""
+        return np.asarray(self.n_words_ * self.weights_)
+
+    def to_sklearn(self) -> Any:
+        """A fitted ``sklearn.decomposition.LatentDirichletAllocation`` with these topics.
+
+        Its ``partial_fit`` continues from them by variational Bayes: a separate step, which needs the full data.
+        """
+        prior = float(np.mean(getattr(self, "alpha_", np.full(1, 1.0 / len(self.weights_)))))
+        return self._peer(prior)
+
+
+class SingleTopic(_TopicLearner):
+    """Documents of one topic each, learned by moments of word pairs and triples.
+
+    Parameters
+    ----------
+    n_topics : int
+
+    Attributes
+    ----------
+    topics_ : array (k, d)
+        Word distributions.
+    weights_ : array (k,)
+        Shares of the topics among the documents.
+    mass_ : float
+        Sum of the shares before they were normalised; near 1 if the model fits.
+    n_dropped_ : int
+        Documents under three words, which were left out.
+    recovery_ : Recovery
+    """
+
+    problem_type: ClassVar[type[Latent]] = latent.SingleTopic
+
+    def __init__(self, n_topics: int = 10) -> None:
+        self.n_topics = n_topics
+
+    def _problem(self, X: Any) -> latent.SingleTopic:
+        return latent.SingleTopic(self.n_topics)
+
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+        ell, rows = self._components(moments["tensor"], maps, problem)
+        weights = 1.0 / ell**2
+        self.topics_ = self._topics(ell[:, None] * rows, maps, problem)
+        self.mass_ = float(weights.sum())
+        self.weights_ = weights / self.mass_
+        self.n_words_ = 3.0 * float(maps["total"])  # a document counts by its triples
+
+    def transform(self, X: Any) -> Array:
+        """Posterior probability of each topic for each document (n x k)."""
+        counts = self._counts(X)
+        return np.asarray(softmax(counts @ self._log_words() + np.log(self.weights_), axis=1))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most likely topic of each document."""
+        return np.asarray(self.transform(X).argmax(axis=1))
+
+
+class LatentDirichlet(_TopicLearner):
+    """Latent Dirichlet allocation with a known alpha_0, learned by moments of word pairs and triples.
+
+    Parameters
+    ----------
+    n_topics : int
+    alpha0 : float
+        Sum of the Dirichlet parameters.
+
+    Attributes
+    ----------
+    topics_ : array (k, d)
+        Word distributions.
+    alpha_ : array (k,)
+        Dirichlet parameters, as recovered; they add up to about alpha0 if the model fits.
+    weights_ : array (k,)
+        ``alpha_`` divided by its sum.
+    n_dropped_ : int
+        Documents under three words, which were left out.
+    recovery_ : Recovery
+    """
+
+    problem_type: ClassVar[type[Latent]] = latent.LatentDirichlet
+
+    def __init__(self, n_topics: int = 10, *, alpha0: float = 1.0) -> None:
+        self.n_topics = n_topics
+        self.alpha0 = alpha0
+
+    def _problem(self, X: Any) -> latent.LatentDirichlet:
+        return latent.LatentDirichlet(self.n_topics, self.alpha0)
+
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+        a = float(self.alpha0)
+        ell, rows = self._components(moments["tensor"], maps, problem)
+        self.topics_ = self._topics((a + 2) / 2 * ell[:, None] * rows, maps, problem)
+        self.alpha_ = 4 * a * (a + 1) / ((a + 2) ** 2 * ell**2)
+        self.weights_ = self.alpha_ / self.alpha_.sum()
+        self.n_words_ = 3.0 * float(maps["total"])
+
+    def transform(self, X: Any) -> Array:
+        """Expected proportions of the topics in each document (n x k), by the variational fixed point (Blei et al. 2003)."""
+        counts = self._counts(X)
+        words = np.exp(self._log_words())
+        result = np.empty((counts.shape[0], len(self.alpha_)))
+        step = max(1, int(CHUNK * counts.shape[0] / max(counts.nnz, 1)))
+        for start in range(0, counts.shape[0], step):
+            result[start : start + step] = self._proportions(counts[start : start + step], words)
+        return result
+
+    def _proportions(self, counts: csr_array, words: Array) -> Array:
+        document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+        likely = words[counts.indices]
+        gather = csr_array((np.ones(counts.nnz), np.arange(counts.nnz), counts.indptr), shape=(counts.shape[0], counts.nnz))
+        gamma = self.alpha_ + np.asarray(counts.sum(axis=1)).reshape(-1, 1) / len(self.alpha_)
+        for _ in range(ROUNDS):
+            theta = np.exp(digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True)))
+            share = theta[document] * likely
+            share *= (counts.data / share.sum(axis=1))[:, None]
+            fresh = self.alpha_ + gather @ share
+            moved = np.abs(fresh - gamma).max(initial=0.0)
+            gamma = fresh
+            if moved < STILL * max(1.0, float(gamma.max(initial=0.0))):
+                break
+        return np.asarray(gamma / gamma.sum(axis=1, keepdims=True))

@@ -1,0 +1,113 @@
+"""Samples: what a latent-variable model looks at, one or three views of it, with weights.
+
+A sample is a row of X, a document, a window of three steps, or a triple of views.  Views are tables read by blocks, so a window
+is never copied: it is three lazy selections of rows of X.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat.engine.linalg import Array, Indices
+from karat.engine.rows import Rows
+
+BLOCK = 2**22  # bytes of a block of samples
+
+Reader = Callable[..., Array]  # blocks of the views -> coordinates (b x q)
+
+
+class Selected:
+    """Some rows of a dense table, read when asked for."""
+
+    def __init__(self, table: Any, index: Indices) -> None:
+        self.table, self.index = table, index
+        self.shape = (len(index), int(table.shape[1]))
+
+    def __getitem__(self, where: Any) -> Any:
+        return self.table[self.index[where]]
+
+
+def select(table: Any, index: Indices) -> Any:
+    """The rows of a table at ``index``; dense ones are not copied."""
+    if len(index) and index[-1] - index[0] == len(index) - 1 and (np.diff(index) == 1).all():
+        return table[int(index[0]) : int(index[-1]) + 1]
+    return table[index] if sparse.issparse(table) else Selected(table, index)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Weighted samples.
+
+    Attributes
+    ----------
+    views : tuple of tables
+        Each with one row per sample: arrays, CSR matrices or lazy selections.
+    weights : array or None
+        Positive; None means 1.
+    origin : int array or None
+        The input row of each sample (the first of a window); None if sample i is row i.
+    n_rows : int
+        Rows of the input.
+    dropped : int
+        Inputs that could not be used (documents under three words, sequences under three steps).
+    first : array (d,) or None
+        Mean of the first observations of all sequences.
+    notes : tuple of str
+        For the certificate.
+    """
+
+    views: tuple[Any, ...]
+    weights: Array | None
+    origin: Indices | None
+    n_rows: int
+    dropped: int = 0
+    first: Array | None = None
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.views[0].shape[0])
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return tuple(int(view.shape[1]) for view in self.views)
+
+    @property
+    def total(self) -> float:
+        return float(len(self)) if self.weights is None else float(self.weights.sum())
+
+    def blocks(self) -> Iterator[tuple[list[Any], Array | None]]:
+        """Blocks of the views, dense as float64, and of the weights."""
+        size = max(256, BLOCK // (8 * sum(self.columns)))
+        for start in range(0, len(self), size):
+            where = slice(start, min(start + size, len(self)))
+            yield [read(view, where) for view in self.views], None if self.weights is None else self.weights[where]
+
+    def pilot(self, view: int = 0) -> Any:
+        """About a thousand samples of one view, evenly spread."""
+        return read(self.views[view], np.arange(0, len(self), max(1, len(self) // 1024)))
+
+    def rows(self, reader: Reader, columns: int) -> Rows:
+        """The samples as the engine sees them: rows of coordinates, computed when a block is read."""
+        return Rows([Coordinates(self.views, reader, columns)], self.weights)
+
+
+def read(view: Any, where: Any) -> Any:
+    """Some rows of a view, as float64, sparse ones as CSR."""
+    block = view[where]
+    return block if sparse.issparse(block) else np.asarray(block, dtype=float)
+
+
+class Coordinates:
+    """A table whose rows are computed from the views of a sample when they are asked for."""
+
+    def __init__(self, views: tuple[Any, ...], reader: Reader, columns: int) -> None:
+        self.views, self.reader = views, reader
+        self.shape = (int(views[0].shape[0]), columns)
+
+    def __getitem__(self, where: Any) -> Array:
+        return self.reader(*(read(view, where) for view in self.views))

@@ -1,0 +1,288 @@
+"""Kernels of latent-variable models: a few *terms* over a few coordinates per sample.
+
+Once the maps of the full data are fixed, a sample is a handful of coordinates (z = M'x, ...), and what must be kept is a sum of
+polynomials of them.  A term knows its features per sample, and how to get their sum from products of blocks (BLAS-3), so that
+the n x k^3 features are never formed:
+
+    Power      z^t, |t| = p                                       Gram matrix of lower monomials
+    Cubic      z (x) z (x) z - q [z | G]                          the same, and sum q z
+    Symmetric  mean over the orders of a (x) b (x) c              (a (x) b) c'
+    Product    a_i b_j                                            a b'
+    Columns    the coordinates themselves                         their sum
+
+with ``[a | S] = a_i S_jl + a_j S_il + a_l S_ij``.  Symmetric tensors are held by their unique entries times ``sqrt(c_t)``,
+c_t the number of orders of the multiset t, which keeps inner products.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import permutations
+from typing import Self, final
+
+import numpy as np
+
+from karat.engine import linalg
+from karat.engine.candidates import own_weights
+from karat.engine.kernel import Kernel, Settled, Statistic
+from karat.engine.linalg import Array
+from karat.engine.monomials import monomials
+from karat.engine.rows import Rows
+
+WITNESS = 2**19  # features of witnesses looked at first
+CHOLESKY = 1e-6  # smallest pivot of unit columns for which the Gram matrix is trusted: its error is eps / pivot^2
+
+
+def expand(unique: Array, variables: int, order: int) -> Array:
+    """The full symmetric tensor (k, .., k) of unique entries scaled by ``sqrt(c_t)``."""
+    table = monomials(variables, order)
+    entries = unique / np.sqrt(table.multinomials())
+    grid = np.sort(np.indices((variables,) * order).reshape(order, -1), axis=0)
+    codes = np.ravel_multi_index(tuple(table.indices.T), (variables,) * order)
+    found = np.searchsorted(codes, np.ravel_multi_index(tuple(grid), (variables,) * order))
+    return np.asarray(entries[found].reshape((variables,) * order))
+
+
+def bracket(metric: Array) -> Array:
+    """The matrix L with ``L a = [a | S]`` in scaled unique entries, for a fixed symmetric S."""
+    k = len(metric)
+    table = monomials(k, 3)
+    i, j, m = table.indices.T
+    L = np.zeros((len(table), k))
+    rows = np.arange(len(table))
+    for one, two, three in ((i, j, m), (j, i, m), (m, i, j)):
+        np.add.at(L, (rows, one), metric[two, three])
+    return L * np.sqrt(table.multinomials())[:, None]
+
+
+class Term(ABC):
+    """Some features of a sample, polynomials of its coordinates; blocks come as columns, c (q x b)."""
+
+    name: str
+    width: int
+    shape: tuple[int, int]
+
+    @abstractmethod
+    def features(self, c: Array) -> Array:
+        """The features (width x b)."""
+
+    @abstractmethod
+    def statistic(self, c: Array, weights: Array | None) -> Statistic:
+        """What a block adds to the sum."""
+
+    @abstractmethod
+    def moments(self, statistic: Statistic) -> Array:
+        """The summed features, from the summed statistic."""
+
+
+def _weighted(values: Array, weights: Array | None) -> Array:
+    return values if weights is None else values * weights
+
+
+@final
+class Columns(Term):
+    """Coordinates as they are; with no columns, the constant 1."""
+
+    def __init__(self, name: str, columns: slice | None) -> None:
+        self.name, self.columns = name, columns
+        self.width = 1 if columns is None else columns.stop - columns.start
+        self.shape = (self.width, 1)
+
+    def features(self, c: Array) -> Array:
+        return np.ones((1, c.shape[1])) if self.columns is None else c[self.columns]
+
+    def statistic(self, c: Array, weights: Array | None) -> Statistic:
+        features = self.features(c)
+        return (features.sum(axis=1) if weights is None else features @ weights,)
+
+    def moments(self, statistic: Statistic) -> Array:
+        return statistic[0]
+
+
+@final
+class Power(Term):
+    """All monomials of one degree >= 2 in some coordinates."""
+
+    def __init__(self, name: str, columns: slice, degree: int) -> None:
+        self.name, self.columns, self.degree = name, columns, degree
+        self.table = monomials(columns.stop - columns.start, degree)
+        self.width = len(self.table)
+        self.root = np.sqrt(self.table.multinomials())
+        self.first, self.last = self.table.split()
+        high = (degree + 1) // 2
+        self.left, self.right = (monomials(self.table.variables, h) for h in (high, degree - high))
+        self.shape = (len(self.left), len(self.right))
+
+    def features(self, c: Array) -> Array:
+        return self.table.values(c[self.columns]) * self.root[:, None]
+
+    def statistic(self, c: Array, weights: Array | None) -> Statistic:
+        z = c[self.columns]
+        return (self.left.values(z) @ _weighted(self.right.values(z), weights).T,)
+
+    def moments(self, statistic: Statistic) -> Array:
+        return np.asarray(self.root * statistic[0][self.first, self.last])
+
+
+@final
+class Cubic(Term):
+    """``z (x) z (x) z - q [z | G]``, with q one number for all samples or a coordinate of each."""
+
+    def __init__(self, name: str, columns: slice, metric: Array, q: float | int) -> None:
+        self.cube = Power(name, columns, 3)
+        self.name, self.columns, self.width, self.shape = name, columns, self.cube.width, self.cube.shape
+        self.minus, self.q = bracket(metric), q
+
+    def _scaled(self, c: Array) -> Array:
+        return c[self.columns] * (c[self.q] if isinstance(self.q, int) else self.q)
+
+    def features(self, c: Array) -> Array:
+        return self.cube.features(c) - self.minus @ self._scaled(c)
+
+    def statistic(self, c: Array, weights: Array | None) -> Statistic:
+        qz = self._scaled(c)
+        return *self.cube.statistic(c, weights), qz.sum(axis=1) if weights is None else qz @ weights
+
+    def moments(self, statistic: Statistic) -> Array:
+        return self.cube.moments(statistic[:1]) - self.minus @ statistic[1]
+
+
+@final
+class Product(Term):
+    """Products ``a_i b_j`` of two groups of coordinates."""
+
+    def __init__(self, name: str, a: slice, b: slice) -> None:
+        self.name, self.a, self.b = name, a, b
+        self.shape = (a.stop - a.start, b.stop - b.start)
+        self.width = self.shape[0] * self.shape[1]
+
+    def features(self, c: Array) -> Array:
+        return np.asarray((c[self.a][:, None] * c[self.b][None]).reshape(self.width, -1))
+
+    def statistic(self, c: Array, weights: Array | None) -> Statistic:
+        return (c[self.a] @ _weighted(c[self.b], weights).T,)
+
+    def moments(self, statistic: Statistic) -> Array:
+        return statistic[0].ravel()
+
+
+@final
+class Symmetric(Term):
+    """The symmetric part of ``a (x) b (x) c``: the mean over its six orders."""
+
+    def __init__(self, name: str, a: slice, b: slice, c: slice) -> None:
+        self.name, self.views = name, (a, b, c)
+        k = a.stop - a.start
+        table = monomials(k, 3)
+        self.width, self.shape = len(table), (k * k, k)
+        self.root = np.sqrt(table.multinomials())
+        self.orders = [table.indices[:, order] for order in permutations(range(3))]
+
+    def features(self, c: Array) -> Array:
+        a, b, d = (c[view] for view in self.views)
+        total = sum(a[t[:, 0]] * b[t[:, 1]] * d[t[:, 2]] for t in self.orders)
+        return np.asarray(total * (self.root / 6.0)[:, None])
+
+    def statistic(self, c: Array, weights: Array | None) -> Statistic:
+        a, b, d = (c[view] for view in self.views)
+        pairs = (a[:, None] * b[None]).reshape(self.shape[0], -1)
+        return (pairs @ _weighted(d, weights).T,)
+
+    def moments(self, statistic: Statistic) -> Array:
+        k = self.shape[1]
+        tensor = statistic[0].reshape(k, k, k)
+        return np.asarray(self.root / 6.0 * sum(tensor[tuple(t.T)] for t in self.orders))
+
+
+@final
+class TermKernel(Kernel):
+    """The terms side by side.
+
+    Parameters
+    ----------
+    terms : sequence of Term
+    columns : int
+        Number of coordinates.
+    reading : int
+        Cost of making the coordinates of a sample, in multiplications; it enters the choice of block sizes.
+    magnify : float
+        By how much the coordinates magnify the rounding of the data.
+    rows : Rows, optional
+        The samples, some of which are witnesses of the loss in :meth:`gap`.
+    """
+
+    def __init__(
+        self, terms: Sequence[Term], columns: int, reading: int, magnify: float = 1.0, rows: Rows | None = None
+    ) -> None:
+        self.terms, self.columns, self.magnify, self.rows = list(terms), columns, magnify, rows
+        self.width = sum(term.width for term in terms)
+        self.shift = np.zeros(columns)
+        left, right = max((term.shape for term in terms), key=lambda s: s[0] * s[1])
+        self.product_shape = (left, max(right, -(-reading // left)))
+
+    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
+        return self  # whitening has been done by the maps
+
+    def statistic(self, block: Array, weights: Array | None) -> Statistic:
+        c = np.ascontiguousarray(block[:, 1:].T)
+        return tuple(part for term in self.terms for part in term.statistic(c, weights))
+
+    def settle(self, statistic: Statistic, total: float) -> Settled:
+        rest, moments = list(statistic), []
+        for term in self.terms:
+            size = 2 if isinstance(term, Cubic) else 1
+            moments.append(term.moments(tuple(rest[:size])))
+            del rest[:size]
+        return Settled(self, np.concatenate(moments), statistic, total)
+
+    def features(self, block: Array) -> Array:
+        c = np.ascontiguousarray(block[:, 1:].T)
+        return np.concatenate([term.features(c) for term in self.terms]).T
+
+    def moments(self, block: Array, weights: Array) -> Array:
+        return self.settle(self.statistic(block, weights), float(weights.sum())).target
+
+    def condition(self, block: Array) -> float:
+        """Rounding of a row is relative to its largest features, so it is magnified where all rows are small."""
+        if self._witnesses is None:
+            return self.magnify
+        if self._inverse is not None:
+            return max(self.magnify, float(np.linalg.norm(self._inverse, axis=0).max()))
+        s, _ = linalg.right_svd(self._witnesses[0])
+        return max(self.magnify, float(1.0 / s[s > linalg.RANK_TOLERANCE * s[0]].min()))
+
+    @cached_property
+    def _witnesses(self) -> tuple[Array, Array] | None:
+        """Weighted features of evenly spread samples, as unit columns, and the sizes of these; None if a feature vanishes."""
+        if self.rows is None:
+            return None
+        seen = np.arange(0, len(self.rows), max(1, len(self.rows) // max(WITNESS // self.width, 5 * self.width)))
+        weighted = own_weights(self.rows, seen)[:, None] * self.features(self.rows.take(seen, self.shift))
+        size = np.linalg.norm(weighted, axis=0)
+        return (np.asfortranarray(weighted / size), size) if size.all() and len(seen) >= 4 * self.width else None
+
+    @cached_property
+    def _inverse(self) -> Array | None:
+        """Inverse Cholesky factor of the witnesses' Gram matrix; None if they nearly depend on each other."""
+        if self._witnesses is None:
+            return None
+        factor = linalg.cholesky(linalg.upper_gram(self._witnesses[0]))
+        if factor is None or np.diag(factor).min() < CHOLESKY:
+            return None
+        return np.asarray(np.linalg.inv(factor), dtype=np.float64)
+
+    def gap(self, block: Array, weights: Array, settled: Settled, witness: Callable[[], Array]) -> float:
+        """The bound of the base class; by Cholesky and from fewer witnesses, where these are independent."""
+        if self._witnesses is None or self._inverse is None:
+            return super().gap(block, weights, settled, witness)
+        scaled, size = self._witnesses
+        rho = (weights @ self.features(block) - settled.target) / size
+        leverage = np.square(linalg.product(scaled, self._inverse)).sum(axis=1).max()
+        return float(np.linalg.norm(self._inverse.T @ rho) * np.sqrt(leverage))
+
+    def parts(self, moments: Array) -> dict[str, Array]:
+        """Moments by the names of their terms."""
+        edges = np.cumsum([term.width for term in self.terms])[:-1]
+        return dict(zip([term.name for term in self.terms], np.split(moments, edges), strict=True))

@@ -1,0 +1,241 @@
+"""Topic models on bags of words: one topic per document, or a Dirichlet mixture of them (Anandkumar et al. 2014).
+
+A document is a vector c of word counts with length l >= 3.  The means over ordered triples of distinct word positions are
+unbiased:
+
+    t1 = c / l,    t2 = (cc' - diag c) / (l (l-1)),
+    t3 = (c (x) c (x) c - sum_ab c_a c_b (e_a e_a e_b + e_a e_b e_a + e_b e_a e_a) + 2 sum_a c_a e_a e_a e_a) / (l(l-1)(l-2)),
+
+and whitened, without any d x d or d x d x d array, with z = M'c, S = M' diag(c) M, R = sum_a c_a M_a (x) M_a (x) M_a:
+
+    t3~ = (z (x) z (x) z - [z | S] + 2 R) / (l (l-1) (l-2)),    t2~ = (zz' - S) / (l (l-1)).
+
+Single topic:       M2 = E t2,   M3 = E t3.
+Latent Dirichlet:   M2 = E t2 - a/(a+1) m1 m1',   M3 = E t3 - a/(a+2) [m1 | E t2] + 2 a^2/((a+1)(a+2)) m1 (x) m1 (x) m1,
+
+a = alpha_0 the sum of the Dirichlet parameters and m1 = E t1; a = 0 is the single topic.  With m1 of the full data fixed, M3
+is a sum over documents.  S and R are sparse products of the counts with d x k(k+1)/2 and d x k(k+1)(k+2)/6 tables of M.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, ClassVar, final
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from karat.engine.linalg import Array, Indices
+from karat.engine.monomials import monomials
+from karat.errors import InputError
+from karat.problems.latent.base import Keep, Latent, Maps
+from karat.problems.latent.sample import Reader, Sample
+from karat.problems.latent.terms import Columns, Term, bracket
+from karat.problems.latent.whiten import standardise, whiten
+
+NEGLIGIBLE = 1e-12  # entries of a document's tensor, relative to its largest, that are rounding
+DENSE = 600  # words up to which the d x d matrix is formed
+
+
+class _Topics(Latent):
+    """Shared by both: only alpha_0 differs."""
+
+    parts: ClassVar[str] = "topics"
+    n_topics: int
+
+    @property
+    def concentration(self) -> float:
+        return 0.0
+
+    @property
+    def k(self) -> int:
+        return self.n_topics
+
+    def sample(self, tables: tuple[Any, ...], weights: Array | None, lengths: Indices | None) -> Sample:
+        counts = checked_counts(tables[0])
+        size = np.asarray(counts.sum(axis=1)).ravel()
+        long = size >= 3
+        short = int((~long).sum())
+        if not long.any():
+            raise InputError(f"All {len(size)} documents have fewer than 3 words; the method needs triples of words.")
+        notes: tuple[str, ...] = ()
+        if short:
+            notes = (f"{short:,} of {len(size):,} documents have fewer than 3 words and were left out.",)
+        used = long if weights is None else long & (weights > 0)
+        origin = None if used.all() else np.flatnonzero(used)
+        if origin is not None:
+            counts = counts[origin]
+            weights = None if weights is None else weights[origin]
+        if counts.shape[0] == 0:
+            raise InputError("No document of at least 3 words has a positive weight.")
+        return Sample((counts,), weights, origin, len(size), short, notes=notes)
+
+    def kept_sample(self, tables: tuple[Any, ...], weights: Array, maps: Maps | None) -> Sample:
+        return self.sample(tables, weights, None)
+
+    def maps(self, sample: Sample) -> Maps:
+        (counts,) = sample.views
+        n, d = counts.shape
+        self.check_columns(d, "words")
+        if n < self.k:
+            raise InputError(
+                f"{n} documents of at least 3 words cannot support {self.k} topics; give longer documents or ask for "
+                "fewer topics."
+            )
+        size = np.asarray(counts.sum(axis=1)).ravel()
+        share = (np.ones(n) if sample.weights is None else sample.weights) / sample.total
+        m1 = counts.T @ (share / size)
+        pairs = share / (size * (size - 1))
+        words, less = counts.T @ pairs, self.concentration / (self.concentration + 1)
+        if d <= DENSE:
+            gram = (counts.T @ (counts * pairs[:, None])).toarray()
+            second: Any = gram - np.diag(words) - less * np.outer(m1, m1)
+        else:
+            across = counts.T.tocsr()
+
+            def multiply(v: Array) -> Array:
+                v = v.ravel()
+                return np.asarray(across @ (pairs * (counts @ v)) - words * v - less * m1 * (m1 @ v))
+
+            second = LinearOperator((d, d), matvec=multiply, dtype=float)
+        white = whiten(second, self.k, "topics")
+        return {
+            "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify), "m1": m1,
+            "total": np.array(sample.total), "n": np.array(float(n)),
+        }  # fmt: skip
+
+    def reader(self, maps: Maps, keep: Keep) -> Reader:
+        M, k, a = maps["M"], self.k, self.concentration
+        if keep != "tensor":  # better coordinates of the words: t3, t2, t1 and 1 together have the same span
+            centre, axes = standardise(M, maps["m1"])
+            M, a = (M - centre) @ axes, 0.0
+        pair, triple = monomials(k, 2), monomials(k, 3)
+        root2, root3 = np.sqrt(pair.multinomials()), np.sqrt(triple.multinomials())
+        M_pairs = np.ascontiguousarray(pair.values(M.T).T)
+        M_triples = np.ascontiguousarray(triple.values(M.T).T)
+        i, j, m = triple.indices.T
+        grid = np.zeros((k, k), dtype=np.intp)
+        grid[tuple(pair.indices.T)] = np.arange(len(pair))
+        ij, im, jm = grid[i, j], grid[i, m], grid[j, m]  # i <= j <= m in every multiset
+        mean = M.T @ maps["m1"]
+        mean_pairs = bracket_rows(mean)  # [m1~ | .] on scaled unique pairs
+        mean_cube = 2 * a**2 / ((a + 1) * (a + 2)) * root3 * triple.values(mean[:, None])[:, 0]
+
+        def coordinates(c: Any) -> Array:
+            size = np.asarray(c.sum(axis=1)).ravel()[:, None]
+            z, S, R = c @ M, c @ M_pairs, c @ M_triples
+            t2 = root2 * (z[:, pair.indices[:, 0]] * z[:, pair.indices[:, 1]] - S) / (size * (size - 1))
+            cube = z[:, i] * (z[:, j] * z[:, m] - S[:, jm]) - z[:, j] * S[:, im] - z[:, m] * S[:, ij] + 2 * R
+            t3 = root3 * cube / (size * (size - 1) * (size - 2))
+            # Topics with disjoint words have a diagonal tensor: what the rounding of M leaves beside it is no feature.
+            t3[np.abs(t3) < NEGLIGIBLE * np.abs(t3).max(axis=1, keepdims=True)] = 0.0
+            if a:
+                t3 = t3 - a / (a + 2) * (t2 @ mean_pairs) + mean_cube
+            if keep == "tensor":
+                return np.asarray(t3)
+            if keep == "moments":
+                return np.hstack([t3, t2, z / size])
+            dense = c.toarray()
+            first, last = np.triu_indices(dense.shape[1])
+            own = dense[:, first] * (dense[:, last] - (first == last))
+            return np.hstack([t3, own / (size * (size - 1))])
+
+        return coordinates
+
+    def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
+        k, (d,) = self.k, columns
+        cube = len(monomials(k, 3))
+        terms: list[Term] = [Columns("tensor", slice(0, cube))]
+        more = {"tensor": 0, "moments": k * (k + 3) // 2, "all": d * (d + 1) // 2}[keep]
+        if more:
+            terms += [Columns("second", slice(cube, cube + more))]
+        return terms, cube + more
+
+
+def bracket_rows(vector: Array) -> Array:
+    """The matrix P with ``s P = [vector | S]``, both in scaled unique entries."""
+    k = len(vector)
+    pair = monomials(k, 2)
+    root = np.sqrt(pair.multinomials())
+    rows = np.empty((len(pair), len(monomials(k, 3))))
+    for row, (p, q) in enumerate(pair.sets):
+        unit = np.zeros((k, k))
+        unit[p, q] = unit[q, p] = 1.0
+        rows[row] = bracket(unit) @ vector / root[row]
+    return rows
+
+
+def checked_counts(table: Any) -> sparse.csr_array:
+    """Word counts as CSR; whole numbers of at least 0."""
+    counts = sparse.csr_array(table, dtype=float)
+    values = counts.data
+    for bad, what in (
+        (~np.isfinite(values), "not finite"),
+        (values < 0, "negative"),
+        (values != np.floor(values), "not whole"),
+    ):
+        if bad.any():
+            first = int(np.flatnonzero(bad)[0])
+            row = int(np.searchsorted(counts.indptr, first, side="right")) - 1
+            raise InputError(
+                f"{int(bad.sum())} counts are {what}, the first in document {row}, word {counts.indices[first]} "
+                f"({values[first]:g}); topics need word counts, not frequencies or tf-idf."
+            )
+    return counts
+
+
+@final
+@dataclass(frozen=True)
+class SingleTopic(_Topics):
+    """Documents of one topic each, as bags of words.
+
+    Parameters
+    ----------
+    n_topics : int
+        Number k of topics, at most the number of words.
+    keep : {"tensor", "moments", "all"}
+        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+    total_weight : bool, default True
+        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+    """
+
+    n_topics: int
+    keep: Keep = "tensor"
+    total_weight: bool = True
+
+    def __post_init__(self) -> None:
+        self.check()
+
+
+@final
+@dataclass(frozen=True)
+class LatentDirichlet(_Topics):
+    """Documents that mix topics in proportions drawn from a Dirichlet law, as bags of words.
+
+    Parameters
+    ----------
+    n_topics : int
+        Number k of topics, at most the number of words.
+    alpha0 : float
+        Sum of the Dirichlet parameters, known beforehand; small: nearly one topic per document.
+    keep : {"tensor", "moments", "all"}
+        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+    total_weight : bool, default True
+        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+    """
+
+    n_topics: int
+    alpha0: float
+    keep: Keep = "tensor"
+    total_weight: bool = True
+
+    def __post_init__(self) -> None:
+        self.check()
+        if not (isinstance(self.alpha0, int | float) and isfinite(self.alpha0) and self.alpha0 > 0):
+            raise InputError(f"alpha0 must be a positive number, not {self.alpha0!r}; alpha0 -> 0 is SingleTopic.")
+
+    @property
+    def concentration(self) -> float:
+        return float(self.alpha0)
