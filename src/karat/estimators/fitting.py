@@ -54,7 +54,7 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
 
 
 def _takes_weights(step: Any) -> bool:
-    return _has_weights(type(step)) and key_of(step) not in IGNORES_WEIGHTS
+    return _has_weights(step.__class__) and key_of(step) not in IGNORES_WEIGHTS
 
 
 @cache
@@ -111,7 +111,7 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
         raise NotExactError(f"{name} needs a target, but the coreset was built without y.")
     if not keeps_squares(problem):
         raise NotExactError(
-            f"{name} needs second moments, which a coreset of {problem.describe()} does not keep; "
+            f"{name} needs second moments (the squared loss), which a coreset of {problem.describe()} does not keep; "
             "use LeastSquares() or Moments(2)."
         )
     if core._correction is not None:

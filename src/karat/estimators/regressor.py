@@ -291,7 +291,7 @@ def candidates(search: Any) -> Iterable[Any]:
     for parameters in grid:
         candidate = clone(search.estimator).set_params(**parameters)
         for part in [candidate, *candidate.get_params(deep=True).values()]:
-            if hasattr(part, "_validate_params"):
+            if hasattr(part, "_parameter_constraints"):
                 part._validate_params()  # once per candidate, here, rather than in each of its fits
         yield candidate
 
