@@ -292,13 +292,13 @@ def coreset(
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.")
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
         raise InputError(f"random_state must be a whole number of at least 0, not {random_state!r}.")
+    X, y = frames.collected(X), frames.collected(y)
     if isinstance(problem, Latent):
         from karat._latent import latent_coreset
 
         _refuse_for_latent(problem, y, groups)
         return latent_coreset(X, problem, sample_weight, lengths, method, int(random_state), progress, start)
     _refuse_lengths(problem, lengths)
-    X, y = frames.collected(X), frames.collected(y)
     table = read_input(X, y, problem, sample_weight, groups)
     absorbing = getattr(problem, "absorb", None) is not None
     if absorbing and groups is not None:
@@ -360,7 +360,7 @@ def _assemble(
     labels = group_labels(table)
     origins = []
     for reduction, label in zip(reductions, labels, strict=True):
-        index = table.rows(label).index
+        index = table.index(label)
         origins.append(reduction.positions if index is None else index[reduction.positions])
     indices = np.concatenate(origins)
     order = np.argsort(indices, kind="stable")

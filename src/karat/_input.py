@@ -39,14 +39,24 @@ class Table:
     def total(self) -> float:
         return float(self.count) if self.weights is None else float(self.weights.sum())
 
-    def rows(self, label: Any = None) -> Rows:
-        """The rows of one group, or all, without those of zero weight."""
-        parts = [self.X] if self.y is None else [self.X, self.y]
+    def index(self, label: Any = None) -> Indices | None:
+        """The rows of one group, or all, without those of zero weight; None means every row."""
         chosen = None if self.groups is None or label is None else self.groups == label
         if self.weights is not None and not self.weights.all():
             chosen = self.weights > 0 if chosen is None else chosen & (self.weights > 0)
-        index: Indices | None = None if chosen is None else np.flatnonzero(chosen)
+        return None if chosen is None else np.flatnonzero(chosen)
+
+    def rows(self, label: Any = None) -> Rows:
+        """Those rows, to be read in blocks."""
+        parts, index = [self.X] if self.y is None else [self.X, self.y], self.index(label)
+        if index is not None and _is_run(index) and all(isinstance(part, np.ndarray) for part in parts):
+            run = slice(index[0], index[-1] + 1)  # a run of rows, such as a fold: a view is read faster than an index
+            return Rows([part[run] for part in parts], None if self.weights is None else self.weights[run])
         return Rows(parts, self.weights, index)
+
+
+def _is_run(index: Indices) -> bool:
+    return len(index) > 0 and bool(index[-1] - index[0] + 1 == len(index))
 
 
 def features_of(X: Any, problem: Problem) -> Any:

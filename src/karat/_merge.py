@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
@@ -32,8 +31,6 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         )
     if type(first.X) is not type(second.X):
         raise InputError(f"The rows are a {type(first.X).__name__} and a {type(second.X).__name__}; convert one of them.")
-    if _columns(first.X) != _columns(second.X):
-        raise InputError(f"The coresets have different columns, {_columns(first.X)} and {_columns(second.X)}; make them equal.")
     if (first.groups is None) != (second.groups is None) or (first.keys is None) != (second.keys is None):
         raise InputError("One of the coresets has groups or keys and the other has not.")
     if first.keys is not None and second.keys is not None and np.isin(first.keys, second.keys).any():
@@ -54,10 +51,3 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
-
-
-def _columns(table: Any) -> list[str]:
-    """Names of the columns, or their number, in words; a frame's columns may come in any order."""
-    if frames.is_frame(table):
-        return sorted(frames.columns_of(table))
-    return [f"{np.shape(table)[1] if len(np.shape(table)) > 1 else 1} columns"]

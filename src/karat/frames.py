@@ -189,13 +189,16 @@ def stack_rows(first: Any, second: Any) -> Any:
     if first is None:
         return None
     if is_frame(first):
-        parts = [_narwhals(first), _narwhals(second)]
         import narwhals
 
-        if hasattr(parts[0], "columns"):
-            parts[1] = parts[1].select(parts[0].columns)
-            return narwhals.concat(parts, how="vertical").to_native()
-        return narwhals.concat([part.to_frame() for part in parts], how="vertical")[:, 0].to_native()
+        top, below = _narwhals(first), _narwhals(second)
+        if not hasattr(top, "columns"):
+            return narwhals.concat([top.to_frame(), below.to_frame().rename({below.name: top.name})])[:, 0].to_native()
+        if set(top.columns) != set(below.columns):
+            raise InputError(f"The frames have different columns, {top.columns} and {below.columns}; rename or drop some.")
+        return narwhals.concat([top, below.select(top.columns)]).to_native()
+    if len(first.shape) == 2 and first.shape[1] != second.shape[1]:
+        raise InputError(f"The rows have {first.shape[1]} and {second.shape[1]} columns; they must have the same ones.")
     if sparse.issparse(first):
         return sparse.vstack([first, second], format="csr")
     return np.concatenate([np.asarray(first), np.asarray(second)])

@@ -210,6 +210,12 @@ def test_transformed_coresets_stay_with_their_pipeline(data, tmp_path):
     assert len(karat.load(tmp_path / "core.npz", problem=core.problem)) == len(core)
 
 
+@pytest.mark.parametrize("problem", [None, problems.LeastSquares()])
+def test_invalid_parameters_are_named(data, problem):
+    with pytest.raises(ValueError, match="'alpha' parameter of Ridge"):
+        CoresetRegressor(GridSearchCV(Ridge(), {"alpha": [1.0, -1.0]}), problem=problem).fit(*data)
+
+
 def test_inputs(data):
     X, y = data
     with pytest.raises(InputError, match="does not select"):

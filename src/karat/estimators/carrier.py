@@ -79,7 +79,8 @@ def fit_search(search: Any, X: Any, y: Any, weights: Array, splits: list[Any]) -
     flat = frames.dimensions(y) == 1
     loaded = np.column_stack([np.asarray(frames.as_table(y, "y"), dtype=float), weights])
     search.set_params(estimator=Carrier(search.estimator, flat), cv=splits, scoring=weighing(search.scoring))
-    with config_context(assume_finite=True):  # the rows were checked when the coreset was built
+    # The rows were checked when the coreset was built, and the candidates' parameters when they were listed.
+    with config_context(assume_finite=True, skip_parameter_validation=True):
         search.fit(X, loaded)
     search.set_params(**own)  # what the user wrote
     if hasattr(search, "best_estimator_"):

@@ -7,6 +7,8 @@ routing, for which they are made to ask, inside a configuration of our own.  The
 from __future__ import annotations
 
 import copy
+from collections.abc import Hashable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sklearn import config_context
@@ -52,7 +54,12 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
 
 
 def _takes_weights(step: Any) -> bool:
-    return hasattr(step, "fit") and bool(has_fit_parameter(step, "sample_weight")) and key_of(step) not in IGNORES_WEIGHTS
+    return _has_weights(step.__class__) and key_of(step) not in IGNORES_WEIGHTS
+
+
+@cache
+def _has_weights(kind: Hashable) -> bool:
+    return hasattr(kind, "fit") and bool(has_fit_parameter(kind, "sample_weight"))
 
 
 def fit_ridge_cv(ridge: Any, X: Any, y: Any, weights: Any) -> Any:
@@ -104,7 +111,7 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
         raise NotExactError(f"{name} needs a target, but the coreset was built without y.")
     if not keeps_squares(problem):
         raise NotExactError(
-            f"{name} needs second moments, which a coreset of {problem.describe()} does not keep; "
+            f"{name} needs second moments (the squared loss), which a coreset of {problem.describe()} does not keep; "
             "use LeastSquares() or Moments(2)."
         )
     if core._correction is not None:

@@ -128,6 +128,8 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             problem, fronts = self._deduced(estimator, selects, X)
         else:
             problem, fronts = self.problem, []
+            if key_of(selects) in SEARCHES:
+                list(candidates(selects))  # their parameters are checked in any case
         if selects is None:
             if not has_weights(estimator):
                 raise refuse(estimator, "it takes no sample_weight")
@@ -287,7 +289,11 @@ def candidates(search: Any) -> Iterable[Any]:
             search.param_distributions, count if isinstance(count, int) else 1, random_state=search.random_state
         )
     for parameters in grid:
-        yield clone(search.estimator).set_params(**parameters)
+        candidate = clone(search.estimator).set_params(**parameters)
+        for part in [candidate, *candidate.get_params(deep=True).values()]:
+            if hasattr(part, "_parameter_constraints"):
+                part._validate_params()  # once per candidate, here, rather than in each of its fits
+        yield candidate
 
 
 def has_weights(estimator: Any) -> bool:
