@@ -138,7 +138,16 @@ def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Ce
         gap, moment_error, condition = measure(rows, settled, own.take(positions, settled.kernel.shift), weights)
         way = "verified on the full data"
         return maps, Reduction(
-            positions, weights, settled, core.certificate.rank, gap, moment_error, condition, 1.0, way, passes
+            positions,
+            weights,
+            settled,
+            core.certificate.rank,
+            gap,
+            moment_error,
+            condition,
+            core.certificate.spectrum,
+            way,
+            passes,
         )
 
     maps, reduction = guarded(tables, compare)
