@@ -226,10 +226,14 @@ def test_total_weight_beside_an_ill_conditioned_base(method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("seed", range(5))
 def test_offset_beside_binary_columns(seed, method):
+    """Of x^2 b, x b^2 and b^3 with x = 1e6 + gauss and b binary one combination is 1e-12 of the rest: exact, or refused."""
     rng = np.random.default_rng(seed)
     X = np.column_stack([1e6 + rng.standard_normal(221), rng.integers(0, 2, 221), rng.integers(0, 2, 221)]).astype(float)
     u = rng.random(221)
-    core = karat.coreset(X, problem=problems.TensorContraction(3), sample_weight=u, method=method)
+    try:
+        core = karat.coreset(X, problem=problems.TensorContraction(3), sample_weight=u, method=method)
+    except karat.NotExactError:
+        return
     white = whiten(X, u, False)
     judged = PowerJudge(white, X, u, 3, 1000)
     assert judged.error(X[core.indices], core.weights) <= max(1e-10, 100 * EPS * white.condition)

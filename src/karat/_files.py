@@ -6,54 +6,41 @@ import json
 import os
 import tempfile
 import zipfile
-from dataclasses import replace
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from karat import problems
+from karat import frames, problems
 from karat._certificate import Certificate
 from karat._coreset import Coreset
 from karat.engine.correction import Correction
 from karat.errors import InputError
-from karat.problems import Kernel, Problem
+from karat.problems import Problem
 
 FORMAT_VERSION = 1
+DAMAGE = (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError, zlib.error)
 
 
 def save(core: Coreset, path: Path) -> None:
     """See :meth:`karat.Coreset.save`."""
     if path.suffix != ".npz":
         raise InputError(f"A coreset is saved as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
-    several = isinstance(core.X, tuple)
-    X, y = (None, None) if several else core.arrays()
-    arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights} | ({} if several else {"X": X})
-    arrays |= {f"view_{i}": replace(core, X=view).arrays()[0] for i, view in enumerate(core.X if several else ())}
+    arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights}
+    containers = {name: _pack(table, name, arrays) for name, table in (("X", core.X), ("y", core.y))}
     arrays |= {f"map_{name}": value for name, value in (core.maps or {}).items()}
-    for name, value in (("y", y), ("groups", core.groups), ("keys", core.keys)):
-        if value is not None:
-            array = np.asarray(value)
-            arrays[name] = array.astype(str) if array.dtype.kind == "O" else array
+    arrays |= {name: _storable(v) for name, v in (("groups", core.groups), ("keys", core.keys)) if v is not None}
     if core._correction is not None:
         arrays |= {"correction_sets": core._correction.sets, "correction_delta": core._correction.delta}
-    columns = getattr(core.X, "columns", None) if hasattr(core.X, "iloc") else None
     header = {
         "format_version": FORMAT_VERSION,
         "problem": type(core.problem).__name__,
-        "params": None if isinstance(core.problem, Kernel) else core.problem.params(),
+        "params": core.problem.params() if core.problem.storable else None,
         "certificate": core.certificate.to_dict(),
         "n_rows": core.n_rows,
-        "columns": None if columns is None else [str(c) for c in columns],
-        "target": None if getattr(core.y, "name", None) is None else str(core.y.name),
-        "container": "views"
-        if several
-        else "pandas"
-        if hasattr(core.X, "iloc")
-        else "sparse"
-        if sparse.issparse(core.X)
-        else "array",
+        "containers": containers,
     }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     handle, name = tempfile.mkstemp(dir=path.parent if str(path.parent) else ".", prefix=f".{path.name}.", suffix=".part")
@@ -79,12 +66,12 @@ def load(path: str | Path, problem: Problem | None = None) -> Coreset:
     """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop("header").tobytes())
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError) as error:
+    except DAMAGE as error:
         raise InputError(f"{path} is not a coreset file, or it is damaged ({error}).") from error
     version = header.get("format_version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
@@ -97,30 +84,71 @@ def load(path: str | Path, problem: Problem | None = None) -> Coreset:
         problem = getattr(problems, header["problem"])(**header["params"])
     elif type(problem).__name__ != header["problem"]:
         raise InputError(f"{path} was saved for a {header['problem']}, not a {type(problem).__name__}.")
+    try:
+        return _restored(header, arrays, problem)
+    except KeyError as error:
+        raise InputError(f"{path} is damaged: it holds no {error}.") from error
+
+
+def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> Coreset:
     correction = None
     if "correction_sets" in arrays:
         correction = Correction(arrays["correction_sets"], arrays["correction_delta"])
-    X, y = _containers(header, arrays)
     maps = {name.removeprefix("map_"): value for name, value in arrays.items() if name.startswith("map_")}
     return Coreset(
-        indices=arrays["indices"], weights=arrays["weights"], X=X, y=y, groups=arrays.get("groups"), n_rows=header["n_rows"],
-        problem=problem, certificate=Certificate.from_dict(header["certificate"]), keys=arrays.get("keys"), maps=maps or None,
+        indices=arrays["indices"],
+        weights=arrays["weights"],
+        X=_unpack(header["containers"]["X"], "X", arrays),
+        y=_unpack(header["containers"]["y"], "y", arrays),
+        groups=arrays.get("groups"),
+        n_rows=header["n_rows"],
+        problem=problem,
+        certificate=Certificate.from_dict(header["certificate"]),
+        keys=arrays.get("keys"),
+        maps=maps or None,
         _correction=correction,
-    )  # fmt: skip
+    )
 
 
-def _containers(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[Any, Any]:
-    if header["container"] == "views":
-        return tuple(arrays[f"view_{i}"] for i in range(3)), None
-    X, y = arrays["X"], arrays.get("y")
-    if header["container"] == "sparse":
-        return sparse.csr_array(X), y
-    if header["container"] == "pandas":
-        try:
-            import pandas as pd
-        except ImportError:
-            return X, y
-        X = pd.DataFrame(X, columns=header["columns"], index=arrays["indices"])
-        if y is not None and y.ndim == 1 and header["target"] is not None:
-            y = pd.Series(y, name=header["target"], index=arrays["indices"])
-    return X, y
+def _storable(values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    return array.astype(str) if array.dtype.kind == "O" else array
+
+
+def _pack(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | None:
+    """Put the arrays of a container among the others; what kind it was."""
+    if table is None:
+        return None
+    if isinstance(table, tuple):
+        return {"kind": "tuple", "parts": [_pack(part, f"{name}/{i}", arrays) for i, part in enumerate(table)]}
+    if sparse.issparse(table):
+        table = sparse.csr_array(table)
+        arrays |= {f"{name}/data": table.data, f"{name}/indices": table.indices, f"{name}/indptr": table.indptr}
+        return {"kind": "sparse", "shape": list(table.shape)}
+    if not frames.is_frame(table):
+        arrays[name] = _storable(table)
+        return {"kind": "array"}
+    columns = frames.columns_of(table)
+    arrays |= {f"{name}/{i}": _storable(values) for i, values in enumerate(columns.values())}
+    if hasattr(table, "iloc"):
+        arrays[f"{name}/index"] = _storable(table.index)
+    return {
+        "kind": type(table).__module__.split(".")[0],
+        "columns": list(columns),
+        "series": frames.dimensions(table) == 1,
+    }
+
+
+def _unpack(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
+    """The container again; an array where the library of a frame is not installed."""
+    if kind is None:
+        return None
+    if kind["kind"] == "tuple":
+        return tuple(_unpack(part, f"{name}/{i}", arrays) for i, part in enumerate(kind["parts"]))
+    if kind["kind"] == "sparse":
+        parts = (arrays[f"{name}/data"], arrays[f"{name}/indices"], arrays[f"{name}/indptr"])
+        return sparse.csr_array(parts, shape=tuple(kind["shape"]))
+    if kind["kind"] == "array":
+        return arrays[name]
+    columns = {column: arrays[f"{name}/{i}"] for i, column in enumerate(kind["columns"])}
+    return frames.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))

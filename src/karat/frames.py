@@ -202,3 +202,26 @@ def stack_rows(first: Any, second: Any) -> Any:
     if sparse.issparse(first):
         return sparse.vstack([first, second], format="csr")
     return np.concatenate([np.asarray(first), np.asarray(second)])
+
+
+def columns_of(table: Any) -> dict[str, np.ndarray]:
+    """The columns of a frame or series by name, as arrays."""
+    frame = _narwhals(collected(table))
+    if not hasattr(frame, "columns"):
+        return {str(frame.name): frame.to_numpy()}
+    return {str(column): frame[column].to_numpy() for column in frame.columns}
+
+
+def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: np.ndarray | None) -> Any:
+    """A frame or series of a library again; an array where it is not installed."""
+    try:
+        import narwhals
+
+        frame = narwhals.from_dict(columns, backend=library).to_native()
+    except ImportError:
+        return next(iter(columns.values())) if series else np.column_stack(list(columns.values()))
+    if index is not None and hasattr(frame, "iloc"):
+        frame.index = index
+    if not series:
+        return frame
+    return frame.iloc[:, 0] if hasattr(frame, "iloc") else frame[next(iter(columns))]

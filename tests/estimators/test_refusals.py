@@ -199,13 +199,15 @@ def test_what_a_coreset_does_not_keep(data):
             core.fit(estimator)
 
 
-def test_transformed_coresets_stay_with_their_pipeline(data):
+def test_transformed_coresets_stay_with_their_pipeline(data, tmp_path):
     X, y = data
     core = CoresetRegressor(with_front(PolynomialFeatures())).fit(X, y).core_
     with pytest.raises(NotExactError, match="transformed columns"):
         core.fit(Ridge())
+    core.save(tmp_path / "core.npz")
     with pytest.raises(InputError, match="not saved"):
-        core.save("never.npz")
+        karat.load(tmp_path / "core.npz")
+    assert len(karat.load(tmp_path / "core.npz", problem=core.problem)) == len(core)
 
 
 @pytest.mark.parametrize("problem", [None, problems.LeastSquares()])

@@ -125,6 +125,11 @@ def test_non_finite_values_are_named():
         karat.coreset(views, problem=problems.MultiView(3))
 
 
+def test_a_huge_offset_is_named():
+    with pytest.raises(InputError, match="large common offset of the columns"):
+        karat.coreset(make_mixture(2000, 4, 3).X + 1e7, problem=problems.GaussianMixture(3))
+
+
 def test_mode_c_refuses_what_would_not_be_small():
     X = make_mixture(400, 30, 3).X
     with pytest.raises(InputError, match=r'keep="all" needs 506 features for this data, more than 200'):

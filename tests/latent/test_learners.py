@@ -55,6 +55,23 @@ def test_answer_does_not_depend_on_rounding_of_the_tensor():
     np.testing.assert_allclose(one[1], two[1][nearest], atol=1e-11)
 
 
+def test_answer_does_not_depend_on_the_order_of_deflation():
+    """Two components that mirror each other tie exactly; in rotated coordinates the starts meet the other one first."""
+    rng = np.random.default_rng(0)
+    V = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    mirror = np.eye(5) - np.outer(V[0] - V[1], V[0] - V[1])  # swaps the first two
+    noise = rng.standard_normal((4, 5))
+    tensor = sum(rank_one(x, v, 3) for x, v in zip([2.5, 2.5, 2, 1.7, 1.4], V, strict=True))
+    tensor = tensor + sum(rank_one(0.02, v, 3) for v in np.vstack([noise, noise @ mirror]))
+    _, vectors, report = decompose(tensor, np.ones(5), "components")
+    assert report.refined
+    for seed in range(8):
+        Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((5, 5)))[0]
+        _, rotated, _ = decompose(np.einsum("ijl,ia,jb,lc->abc", tensor, Q, Q, Q), np.ones(5), "components")
+        back = rotated @ Q.T
+        np.testing.assert_allclose(back[(back @ vectors.T).argmax(axis=0)], vectors, atol=1e-11)
+
+
 def test_contract_is_the_multilinear_form():
     rng = np.random.default_rng(0)
     T, v = rng.standard_normal((3, 3, 3, 3)), rng.standard_normal((2, 3))

@@ -48,6 +48,17 @@ def test_credit_card(credit, keep, size):
     agree(full, models.GaussianMixture(4).fit_coreset(core), ("means_", "weights_", "covariances_"))
 
 
+@pytest.mark.parametrize("keep", ["tensor", "moments", "all"])
+def test_data_far_from_the_model_still_give_one_answer(credit, keep):
+    """Centred and with own variances the tensor is no longer nearly orthogonal; plain power steps would run in circles."""
+    X = credit - credit.mean(axis=0)
+    core = karat.coreset(X, problem=problems.GaussianMixture(4, "spherical", keep))
+    full, again = models.GaussianMixture(4, variances="spherical"), models.GaussianMixture(4, variances="spherical")
+    agree(full.fit(X), again.fit_coreset(core), ("means_", "weights_", "covariances_"))
+    assert full.recovery_.converged
+    assert not full.recovery_.refined
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("keep", "size"), [("tensor", 21), ("moments", 35)])
 def test_covertype(covertype, keep, size):

@@ -33,7 +33,7 @@ FLOOR = 1e-3  # smallest variance, relative to the common one, that a component 
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
 
 
-class Learner(BaseEstimator):  # type: ignore[misc]
+class Learner(BaseEstimator):
     """Base class: subclasses name their problem and turn moments into parameters.
 
     Attributes

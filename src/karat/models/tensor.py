@@ -28,8 +28,9 @@ from karat.engine.linalg import Array
 
 STARTS = 30
 SETTLED = 1e-15  # squared movement of a unit vector that counts as none
-STEPS = 1000
-SCREEN = 25  # steps before the best start is chosen
+PATIENCE, STEPS = 100, 2000  # plain and shifted power steps
+CLOSE = 1e-4  # how far Newton's method may move a vector that stands still
+SCREEN = 20  # plain steps, then shifted ones, before the best start is chosen
 TIED = 1e-8  # relative difference of eigenvalues below which the first start wins, whatever the rounding says
 MERGED = 0.7  # |cosine| beyond which two vectors are one
 
@@ -112,22 +113,54 @@ def contract(tensor: Array, vectors: Array, times: int) -> Array:
     return np.asarray(value.T)
 
 
-def follow(tensor: Array, vectors: Array, steps: int) -> tuple[Array, bool, int]:
-    """Power steps from every row until none moves; the vectors, whether they stood still, and the steps taken."""
+def follow(tensor: Array, vectors: Array, steps: int, shift: float = 0.0) -> tuple[Array, bool, int]:
+    """Power steps from every row until none moves; the vectors, whether they stood still, and the steps taken.
+
+    With a shift of at least (p-1) |T| the value never falls (Kolda and Mayo 2011), so that a noisy tensor cannot lead in
+    circles.
+    """
     moved = np.inf
     for step in range(1, steps + 1):
         image = contract(tensor, vectors, tensor.ndim - 1)
+        if tensor.ndim == 4:  # with lambda < 0 the image points the other way
+            image = image * np.where(np.sum(image * vectors, axis=1, keepdims=True) < 0, -1.0, 1.0)
+        image = image + shift * vectors
         size = np.linalg.norm(image, axis=1, keepdims=True)
         fresh = image / np.where(size > 0, size, 1.0)
-        if tensor.ndim == 4:  # with lambda < 0 the image points the other way
-            fresh = fresh * np.where(np.sum(fresh * vectors, axis=1, keepdims=True) < 0, -1.0, 1.0)
         last, moved = moved, float(np.square(fresh - vectors).sum(axis=1).max())
         vectors = fresh
-        if moved < SETTLED and not moved < 0.25 * last:  # stands still, up to rounding
-            return vectors, True, step
-        if moved == 0.0:
+        if moved == 0.0 or (moved < SETTLED and not moved < 0.25 * last):  # stands still, up to rounding
             return vectors, True, step
     return vectors, moved < SETTLED, steps
+
+
+def settle(tensor: Array, start: Array, shift: float) -> tuple[Array, bool, int]:
+    """The fixed point that one start leads to, to the last digits: plain steps, shifted ones if need be, then Newton's
+    method."""
+    vector, calm, taken = follow(tensor, start, PATIENCE)
+    if not calm:
+        vector, calm, more = follow(tensor, start, STEPS, shift)
+        taken += more
+    return (polish(tensor, vector), calm, taken) if calm else (vector, calm, taken)
+
+
+def polish(tensor: Array, vectors: Array) -> Array:
+    """Newton's method on ``T(I, v, .., v) = lambda v``, ``|v| = 1``, for every row; kept where it stays close."""
+    k, order = len(tensor), tensor.ndim
+    result = vectors.copy()
+    for row, v in enumerate(vectors):
+        fresh = v
+        for _ in range(3):
+            image = contract(tensor, fresh[None], order - 1)[0]
+            value = float(image @ fresh)
+            jacobian = (order - 1) * contract(tensor, fresh[None], order - 2)[0].reshape(k, k) - value * np.eye(k)
+            bordered = np.block([[jacobian, -fresh[:, None]], [fresh[None], np.zeros((1, 1))]])
+            right = np.append(value * fresh - image, 0.0)
+            fresh = fresh + np.linalg.lstsq(bordered, right, rcond=1e-12)[0][:k]
+            fresh = fresh / np.linalg.norm(fresh)
+        if np.linalg.norm(fresh - v) < CLOSE:
+            result[row] = fresh
+    return result
 
 
 def eigenvalues(tensor: Array, vectors: Array) -> Array:
@@ -162,11 +195,13 @@ def decompose(tensor: Array, spectrum: Array, parts: str) -> tuple[Array, Array,
         if order == 4 and found:
             starts -= starts @ np.array(found).T @ np.array(found)
         starts /= np.linalg.norm(starts, axis=1, keepdims=True)
-        starts, _, steps = follow(rest, starts, SCREEN)
+        shift = (order - 1) * float(np.linalg.norm(rest.reshape(k, -1), 2))
+        starts, calm, steps = follow(rest, starts, SCREEN)
+        starts, _, more = (starts, calm, 0) if calm else follow(rest, starts, SCREEN, shift)
         values = np.abs(eigenvalues(rest, starts))
         best = int(np.argmax(values >= values.max() * (1 - TIED)))
-        vector, calm, more = follow(rest, starts[best : best + 1], STEPS)
-        taken, still = taken + steps + more, still and calm
+        vector, calm, last = settle(rest, starts[best : best + 1], shift)
+        taken, still = taken + steps + more + last, still and calm
         found.append(vector[0])
         rest = rest - rank_one(float(eigenvalues(rest, vector)[0]), vector[0], order)
         if order == 4:  # a source of no kurtosis leaves nothing to follow: it is what the others are orthogonal to
@@ -175,6 +210,7 @@ def decompose(tensor: Array, spectrum: Array, parts: str) -> tuple[Array, Array,
                 rest = np.moveaxis(np.tensordot(across, rest, axes=(1, axis)), 0, axis)
     vectors = np.array(found)
     better, calm, more = follow(tensor, vectors, STEPS)
+    better = polish(tensor, better) if calm else better
     apart = np.abs(better @ better.T)
     np.fill_diagonal(apart, 0.0)
     refined = bool(calm and apart.max(initial=0.0) < MERGED and (np.abs(np.sum(better * vectors, axis=1)) > MERGED).all())

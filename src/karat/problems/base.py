@@ -27,6 +27,7 @@ class Problem(ABC):
     excludes: ClassVar[tuple[str, ...]] = NEVER_KEPT
     needs_target: ClassVar[bool] = False
     mergeable: ClassVar[bool] = True
+    storable: ClassVar[bool] = True
     total_weight: bool | None
 
     @property

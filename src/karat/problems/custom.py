@@ -41,6 +41,7 @@ class Kernel(Problem):
     function: Callable[..., Any]
     lift: Callable[[Any], Any] | None = None
     total_weight: bool = True
+    storable: ClassVar[bool] = False
     keeps: ClassVar[str] = "the sum of every linear combination of the given features"
 
     def __post_init__(self) -> None:
@@ -58,9 +59,6 @@ class Kernel(Problem):
             raise InputError("core.loss needs Kernel(function, lift): lift(query) gives the coefficients of the features.")
         features = np.asarray(self.function(X) if y is None else self.function(X, y), dtype=float)
         return float(weights @ features @ np.asarray(self.lift(query), dtype=float))
-
-    def params(self) -> dict[str, Any]:
-        raise InputError("A Kernel holds functions, which are not saved: load the file with karat.load(path, problem=...).")
 
     def describe(self) -> str:
         return f"Kernel({getattr(self.function, '__name__', 'function')})"

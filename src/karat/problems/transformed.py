@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
-from karat.errors import InputError
 from karat.problems.base import Problem
 
 
@@ -31,6 +30,7 @@ class Transformed(Problem):
 
     problem: Problem
     transform: Callable[[Any], Any]
+    storable: ClassVar[bool] = False
 
     @property
     def total_weight(self) -> bool | None:  # type: ignore[override]
@@ -62,11 +62,6 @@ class Transformed(Problem):
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         """The loss of the inner problem; X holds transformed columns."""
         return self.problem.loss(X, y, weights, query)
-
-    def params(self) -> dict[str, Any]:
-        raise InputError(
-            "This problem holds a fitted transformation, which is not saved; save a coreset of the numeric columns."
-        )
 
     def describe(self) -> str:
         return f"{self.problem.describe()} of transformed columns"

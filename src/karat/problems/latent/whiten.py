@@ -20,6 +20,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from karat.engine.linalg import Array
 from karat.errors import InputError
 
+OFFSET = 1e8  # ratio of the first two eigenvalues beyond which the first is an offset
 POSITIVE = 1e-12  # smallest eigenvalue, relative to the largest, that counts as positive
 
 
@@ -85,10 +86,12 @@ def whiten(matrix: Any, k: int, what: str) -> Whitening:
     if not e[-1] > POSITIVE * max(e[0], 0.0):
         good = int(np.sum(e > POSITIVE * max(e[0], 0.0)))
         listed = ", ".join(f"{x:.3g}" for x in e)
+        offset = (
+            " A large common offset of the columns hides the rest: subtract it." if k > 1 and e[0] > OFFSET * abs(e[1]) else ""
+        )
         raise InputError(
-            f"The data support {good} {what}, not {k}: the {k} largest eigenvalues of the second-moment matrix must "
-            "be positive, "
-            f"and they are {listed}. Ask for {max(good, 1)}, or give more data."
+            f"The data support {good} {what}, not {k}: the {k} largest eigenvalues of the second-moment matrix must be "
+            f"positive to rounding, and they are {listed}. Ask for {max(good, 1)}, or give more data.{offset}"
         )
     root = np.sqrt(e)
     return Whitening(U[:, :k] / root, U[:, :k] * root, spectrum)
