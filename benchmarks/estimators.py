@@ -161,7 +161,8 @@ def main():
     for model in (LinearRegression(), Ridge()):
         few_time, _ = typical(lambda m=model: karat.CoresetRegressor(m).fit(X, y))
         full_time, _ = typical(lambda m=model: m.fit(X, y))
-        hand_time, hand = typical(lambda a=getattr(model, "alpha", 0.0): by_hand_ridge(X, y, a))
+        alpha = model.get_params().get("alpha", 0.0)
+        hand_time, hand = typical(lambda a=alpha: by_hand_ridge(X, y, a))
         assert np.allclose(hand, np.append(model.coef_, model.intercept_), rtol=1e-6, atol=1e-9)
         show(
             f"One {type(model).__name__} fit: a coreset gains nothing, for it costs one pass, as does a Gram matrix",
