@@ -56,9 +56,13 @@ def main() -> None:
 
     print(f"\n{'':24}{'seconds':>10}   worst difference of a coefficient")
     print(f"{'full data, 40 alphas':24}{full_time:10.3f}   -")
-    print(f"{'build the coreset':24}{build_time:10.3f}   {core.certificate.loss_error:.0e} worst relative loss error, every query")
+    print(
+        f"{'build the coreset':24}{build_time:10.3f}   {core.certificate.loss_error:.0e} worst relative loss error, every query"
+    )
     print(f"{'coreset, 40 alphas':24}{small_time:10.3f}   {np.abs(full - small).max():.0e}")
-    print(f"\nThe same path from {len(core)} rows, {full_time / (build_time + small_time):,.0f} times faster, building included.")
+    print(
+        f"\nThe same path from {len(core)} rows, {full_time / (build_time + small_time):,.0f} times faster, building included."
+    )
 
     verified, verify_time = timed(lambda: core.verify(X, y))
     print(f"Verified afresh on all rows in {verify_time:.2f} s: worst relative loss error {verified.loss_error:.1e}.")

@@ -9,7 +9,8 @@ from karat._certificate import Certificate
 from karat._coreset import Coreset, coreset
 from karat._files import load
 from karat._plan import Plan, plan
-from karat.errors import InputError, NotExactError
+from karat._sketch import Sketch
+from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
 
 __version__ = "0.1.0"
 
@@ -17,8 +18,11 @@ __all__ = [
     "Certificate",
     "Coreset",
     "InputError",
+    "MissingExtraError",
     "NotExactError",
     "Plan",
+    "Sketch",
+    "StorageError",
     "coreset",
     "load",
     "plan",

@@ -82,18 +82,84 @@ def take_rows(table: Any, positions: np.ndarray) -> Any:
     return np.asarray(table)[positions]
 
 
-def stack_rows(first: Any, second: Any) -> Any:
-    """Rows of one table after those of another of the same kind."""
-    if first is None:
-        return None
+def stack_rows(first: Any, *others: Any) -> Any:
+    """Rows of tables of the same kind, one after the other."""
+    tables = [first, *others]
+    if first is None or not others:
+        return first
     if hasattr(first, "iloc"):
         import pandas as pd
 
-        return pd.concat([first, second])
+        return pd.concat(tables)
     if sparse.issparse(first):
-        return sparse.vstack([first, second], format="csr")
+        return sparse.csr_array(sparse.vstack(tables, format="csr"))
     if hasattr(first, "column_names"):
         import pyarrow as pa
 
-        return pa.concat_tables([first, second])
-    return np.concatenate([np.asarray(first), np.asarray(second)])
+        return pa.concat_tables(tables)
+    return np.concatenate([np.asarray(table) for table in tables])
+
+
+def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
+    """A table without one of its columns, and that column as an array."""
+    if hasattr(table, "iloc") or hasattr(table, "column_names"):
+        names = list(table.columns if hasattr(table, "iloc") else table.column_names)
+        if column not in names:
+            raise InputError(f"X has no column {column!r} to use as the key; it has {', '.join(map(str, names))}.")
+        rest = table.drop(columns=[column]) if hasattr(table, "iloc") else table.drop_columns([column])
+        values = np.asarray(table[column])
+    else:
+        array = as_table(table, "X")
+        if not isinstance(column, int | np.integer) or not -array.shape[1] <= column < array.shape[1]:
+            raise InputError(f"The key of an array is the number of a column below {array.shape[1]}, not {column!r}.")
+        keep = np.arange(array.shape[1]) != column % array.shape[1]
+        rest, values = array[:, keep], array[:, [column]]
+        values = values.toarray()[:, 0] if sparse.issparse(values) else values[:, 0]
+    return rest, as_keys(values)
+
+
+def as_keys(values: Any) -> np.ndarray:
+    """Keys as whole numbers, numbers or text; a missing one is an error."""
+    keys = np.asarray(values)
+    if keys.dtype.kind == "O":
+        if any(k is None or k != k for k in keys):
+            raise InputError("The key column has missing values; every row needs a key.")
+        keys = keys.astype(str)
+    if keys.dtype.kind == "f" and np.isnan(keys).any():
+        raise InputError("The key column has missing values; every row needs a key.")
+    return keys
+
+
+def describe(X: Any, y: Any) -> dict[str, Any]:
+    """What :func:`restore` needs beside plain arrays, in words that JSON can hold."""
+    kind = "sparse" if sparse.issparse(X) else "pandas" if hasattr(X, "iloc") else "array"
+    names = getattr(X, "columns", None) if kind == "pandas" else getattr(X, "column_names", None)
+    return {
+        "container": "arrow" if kind == "array" and names is not None else kind,
+        "columns": None if names is None else [str(c) for c in names],
+        "target": None if getattr(y, "name", None) is None else str(y.name),
+        "flat": y is not None and np.ndim(y) == 1,
+    }
+
+
+def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
+    """Plain arrays in containers like those that were described; plain, where the library is not installed."""
+    if y is not None and y.ndim == 2 and described.get("flat"):
+        y = y[:, 0]
+    kind, names = described["container"], described["columns"]
+    try:
+        if kind == "sparse":
+            X = sparse.csr_array(X)
+        elif kind == "pandas":
+            import pandas as pd
+
+            X = pd.DataFrame(X, columns=names, index=index)
+            if y is not None and y.ndim == 1 and described["target"] is not None:
+                y = pd.Series(y, name=described["target"], index=index)
+        elif kind == "arrow":
+            import pyarrow as pa
+
+            X = pa.table([np.ascontiguousarray(column) for column in X.T], names=names)
+    except ImportError:
+        pass
+    return X, y

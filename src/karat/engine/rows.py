@@ -52,6 +52,12 @@ class Rows:
         chosen.weights = own
         return chosen
 
+    def after(self, start: int) -> Rows:
+        """The rows from ``start`` on, without a copy."""
+        if self.index is not None:
+            return self.subset(np.arange(start, len(self)))
+        return Rows([part[start:] for part in self.parts], None if self.weights is None else self.weights[start:])
+
     def take(self, positions: Indices, shift: Array) -> Array:
         """The rows at ``positions`` as a new block ``[1 | D - shift]``."""
         where = positions if self.index is None else self.index[positions]

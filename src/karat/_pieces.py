@@ -1,0 +1,83 @@
+"""Pieces of a stream: rows as column blocks with their numbers, and whatever weights, groups and keys they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat import frames
+from karat.engine.linalg import Array, Indices
+from karat.engine.rows import Rows
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive rows of a source, or the rows held of it.
+
+    Attributes
+    ----------
+    parts : list of 2-D arrays or CSR matrices
+        Column blocks side by side: those of X, then those of y.
+    numbers : int64 array
+        Row numbers in the source.
+    weights, groups, keys : arrays or None
+    """
+
+    parts: list[Any]
+    numbers: np.ndarray
+    weights: Array | None = None
+    groups: np.ndarray | None = None
+    keys: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the column blocks."""
+        return sum(p.data.nbytes + p.indices.nbytes if sparse.issparse(p) else p.nbytes for p in self.parts)
+
+    def take(self, where: Any, weights: Array | None = None) -> Piece:
+        """Some of the rows (a slice, mask or positions), with new weights or their own."""
+        own = weights if weights is not None else None if self.weights is None else self.weights[where]
+        labels = None if self.groups is None else self.groups[where]
+        return Piece(
+            [p[where] for p in self.parts], self.numbers[where], own, labels, None if self.keys is None else self.keys[where]
+        )
+
+    def owned(self) -> Piece:
+        """The same rows in memory of their own: callers may reuse their batch."""
+        return Piece([p.copy() for p in self.parts], self.numbers, self.weights, self.groups, self.keys)
+
+    def rows(self, index: Indices | None = None) -> Rows:
+        """For the engine: all rows, or some of them."""
+        return Rows(self.parts, self.weights, index)
+
+    def block(self, left: int, right: int) -> Any:
+        """Columns ``left:right``, side by side in one array or CSR matrix."""
+        edges = np.cumsum([0, *(p.shape[1] for p in self.parts)])
+        inside = [p for p, a, b in zip(self.parts, edges, edges[1:], strict=False) if left <= a and b <= right]
+        if any(sparse.issparse(p) for p in inside):
+            return sparse.csr_array(sparse.hstack(inside, format="csr"))
+        return inside[0] if len(inside) == 1 else np.hstack(inside)
+
+
+def stack(pieces: Sequence[Piece]) -> Piece:
+    """Pieces of equal columns, one after the other."""
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    weights = None
+    if any(p.weights is not None for p in pieces):
+        weights = np.concatenate([np.ones(len(p)) if p.weights is None else p.weights for p in pieces])
+    return Piece(
+        [frames.stack_rows(*blocks) for blocks in zip(*(p.parts for p in pieces), strict=True)],
+        np.concatenate([p.numbers for p in pieces]),
+        weights,
+        None if first.groups is None else np.concatenate([p.groups for p in pieces]),  # type: ignore[misc]
+        None if first.keys is None else np.concatenate([p.keys for p in pieces]),  # type: ignore[misc]
+    )
