@@ -4,6 +4,9 @@ A data set of n rows becomes a handful of its own rows with positive weights, on
 answer.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from karat import problems
 from karat._certificate import Certificate
 from karat._coreset import Coreset, coreset
@@ -11,6 +14,9 @@ from karat._files import load
 from karat._plan import Plan, plan
 from karat._sketch import Sketch
 from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
+
+if TYPE_CHECKING:
+    from karat.io import coreset_files
 
 __version__ = "0.1.0"
 
@@ -24,7 +30,23 @@ __all__ = [
     "Sketch",
     "StorageError",
     "coreset",
+    "coreset_files",
     "load",
     "plan",
     "problems",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Names that need an optional dependency are imported when they are first used."""
+    if name == "coreset_files":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise MissingExtraError("coreset_files", "io") from None
+        from karat.io import coreset_files
+
+        return coreset_files
+    if name in ("dask", "spark"):
+        return importlib.import_module(f"karat.{name}")
+    raise AttributeError(f"module 'karat' has no attribute {name!r}")

@@ -1,8 +1,8 @@
 """Which rows a stream has seen: the smallest hashes of its keys, enough to notice a source that comes twice.
 
 Every key is hashed to 64 bits and the SIZE smallest hashes are kept.  They are a uniform sample of the distinct keys, the
-same whatever the order and the chunks, and that of a union follows from those of its parts.  If two sources are the same, so are
-their samples; if they share a fraction f of their rows, about ``f * SIZE`` sampled keys give them away.
+same whatever the order and the chunks, and that of a union follows from those of its parts.  If two sources are the same, so
+are their samples; if they share a fraction f of their rows, about ``f * SIZE`` sampled keys give them away.
 """
 
 from __future__ import annotations

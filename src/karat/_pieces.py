@@ -78,6 +78,6 @@ def stack(pieces: Sequence[Piece]) -> Piece:
         [frames.stack_rows(*blocks) for blocks in zip(*(p.parts for p in pieces), strict=True)],
         np.concatenate([p.numbers for p in pieces]),
         weights,
-        None if first.groups is None else np.concatenate([p.groups for p in pieces]),  # type: ignore[misc]
-        None if first.keys is None else np.concatenate([p.keys for p in pieces]),  # type: ignore[misc]
+        None if first.groups is None else np.concatenate([p.groups for p in pieces]),
+        None if first.keys is None else np.concatenate([p.keys for p in pieces]),
     )

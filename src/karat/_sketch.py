@@ -182,10 +182,7 @@ class Sketch:
             for label in _labels(joint):
                 index = None if label is None else np.flatnonzero(joint.groups == label)
                 rows = joint.rows(index)
-                if index is None:
-                    new = waiting.rows()
-                else:
-                    new = waiting.rows(index[index >= held] - held)
+                new = waiting.rows() if index is None else waiting.rows(index[index >= held] - held)
                 if len(new):
                     reductions[label], running[label] = fold(rows, new, kernel, running.get(label), rng)
                     chosen, mass = reductions[label].positions, reductions[label].weights
@@ -217,8 +214,8 @@ class Sketch:
             raise InputError(f"merge takes another Sketch, not {type(other).__name__}.")
         if self.problem != other.problem:
             raise InputError(
-                f"These sketches keep different things, {self.problem.describe()} and {other.problem.describe()}; make both for "
-                "one problem."
+                f"These sketches keep different things, {self.problem.describe()} and {other.problem.describe()}; make both "
+                "for one problem."
             )
         if (self.key is None) != (other.key is None):
             raise InputError("One of the sketches has a key column and the other has not.")
@@ -260,6 +257,7 @@ class Sketch:
         correction = None
         if self._absorbing:
             assert isinstance(self.problem, Ridge | LpRegression)
+            assert held.weights is not None
             exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights)
             reductions, correction = _absorb(self.problem, held.rows(), exact, self.random_state, None)
             held = held.take(reductions[0].positions, reductions[0].weights)

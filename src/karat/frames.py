@@ -122,7 +122,7 @@ def as_keys(values: Any) -> np.ndarray:
     """Keys as whole numbers, numbers or text; a missing one is an error."""
     keys = np.asarray(values)
     if keys.dtype.kind == "O":
-        if any(k is None or k != k for k in keys):
+        if any(k is None or (isinstance(k, float) and np.isnan(k)) for k in keys):
             raise InputError("The key column has missing values; every row needs a key.")
         keys = keys.astype(str)
     if keys.dtype.kind == "f" and np.isnan(keys).any():

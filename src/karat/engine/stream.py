@@ -9,9 +9,9 @@ high + low (Knuth's two-sum: ``s = a + b`` and its exact error), so its own erro
 
 Coordinates come from the rows held when the sum was started: they have the second moments of all rows before them, so
 the map whitens exactly.  No direction is dropped; what vanished so far waits, because later rows may need it.  Should
-the stream wander off (its mean or scale moves by orders of magnitude) the kernel asks for better coordinates.  Earlier rows are gone,
-but the held ones stand for them: the sum starts afresh from these.  That happens a logarithmic number of times, and
-the error of the held rows, which is then inherited, is reported.
+the stream wander off (its mean or scale moves by orders of magnitude) the kernel asks for better coordinates.  Earlier
+rows are gone, but the held ones stand for them: the sum starts afresh from these.  That happens a logarithmic number of
+times, and the error of the held rows, which is then inherited, is reported.
 """
 
 from __future__ import annotations
