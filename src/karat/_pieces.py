@@ -11,7 +11,7 @@ from scipy import sparse
 
 from karat import frames
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows
+from karat.engine.rows import Chunked, Rows
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,14 @@ class Piece:
     numbers : int64 array
         Row numbers in the source.
     weights, groups, keys : arrays or None
+        A stacked piece has its numbers and keys in chunks.
     """
 
     parts: list[Any]
-    numbers: np.ndarray
+    numbers: Any
     weights: Array | None = None
     groups: np.ndarray | None = None
-    keys: np.ndarray | None = None
+    keys: Any = None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -67,17 +68,33 @@ class Piece:
 
 
 def stack(pieces: Sequence[Piece]) -> Piece:
-    """Pieces of equal columns, one after the other."""
+    """Pieces of equal columns, one after the other; dense column blocks are not copied."""
     first = pieces[0]
     if len(pieces) == 1:
         return first
-    weights = None
-    if any(p.weights is not None for p in pieces):
-        weights = np.concatenate([np.ones(len(p)) if p.weights is None else p.weights for p in pieces])
     return Piece(
-        [frames.stack_rows(*blocks) for blocks in zip(*(p.parts for p in pieces), strict=True)],
-        np.concatenate([p.numbers for p in pieces]),
-        weights,
+        _stacked_parts(pieces),
+        Chunked([p.numbers for p in pieces]),
+        _stacked_weights(pieces),
         None if first.groups is None else np.concatenate([p.groups for p in pieces]),
-        None if first.keys is None else np.concatenate([p.keys for p in pieces]),
+        None if first.keys is None else Chunked([p.keys for p in pieces]),
     )
+
+
+def stacked_rows(pieces: Sequence[Piece], index: Indices | None) -> Rows:
+    """Rows of several pieces for the engine, without numbers, groups and keys."""
+    return Rows(_stacked_parts(pieces), _stacked_weights(pieces), index)
+
+
+def _stacked_parts(pieces: Sequence[Piece]) -> list[Any]:
+    """Column blocks of several pieces."""
+    if len(pieces) == 1:
+        return pieces[0].parts
+    columns = zip(*(p.parts for p in pieces), strict=True)
+    return [frames.stack_rows(*blocks) if sparse.issparse(blocks[0]) else Chunked(blocks) for blocks in columns]
+
+
+def _stacked_weights(pieces: Sequence[Piece]) -> Array | None:
+    if all(p.weights is None for p in pieces):
+        return None
+    return np.concatenate([np.ones(len(p)) if p.weights is None else p.weights for p in pieces])

@@ -22,7 +22,7 @@ from karat import frames
 from karat._coreset import Coreset, _absorb, _certificate, _check_exact
 from karat._fingerprint import Fingerprint
 from karat._input import Table, explain_non_finite, read_input
-from karat._pieces import Piece, stack
+from karat._pieces import Piece, stack, stacked_rows
 from karat.engine.build import NonFiniteError, Reduction
 from karat.engine.stream import Running, fold, prove
 from karat.errors import InputError, NotExactError
@@ -171,9 +171,8 @@ class Sketch:
         """Reduce held and waiting rows together.  Nothing changes until all groups are done."""
         if not self._pending:
             return
-        waiting = stack(self._pending)
-        joint = waiting if self._held is None else stack([self._held, waiting])
-        held = len(joint) - len(waiting)
+        joint = stack(self._pending if self._held is None else [self._held, *self._pending])
+        held = len(joint) - self._waiting[0]
         kernel = self.problem.kernel(self._columns, self._targets)
         rng = np.random.default_rng([self.random_state, self._folds])
         running, reductions = dict(self._running), dict(self._reductions)
@@ -182,7 +181,7 @@ class Sketch:
             for label in _labels(joint):
                 index = None if label is None else np.flatnonzero(joint.groups == label)
                 rows = joint.rows(index)
-                new = waiting.rows() if index is None else waiting.rows(index[index >= held] - held)
+                new = stacked_rows(self._pending, None if index is None else index[index >= held] - held)
                 if len(new):
                     reductions[label], running[label] = fold(rows, new, kernel, running.get(label), rng)
                     chosen, mass = reductions[label].positions, reductions[label].weights
@@ -191,17 +190,20 @@ class Sketch:
                 kept.append(chosen if index is None else index[chosen])
                 weights.append(mass)
         except NonFiniteError:
-            X, y = (
-                joint.block(0, self._columns),
-                joint.block(self._columns, self._columns + self._targets) if self._targets else None,
-            )
-            raise explain_non_finite(Table(X, y, None, None, self._names, len(joint)), "its powers") from None
+            plain = joint.take(np.arange(len(joint)))
+            X, y = self._split(plain)
+            raise explain_non_finite(Table(X, y, None, None, self._names, len(plain)), "its powers") from None
         where = np.concatenate(kept)
         order = np.argsort(joint.numbers[where], kind="stable")
         self._held = joint.take(where[order], np.concatenate(weights)[order])
         self._running, self._reductions = running, reductions
         self._pending, self._waiting = [], (0, 0)
         self._folds += 1
+
+    def _split(self, piece: Piece) -> tuple[Any, Any]:
+        """X and y of some rows."""
+        y = piece.block(self._columns, self._columns + self._targets) if self._targets else None
+        return piece.block(0, self._columns), y
 
     def merge(self, other: Sketch) -> Sketch:
         """Add the rows that another sketch has seen; they are numbered on from those of this one.
@@ -265,9 +267,7 @@ class Sketch:
         notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == self.n_rows)
         certificate = _certificate(self.problem, reductions, total, self.n_rows, len(held), seconds, notes)
         _check_exact(certificate)
-        X = held.block(0, self._columns)
-        y = held.block(self._columns, self._columns + self._targets) if self._targets else None
-        X, y = frames.restore(self._like, X, y, held.numbers)
+        X, y = frames.restore(self._like, *self._split(held), held.numbers)
         assert held.weights is not None
         return Coreset(
             held.numbers, held.weights, X, y, held.groups, self.n_rows, self.problem, certificate, held.keys, correction

@@ -44,8 +44,8 @@ class ColumnarFiles(Source):
                 self.bounds[file] = np.cumsum([0, *counts])
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{one.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'} ({_brief(error)}); it may be truncated. "
-                "Write it again or leave it out."
+                f"{one.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'} ({_brief(error)}); it may be cut off: "
+                "write it again or leave it out."
             ) from error
         for name, value in one.folders:
             if name not in schema.names:
@@ -82,7 +82,8 @@ class ColumnarFiles(Source):
                     yield Batch(whole, file, done - batch.num_rows, Place(file, done))
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{self.where(file, done)} cannot be read ({_brief(error)}); the file is damaged. Write it again or leave it out."
+                f"{self.where(file, done)} cannot be read ({_brief(error)}); the file is damaged: write it again or "
+                "leave it out."
             ) from error
 
     def where(self, file: int, row: int) -> str:

@@ -142,8 +142,8 @@ class CsvFiles(Source):
         position = re.search(rb"(?:^|[\t,\"])" + re.escape(value.encode()) + rb"(?:[\t,\"\r\n]|$)", data, re.MULTILINE)
         where = line + data[: position.start() if position else 0].count(b"\n") + 2
         return InputError(
-            f"{self.names[file]}, line {where:,}: column {column!r} has the value {value!r}, which is not a number. Mend it, leave "
-            "the column out, or leave such rows out with on_missing='drop'."
+            f"{self.names[file]}, line {where:,}: column {column!r} has the value {value!r}, which is not a number. Mend it, "
+            "leave the column out, or leave such rows out with on_missing='drop'."
         )
 
     def share(self, place: Place) -> tuple[int, int]:

@@ -55,8 +55,8 @@ class Layout:
         for name in self.numeric:
             if name in schema.names and sort_of(schema.field(name).type) not in ("number", "null"):
                 raise InputError(
-                    f"Column {name!r} has type {schema.field(name).type}, which is not numeric; choose columns=, or encode it by a "
-                    "fitted pipeline=."
+                    f"Column {name!r} has type {schema.field(name).type}, which is not numeric; choose columns=, or encode it "
+                    "by a fitted pipeline=."
                 )
 
     def piece(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Piece, int]:
@@ -106,8 +106,9 @@ class Layout:
         missing = np.isnan(values)
         if not self.drop:
             row, column = np.argwhere(missing)[0]
+            count = int(missing[:, column].sum())
             raise InputError(
-                f"{where(int(row))}: column {names[column]!r} has no value ({int(missing[:, column].sum()):,} missing in this batch). "
+                f"{where(int(row))}: column {names[column]!r} has no value ({count:,} missing in this batch). "
                 "Impute it, or leave such rows out with on_missing='drop'."
             )
         keep &= ~missing.any(axis=1)

@@ -228,15 +228,15 @@ class _Run:
             )
         if state["files"] != self.files:
             raise InputError(
-                f"{self._changed(state['files'])} changed since the checkpoint {path} was written; delete the checkpoint to start "
-                "afresh."
+                f"{self._changed(state['files'])} changed since the checkpoint {path} was written; delete the checkpoint to "
+                "start afresh."
             )
         self.sketch, self.place = sketch, Place(**state["place"])
         self.dropped, self.bad = state["dropped"], state["bad"]
 
     def _changed(self, other: list[list[Any]]) -> str:
-        before, now = ({f[0]: f for f in files} for files in (other, self.files))
-        return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))[0]
+        before, now = ({str(f[0]): f for f in files} for files in (other, self.files))
+        return min(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
 @contextmanager

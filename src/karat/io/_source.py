@@ -87,8 +87,8 @@ class File:
 
 def open_source(source: Any, rows: int) -> Source:
     """A source for anything that :func:`karat.coreset_files` takes."""
-    from karat.io._csv import CsvFiles
     from karat.io._columnar import ColumnarFiles, Stream
+    from karat.io._csv import CsvFiles
 
     if isinstance(source, pa.RecordBatchReader):
         return Stream(source)
