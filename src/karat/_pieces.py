@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from scipy import sparse
 from karat import frames
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Chunked, Rows
+
+MOST = 2**28  # bytes of a buffer
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,6 @@ class Piece:
             [p[where] for p in self.parts], self.numbers[where], own, labels, None if self.keys is None else self.keys[where]
         )
 
-    def owned(self) -> Piece:
-        """The same rows in memory of their own: callers may reuse their batch."""
-        return Piece([p.copy() for p in self.parts], self.numbers, self.weights, self.groups, self.keys)
-
     def rows(self, index: Indices | None = None) -> Rows:
         """For the engine: all rows, or some of them."""
         return Rows(self.parts, self.weights, index)
@@ -65,6 +63,30 @@ class Piece:
         if any(sparse.issparse(p) for p in inside):
             return sparse.csr_array(sparse.hstack(inside, format="csr"))
         return inside[0] if len(inside) == 1 else np.hstack(inside)
+
+
+class Buffer:
+    """Memory in which rows wait: a caller may reuse its batch, and memory used before costs half as much as new memory."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.rows, self.size = rows, size  # most rows, most bytes
+        self.used = 0
+        self.arrays: list[Any] = []
+
+    def hold(self, piece: Piece) -> Piece:
+        """The same rows, copied."""
+        if not self.arrays and not any(sparse.issparse(p) for p in piece.parts):
+            rows = min(self.rows, max(1, min(self.size, MOST) // max(1, piece.nbytes // len(piece))))
+            self.arrays = [np.empty((rows, p.shape[1]), p.dtype) for p in piece.parts]
+        end = self.used + len(piece)
+        fits = [end <= len(a) and a.dtype == p.dtype for a, p in zip(self.arrays, piece.parts, strict=False)]
+        if not fits or not all(fits):
+            return replace(piece, parts=[p.copy() for p in piece.parts])
+        views = [a[self.used : end] for a in self.arrays]
+        for view, part in zip(views, piece.parts, strict=True):
+            view[...] = part
+        self.used = end
+        return replace(piece, parts=views)
 
 
 def stack(pieces: Sequence[Piece]) -> Piece:

@@ -22,7 +22,7 @@ from karat import frames
 from karat._coreset import Coreset, _absorb, _certificate, _check_exact
 from karat._fingerprint import Fingerprint
 from karat._input import Table, explain_non_finite, read_input
-from karat._pieces import Piece, stack, stacked_rows
+from karat._pieces import Buffer, Piece, stack, stacked_rows
 from karat.engine.build import NonFiniteError, Reduction
 from karat.engine.stream import Running, fold, prove
 from karat.errors import InputError, NotExactError
@@ -89,6 +89,7 @@ class Sketch:
         self._names: list[str] = []
         self._columns = self._targets = 0
         self._held: Piece | None = None
+        self._buffer = Buffer(self.buffer_rows, self.buffer_bytes)
         self._pending: list[Piece] = []
         self._waiting = (0, 0)  # rows and bytes of the pending pieces
         self._running: dict[Any, Running] = {}
@@ -158,7 +159,7 @@ class Sketch:
             piece = piece.take(piece.weights > 0)
         for start in range(0, len(piece), self.buffer_rows):
             some = piece if len(piece) <= self.buffer_rows else piece.take(slice(start, start + self.buffer_rows))
-            self._pending.append(some if owned else some.owned())
+            self._pending.append(some if owned else self._buffer.hold(some))
             self._waiting = (self._waiting[0] + len(some), self._waiting[1] + some.nbytes)
             if self._waiting[0] >= self.buffer_rows or self._waiting[1] >= self.buffer_bytes:
                 self._fold()
@@ -198,6 +199,7 @@ class Sketch:
         self._held = joint.take(where[order], np.concatenate(weights)[order])
         self._running, self._reductions = running, reductions
         self._pending, self._waiting = [], (0, 0)
+        self._buffer.used = 0
         self._folds += 1
 
     def _split(self, piece: Piece) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from karat.engine.linalg import Array, Indices
 
 
 class Chunked:
-    """A column, or block of columns, whose rows lie in several arrays, one after the other; slices inside one of them are not copied."""
+    """A column or block of columns, its rows in several arrays one after the other; a slice of one of them is not copied."""
 
     def __init__(self, chunks: Sequence[Any]) -> None:
         self.chunks = [chunk for chunk in chunks if len(chunk)]
