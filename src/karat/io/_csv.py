@@ -17,10 +17,11 @@ import pyarrow as pa
 from pyarrow import csv as pacsv
 
 from karat.errors import InputError
+from karat.io._ahead import ahead
 from karat.io._source import Batch, Expected, File, Place, Source, folder_value, with_folders
 
 CHUNK = 2**24
-SKIP = 2**20
+FIRST = 2**20  # enough to tell numbers from text
 
 
 class CsvFiles(Source):
@@ -38,8 +39,8 @@ class CsvFiles(Source):
 
     def schema(self) -> pa.Schema:
         """Of the first lines; numbers may still turn out to be text further down."""
-        for data, _, header in self._blocks(0, 0):
-            table = self._parse(data, 0, 0, 0, header, header, [], strict=False)[0]
+        for data, _, header in self._blocks(0, 0, FIRST):
+            table = self._parse(data, 0, 0, header, header, [], strict=False)[0]
             for name, value in self.files[0].folders:
                 table = table.append_column(name, pa.array(np.full(len(table), folder_value(value))))
             return table.schema
@@ -48,55 +49,65 @@ class CsvFiles(Source):
     def _delimiter(self, file: int) -> str:
         return "\t" if ".tsv" in self.names[file].lower() else ","
 
-    def _blocks(self, file: int, start: int) -> Iterator[tuple[bytes, int, list[str]]]:
-        """Whole lines, the byte after them, and the names in the header."""
+    def _blocks(self, file: int, start: int, size: int = CHUNK) -> Iterator[tuple[memoryview, int, list[str]]]:
+        """Whole lines (valid until the next are asked for), the byte after them, and the names in the header."""
         name = self.names[file]
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        filled = place = 0
+        header: list[str] = []
         try:
             with self.filesystem.open_input_stream(name, compression="gzip" if name.endswith(".gz") else None) as stream:
-                rest = stream.read(CHUNK)
-                line, _, rest = rest.partition(b"\n")
-                header = next(csv.reader([line.decode("utf-8-sig").strip()], delimiter=self._delimiter(file)), [])
-                place = len(line) + 1
-                while place < start:  # read again what is done: a compressed file has no other way
-                    step = rest[: start - place] or stream.read(min(SKIP, start - place))
-                    if not step:
-                        return
-                    place, rest = place + len(step), rest[len(step) :]
                 while True:
-                    more = stream.read(CHUNK - len(rest)) if len(rest) < CHUNK else b""
-                    data, final = rest + more, len(rest) < CHUNK and not more
-                    cut = len(data) if final else data.rfind(b"\n") + 1
-                    if not final and not cut:
-                        raise InputError(f"{name} has a line of more than {CHUNK >> 20} MB; is it a CSV file?")
-                    if data[:cut].strip():
-                        yield data[:cut], place + cut, header
-                    if final:
+                    while filled < size and (count := stream.readinto(view[filled:])):
+                        filled += count
+                    final = filled < size
+                    if not header:
+                        line = buffer[: buffer.find(b"\n", 0, filled) + 1] or buffer[:filled]
+                        header = next(csv.reader([line.decode("utf-8-sig").strip()], delimiter=self._delimiter(file)), [""])
+                        cut = len(line)
+                    elif place < start:  # read again what is done: a compressed file has no other way
+                        cut = min(filled, start - place)
+                    else:
+                        cut = filled if final else buffer.rfind(b"\n", 0, filled) + 1
+                        if cut:
+                            yield view[:cut], place + cut, header
+                    if filled and not cut:
+                        raise InputError(f"{name} has a line of more than {size >> 20} MB; is it a CSV file?")
+                    place, rest = place + cut, filled - cut
+                    view[:rest] = view[cut:filled]
+                    filled = rest
+                    if final and not rest:
                         return
-                    place, rest = place + cut, data[cut:]
         except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
             raise InputError(f"{name} cannot be read ({error}); it may be damaged. Write it again or leave it out.") from error
 
     def batches(self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool) -> Iterator[Batch]:
+        return ahead(self._batches(columns, numeric, rows, start, strict))
+
+    def _batches(
+        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool
+    ) -> Iterator[Batch]:
         expected = Expected(columns)
         for file in range(start.file, len(self.files)):
             here = start if file == start.file else Place(file)
-            row, line = here.row, here.row
+            row, broken = here.row, 0
             own = {name for name, _ in self.files[file].folders}
             for data, after, header in self._blocks(file, here.cursor):
                 known = pa.schema([pa.field(c, pa.float64()) for c in [*header, *own]])
                 expected.check(self.names[file], known)
                 wanted = [c for c in columns if c in header]
-                table, bad = self._parse(data, file, row, line, header, wanted, numeric, strict)
+                table, bad = self._parse(data, file, row + broken, header, wanted, numeric, strict)
                 table = with_folders(table, self.files[file].folders, columns).combine_chunks()
                 for first in range(0, table.num_rows, rows):
                     some = table.slice(first, rows)
                     last = first + len(some) == table.num_rows
                     end = Place(file, row + table.num_rows, after) if last else None
                     yield Batch(some, file, row + first, end, bad if last else 0)
-                row, line = row + table.num_rows, line + data.count(b"\n")
+                row, broken = row + table.num_rows, broken + bad
 
     def _parse(
-        self, data: bytes, file: int, row: int, line: int, header: list[str], columns: Sequence[str], numeric: Sequence[str],
+        self, data: memoryview, file: int, line: int, header: list[str], columns: Sequence[str], numeric: Sequence[str],
         strict: bool,
     ) -> tuple[pa.Table, int]:  # fmt: skip
         """One block as a table, and the broken lines left out of it."""
@@ -111,7 +122,7 @@ class CsvFiles(Source):
         def read(kinds: dict[str, pa.DataType]) -> pa.Table:
             broken.clear()
             return pacsv.read_csv(
-                pa.BufferReader(data),
+                pa.BufferReader(pa.py_buffer(data)),
                 read_options=pacsv.ReadOptions(column_names=header),
                 parse_options=pacsv.ParseOptions(delimiter=self._delimiter(file), invalid_row_handler=invalid),
                 convert_options=pacsv.ConvertOptions(include_columns=list(columns), column_types=kinds),
@@ -121,11 +132,12 @@ class CsvFiles(Source):
             table = read(types)
         except pa.ArrowInvalid as error:
             if strict:
-                raise self._explain(error, data, file, line, header) from error
+                raise self._explain(error, bytes(data), file, line, header) from error
             table = _numbers(read({c: pa.string() for c in columns}), types)
         if broken and strict:
             bad = broken[0]
-            where = line + data[: max(data.find(bad.text.encode()), 0)].count(b"\n") + 2
+            text = bytes(data)
+            where = line + text[: max(text.find(bad.text.encode()), 0)].count(b"\n") + 2
             raise InputError(
                 f"{self.names[file]}, line {where:,}: {bad.actual_columns} values where the header has {bad.expected_columns} "
                 f"({bad.text[:60]!r}). Mend the line, or leave such rows out with on_missing='drop'."
