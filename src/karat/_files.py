@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from pathlib import Path
@@ -42,7 +43,7 @@ def load(path: str | Path, problem: Problem | None = None) -> Coreset:
     """
     path = Path(path)
     header, arrays = read_archive(path, "a coreset file")
-    problem = saved_problem(header, path, problem)
+    problem = saved_problem(header, str(path), problem)
     correction = None
     if "correction_sets" in arrays:
         correction = Correction(arrays["correction_sets"], arrays["correction_delta"])
@@ -59,38 +60,53 @@ def problem_header(problem: Problem) -> dict[str, Any]:
     return {"problem": type(problem).__name__, "params": None if isinstance(problem, Kernel) else problem.params()}
 
 
-def saved_problem(header: dict[str, Any], path: Path, problem: Problem | None) -> Problem:
+def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) -> Problem:
     """The problem that a file was written for; ``problem`` where the file cannot hold it."""
     if problem is None:
         if header["params"] is None:
-            raise InputError(f"{path} keeps a user's function, which is not saved: load it with problem=Kernel(...).")
+            raise InputError(f"{name} keeps a user's function, which is not saved: load it with problem=Kernel(...).")
         return getattr(problems, header["problem"])(**header["params"])  # type: ignore[no-any-return]
     if type(problem).__name__ != header["problem"]:
-        raise InputError(f"{path} was saved for a {header['problem']}, not a {type(problem).__name__}.")
+        raise InputError(f"{name} was saved for a {header['problem']}, not a {type(problem).__name__}.")
     return problem
 
 
 def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Arrays and a JSON header in one ``.npz``, atomically; text of any kind becomes plain text."""
+    """An archive in a file, atomically."""
     if path.suffix != ".npz":
         raise InputError(f"It is saved as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
-    plain = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
-    plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in plain.items()}
-    plain["header"] = np.frombuffer(json.dumps({"format_version": FORMAT_VERSION} | header).encode(), dtype=np.uint8)
-    write_atomically(path, lambda file: np.savez_compressed(file, **plain))  # type: ignore[arg-type]
+    write_atomically(path, lambda file: file.write(pack(header, arrays)))
 
 
 def read_archive(path: Path, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and arrays of :func:`write_archive`."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(arrays.pop("header").tobytes())
+        return unpack(path.read_bytes(), str(path), what)
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError) as error:
-        raise InputError(f"{path} is not {what}, or it is damaged ({error}).") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from error
+
+
+def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
+    """Arrays and a JSON header as the bytes of an ``.npz``; text of any kind becomes plain text, None is left out."""
+    plain = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
+    plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in plain.items()}
+    plain["header"] = np.frombuffer(json.dumps({"format_version": FORMAT_VERSION} | header).encode(), dtype=np.uint8)
+    file = io.BytesIO()
+    np.savez_compressed(file, **plain)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def unpack(data: bytes, name: str, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and arrays of :func:`pack`; ``name`` and ``what`` it is, for sentences."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        header = json.loads(arrays.pop("header").tobytes())
+    except (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError, AttributeError) as error:
+        raise InputError(f"{name} is not {what}, or it is damaged ({error}).") from error
     version = header.get("format_version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise InputError(f"{path} has format version {version}; this karat reads up to {FORMAT_VERSION}. Update karat.")
+        raise InputError(f"{name} has format version {version}; this karat reads up to {FORMAT_VERSION}. Update karat.")
     return header, arrays

@@ -105,10 +105,13 @@ class Sketch:
         X, y, sample_weight, groups
             As in :func:`karat.coreset`; every batch must have the same columns, and groups if the first had.
         """
-        start = time.perf_counter()
         keys = None
         if self.key is not None:
             X, keys = frames.split_column(X, self.key)
+        return self._update(X, y, sample_weight, groups, keys)
+
+    def _update(self, X: Any, y: Any, sample_weight: Any, groups: Any, keys: np.ndarray | None) -> Sketch:
+        start = time.perf_counter()
         count = int(X.shape[0]) if hasattr(X, "shape") else len(X)
         weighted = sample_weight is not None and np.shape(sample_weight) == (count,)
         if count == 0 or (weighted and not np.any(sample_weight)):  # nothing to add, but the rows have numbers
@@ -207,39 +210,47 @@ class Sketch:
         y = piece.block(self._columns, self._columns + self._targets) if self._targets else None
         return piece.block(0, self._columns), y
 
-    def merge(self, other: Sketch) -> Sketch:
-        """Add the rows that another sketch has seen; they are numbered on from those of this one.
+    def merge(self, *others: Sketch) -> Sketch:
+        """Add the rows that other sketches have seen; they are numbered on from those of this one.
 
         The same source merged twice is an error: each sketch remembers the sketches that went into it, and with a key
         column, a sample of the keys.
         """
         start = time.perf_counter()
-        if not isinstance(other, Sketch):
-            raise InputError(f"merge takes another Sketch, not {type(other).__name__}.")
-        if self.problem != other.problem:
-            raise InputError(
-                f"These sketches keep different things, {self.problem.describe()} and {other.problem.describe()}; make both "
-                "for one problem."
-            )
-        if (self.key is None) != (other.key is None):
-            raise InputError("One of the sketches has a key column and the other has not.")
-        if self._sources & other._sources:
-            raise InputError(
-                "The same source was merged twice: this sketch has seen the rows of the other, or is a copy of it."
-            )
-        other._fold()
+        sources = set(self._sources)
+        for other in others:
+            if not isinstance(other, Sketch):
+                raise InputError(f"merge takes another Sketch, not {type(other).__name__}.")
+            if self.problem != other.problem:
+                raise InputError(
+                    f"These sketches keep different things, {self.problem.describe()} and {other.problem.describe()}; make "
+                    "both for one problem."
+                )
+            if (self.key is None) != (other.key is None):
+                raise InputError("One of the sketches has a key column and the other has not.")
+            if sources & other._sources:
+                raise InputError(
+                    "The same source was merged twice: this sketch has seen the rows of the other, or is a copy of it."
+                )
+            sources |= other._sources
         self._fold()
-        if other._held is not None:
-            assert other._like is not None
-            self._expect(other._columns, other._targets, other._like, other._names)
-            self._take(replace(other._held, numbers=other._held.numbers + self.n_rows), owned=True, seen=other._fingerprint)
-            self._fold()
+        inherited = {label: running.inherited for label, running in self._running.items()}
+        for other in others:
+            other._fold()
+            if other._held is not None:
+                assert other._like is not None
+                self._expect(other._columns, other._targets, other._like, other._names)
+                numbers = other._held.numbers + self.n_rows
+                self._take(replace(other._held, numbers=numbers), owned=True, seen=other._fingerprint)
             for label, theirs in other._running.items():  # what the other's rows are off by is inherited
-                mine = self._running[label]
-                self._running[label] = replace(mine, inherited=max(mine.inherited, theirs.inherited + theirs.gap))
-        self.n_rows += other.n_rows
-        self._sources |= other._sources
-        self._seconds += other._seconds + time.perf_counter() - start
+                inherited[label] = max(inherited.get(label, 0.0), theirs.inherited + theirs.gap)
+            self.n_rows += other.n_rows
+            self._seconds += other._seconds
+        self._fold()
+        for label, mine in self._running.items():
+            self._running[label] = replace(mine, inherited=max(mine.inherited, inherited.get(label, 0.0)))
+        self._sources = sources
+        self._seconds += time.perf_counter() - start
         return self
 
     def coreset(self) -> Coreset:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat._files import problem_header, read_archive, saved_problem, write_archive
+from karat._files import pack, problem_header, read_archive, saved_problem, unpack, write_archive
 from karat._fingerprint import Fingerprint
 from karat._pieces import Piece
 from karat._sketch import Sketch
@@ -33,6 +33,25 @@ PLAIN = (
 
 def save(sketch: Sketch, path: Path, extra: dict[str, Any] | None = None) -> None:
     """Write a sketch; ``extra`` (for JSON) comes back with :func:`load`."""
+    write_archive(path, *_state(sketch, extra))
+
+
+def dump(sketch: Sketch, extra: dict[str, Any] | None = None) -> bytes:
+    """The same as bytes that can travel."""
+    return pack(*_state(sketch, extra))
+
+
+def load(path: Path, problem: Problem | None = None) -> tuple[Sketch, dict[str, Any]]:
+    """The sketch, and what was written beside it."""
+    return _sketch(*read_archive(path, "a checkpoint"), str(path), problem)
+
+
+def parse(data: bytes, problem: Problem) -> tuple[Sketch, dict[str, Any]]:
+    """The same from :func:`dump`."""
+    return _sketch(*unpack(data, "The message", "a sketch"), "The message", problem)
+
+
+def _state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
     sketch._fold()
     arrays: dict[str, Any] = {}
     header: dict[str, Any] = {name: getattr(sketch, name) for name in PLAIN}
@@ -52,17 +71,17 @@ def save(sketch: Sketch, path: Path, extra: dict[str, Any] | None = None) -> Non
         arrays |= {f"running_{i}_pilot": running.pilot, f"running_{i}_weights": running.weights}
         arrays |= {f"running_{i}_high_{j}": part for j, part in enumerate(running.high)}
         arrays |= {f"running_{i}_low_{j}": part for j, part in enumerate(running.low)}
-    write_archive(path, header, arrays)
+    return header, arrays
 
 
-def load(path: Path, problem: Problem | None = None) -> tuple[Sketch, dict[str, Any]]:
-    """The sketch, and what was written beside it."""
-    header, arrays = read_archive(path, "a checkpoint")
+def _sketch(
+    header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None
+) -> tuple[Sketch, dict[str, Any]]:
     if not header.get("sketch"):
-        raise InputError(f"{path} is not a checkpoint of a sketch; a coreset is read by karat.load.")
-    sketch = Sketch(saved_problem(header, path, problem))
-    for name in PLAIN:
-        setattr(sketch, name, header[name])
+        raise InputError(f"{name} is not a checkpoint of a sketch; a coreset is read by karat.load.")
+    sketch = Sketch(saved_problem(header, name, problem))
+    for field in PLAIN:
+        setattr(sketch, field, header[field])
     sketch._sources = set(header["sources"])
     if "seen_hashes" in arrays:
         sketch._fingerprint = Fingerprint(arrays["seen_hashes"], arrays["seen_keys"])

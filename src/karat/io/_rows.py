@@ -12,6 +12,7 @@ from scipy import sparse
 
 from karat import frames
 from karat._pieces import Piece
+from karat._sketch import Sketch
 from karat.errors import InputError
 from karat.io._source import sort_of
 
@@ -59,8 +60,28 @@ class Layout:
                     "by a fitted pipeline=."
                 )
 
-    def piece(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Piece, int]:
-        """Rows for the sketch, numbered from ``number`` on, and how many were left out; ``where`` puts a row in words."""
+    def feed(self, sketch: Sketch, table: Any, where: Callable[[int], str]) -> int:
+        """Let the sketch take the rows of a table; return how many were left out.  ``where`` puts a row in words."""
+        piece, dropped = self._piece(table, sketch.n_rows, where)
+        if len(piece):
+            count = sum(p.shape[1] for p in piece.parts) - len(self.targets)
+            names = self._feature_names(count)
+            single = len(self.targets) == 1
+            kind = "sparse" if sparse.issparse(piece.parts[0]) else "arrow"
+            like = {"container": kind, "columns": names, "target": self.targets[0] if single else None, "flat": single}
+            sketch._expect(count, len(self.targets), like, [repr(n) for n in [*names, *self.targets]])
+            sketch._take(piece, owned=True)
+        sketch.n_rows += table.num_rows
+        return dropped
+
+    def _feature_names(self, count: int) -> list[str]:
+        if self.pipeline is None:
+            return list(self.features)
+        given = getattr(self.pipeline, "get_feature_names_out", lambda: range(count))
+        return [str(name) for name in given()]
+
+    def _piece(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Piece, int]:
+        """Rows for the sketch, numbered from ``number`` on, and how many were left out."""
         keep = np.ones(table.num_rows, dtype=bool)
         parts = [self._numbers(table, name, keep, where) for name in self.targets]
         weights = None if self.weight is None else self._numbers(table, self.weight, keep, where)[:, 0].astype(float)

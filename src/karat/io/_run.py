@@ -22,13 +22,14 @@ import numpy as np
 from karat import _sketch_files
 from karat._coreset import Coreset, Progress
 from karat._plan import fold_memory
-from karat._sketch import BUFFER_ROWS, Sketch
+from karat._sketch import Sketch
 from karat.errors import InputError
 from karat.io._rows import Layout
 from karat.io._source import Place, Source, open_source
 from karat.problems import Kernel, LeastSquares, Moments, Problem
 
 MEMORY = 10**9
+FOLD_ROWS = 2**20
 LEAST_ROWS = 1000
 
 
@@ -64,7 +65,7 @@ def coreset_files(
     columns : list of str, optional
         The features; by default all columns that have no other role.
     batch_rows : int, optional
-        Rows between folds; by default half a million, or what ``memory`` allows.
+        Rows between folds; by default a million, or what ``memory`` allows.
     on_missing : {"error", "drop"}
         What to do with rows that lack a value or are broken.  The certificate's notes say how many were left out.
     checkpoint : path, optional
@@ -100,7 +101,7 @@ def coreset_files(
     if isinstance(problem, Problem) and problem.needs_target and not targets:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
     sketch = Sketch(problem, key, random_state=random_state)
-    opened = open_source(source, batch_rows or BUFFER_ROWS)
+    opened = open_source(source, batch_rows or FOLD_ROWS)
     schema = opened.schema()
     if columns is None:
         taken = {*targets, sample_weight, groups, key}
@@ -125,7 +126,7 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
         raise InputError(f"memory={memory!r} is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least.")
     most = (memory - fixed) // each
     if wanted is None:
-        return int(min(BUFFER_ROWS, most))
+        return int(min(FOLD_ROWS, most))
     if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 1:
         raise InputError(f"batch_rows must be a whole number of at least 1, not {wanted!r}.")
     if wanted > most:
@@ -170,15 +171,8 @@ class _Run:
         if self.place.file >= len(self.source.names):
             return
         for batch in self.source.batches(layout.columns, layout.numeric, rows, self.place, strict=not layout.drop):
-            piece, dropped = layout.piece(batch.table, sketch.n_rows, self._where(batch.file, batch.start))
+            dropped = layout.feed(sketch, batch.table, self._where(batch.file, batch.start))
             count = batch.table.num_rows
-            if len(piece):
-                if sketch._like is None:
-                    like, names = self._described(piece)
-                    columns = sum(p.shape[1] for p in piece.parts) - len(layout.targets)
-                    sketch._expect(columns, len(layout.targets), like, names)
-                sketch._take(piece, owned=True)
-            sketch.n_rows += count
             self.dropped, self.bad, since = self.dropped + dropped, self.bad + batch.bad, since + count
             if batch.end is not None and since >= rows:
                 self.place, since = batch.end, 0
@@ -189,19 +183,6 @@ class _Run:
 
     def _where(self, file: int, start: int) -> Any:
         return lambda row: self.source.where(file, start + row)
-
-    def _described(self, piece: Any) -> tuple[dict[str, Any], list[str]]:
-        """The container of the coreset's rows, and names for sentences."""
-        names = list(self.layout.features)
-        kind = "arrow"
-        if self.layout.pipeline is not None:
-            kind = "sparse" if hasattr(piece.parts[0], "toarray") else "arrow"
-            count = piece.parts[0].shape[1]
-            given = getattr(self.layout.pipeline, "get_feature_names_out", lambda: range(count))
-            names = [str(n) for n in given()]
-        single = len(self.layout.targets) == 1
-        like = {"container": kind, "columns": names, "target": self.layout.targets[0] if single else None, "flat": single}
-        return like, [repr(n) for n in [*names, *self.layout.targets]]
 
     def _call(self) -> dict[str, Any]:
         """What must be the same for a run to be resumed."""
