@@ -43,8 +43,10 @@ class Task:
     seed: int
 
     def sketch(self) -> Sketch:
-        """An empty one, with keys in any case."""
-        return Sketch(self.problem, "key", random_state=self.seed)
+        """An empty one, with keys in any case; offsets cannot come twice, so they need no fingerprint."""
+        sketch = Sketch(self.problem, "key", random_state=self.seed)
+        sketch._watches_keys = self.layout is not None and self.layout.key is not None
+        return sketch
 
     def part(self, number: int, tables: Iterable[Any]) -> bytes:
         """The message of one partition, given as Arrow tables or batches."""
@@ -84,9 +86,8 @@ class Task:
         notes = [*core.certificate.notes, f"{state['parts']} partitions sent {state['travelled']:,} bytes."]
         if state["dropped"]:
             notes.append(f"{state['dropped']:,} rows with missing values were left out.")
-        return replace(
-            core, certificate=replace(core.certificate, method=f"{core.certificate.method}, {way}", notes=tuple(notes))
-        )
+        method = f"{core.certificate.method}, {way}"
+        return replace(core, certificate=replace(core.certificate, method=method, notes=tuple(notes)))
 
     def _merged(self, messages: Sequence[bytes]) -> tuple[Sketch, dict[str, Any]]:
         opened = [_sketch_files.parse(m, self.problem) for m in messages]

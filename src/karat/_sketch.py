@@ -84,6 +84,7 @@ class Sketch:
         self.n_rows = 0
         self.random_state, self.buffer_rows, self.buffer_bytes = int(random_state), int(buffer_rows), int(buffer_bytes)
         self._sources = {uuid.uuid4().hex}
+        self._watches_keys = True
         self._fingerprint: Fingerprint | None = None
         self._like: dict[str, Any] | None = None
         self._names: list[str] = []
@@ -155,7 +156,7 @@ class Sketch:
         before = self._pending[0] if self._pending else self._held
         if before is not None and (before.groups is None) != (piece.groups is None):
             raise InputError("Some batches have groups and some have not; pass groups with every batch or with none.")
-        if piece.keys is not None:
+        if piece.keys is not None and self._watches_keys:
             seen = seen or Fingerprint.of(piece.keys)
             self._fingerprint = seen if self._fingerprint is None else self._fingerprint.plus(seen)
         if piece.weights is not None and not piece.weights.all():

@@ -13,7 +13,7 @@ from karat.problems import Problem
 try:
     import pyarrow as pa
     from pyspark import TaskContext
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions
 except ImportError:
     raise MissingExtraError("karat.spark", "spark") from None
 
@@ -63,7 +63,7 @@ def coreset(
     count = df.rdd.getNumPartitions()
     while count > FAN:
         count = -(-count // FAN)
-        messages = messages.repartition(count, F.floor(F.col("part") / FAN)).mapInArrow(_joined(work), SCHEMA)
+        messages = messages.repartition(count, functions.floor(functions.col("part") / FAN)).mapInArrow(_joined(work), SCHEMA)
     rows = sorted(messages.collect(), key=lambda row: row["part"])
     return work.finish([bytes(row["message"]) for row in rows], "partitions merged by Spark")
 
