@@ -21,7 +21,7 @@ from karat.io._ahead import ahead
 from karat.io._source import Batch, Expected, File, Place, Source, folder_value, with_folders
 
 CHUNK = 2**24
-FIRST = 2**20  # enough to tell numbers from text
+FIRST, PREVIEW = 2**20, 100  # bytes, and lines of them, that tell numbers from text
 
 
 class CsvFiles(Source):
@@ -40,7 +40,8 @@ class CsvFiles(Source):
     def schema(self) -> pa.Schema:
         """Of the first lines; numbers may still turn out to be text further down."""
         for data, _, header in self._blocks(0, 0, FIRST):
-            table = self._parse(data, 0, 0, header, header, [], strict=False)[0]
+            lines = bytes(data).splitlines(keepends=True)[:PREVIEW]
+            table = self._parse(memoryview(b"".join(lines)), 0, 0, header, header, [], strict=False)[0]
             for name, value in self.files[0].folders:
                 table = table.append_column(name, pa.array(np.full(len(table), folder_value(value))))
             return table.schema
@@ -49,7 +50,7 @@ class CsvFiles(Source):
     def _delimiter(self, file: int) -> str:
         return "\t" if ".tsv" in self.names[file].lower() else ","
 
-    def _blocks(self, file: int, start: int, size: int = CHUNK) -> Iterator[tuple[memoryview, int, list[str]]]:
+    def _blocks(self, file: int, start: int, size: int) -> Iterator[tuple[memoryview, int, list[str]]]:
         """Whole lines (valid until the next are asked for), the byte after them, and the names in the header."""
         name = self.names[file]
         buffer = bytearray(size)
@@ -93,7 +94,7 @@ class CsvFiles(Source):
             here = start if file == start.file else Place(file)
             row, broken = here.row, 0
             own = {name for name, _ in self.files[file].folders}
-            for data, after, header in self._blocks(file, here.cursor):
+            for data, after, header in self._blocks(file, here.cursor, CHUNK):
                 known = pa.schema([pa.field(c, pa.float64()) for c in [*header, *own]])
                 expected.check(self.names[file], known)
                 wanted = [c for c in columns if c in header]

@@ -94,8 +94,9 @@ def open_source(source: Any, rows: int) -> Source:
         return Stream(source)
     if isinstance(source, pads.Dataset):
         source = list(source.files) if hasattr(source, "files") else source
-    if hasattr(source, "fetch_arrow_reader"):  # a DuckDB relation
-        return Stream(source.fetch_arrow_reader(rows))
+    for method in ("to_arrow_reader", "fetch_arrow_reader"):  # a DuckDB relation, new and old
+        if hasattr(source, method):
+            return Stream(getattr(source, method)(rows))
     if hasattr(source, "__arrow_c_stream__"):
         return Stream(pa.RecordBatchReader.from_stream(source))
     if isinstance(source, str) or hasattr(source, "__fspath__"):
