@@ -30,6 +30,8 @@ PLAIN = (
     "_seconds",
 )
 
+FLAGS = ("inherited", "gap", "hard")
+
 
 def save(sketch: Sketch, path: Path, extra: dict[str, Any] | None = None) -> None:
     """Write a sketch; ``extra`` (for JSON) comes back with :func:`load`."""
@@ -67,7 +69,7 @@ def _state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any]
         arrays["labels"] = np.array(list(sketch._running))
     header["running"] = []
     for i, running in enumerate(sketch._running.values()):
-        header["running"].append({"inherited": running.inherited, "gap": running.gap, "sums": len(running.high)})
+        header["running"].append({name: getattr(running, name) for name in FLAGS} | {"sums": len(running.high)})
         arrays |= {f"running_{i}_pilot": running.pilot, f"running_{i}_weights": running.weights}
         arrays |= {f"running_{i}_high_{j}": part for j, part in enumerate(running.high)}
         arrays |= {f"running_{i}_low_{j}": part for j, part in enumerate(running.low)}
@@ -97,5 +99,5 @@ def _sketch(
         pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
         fitted = Running.fit(kernel, pilot, weights)
-        sketch._running[label] = Running(fitted, pilot, weights, high, low, saved["inherited"], saved["gap"])
+        sketch._running[label] = Running(fitted, pilot, weights, high, low, **{name: saved[name] for name in FLAGS})
     return sketch, header["extra"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,10 +14,12 @@ from karat.problems import Problem
 try:
     import pyarrow as pa
     from pyspark import TaskContext
+    from pyspark.errors import PythonException
     from pyspark.sql import functions
 except ImportError:
     raise MissingExtraError("karat.spark", "spark") from None
 
+NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean"}
 SCHEMA = "part int, message binary"
 ARROW = pa.schema([("part", pa.int32()), ("message", pa.binary())])
 
@@ -59,12 +62,21 @@ def coreset(
     targets, features = roles(df.columns, target, columns, sample_weight, groups, key)
     work = task(problem, targets, features, sample_weight, groups, key, on_missing, random_state)
     assert work.layout is not None
+    for name, kind in df.dtypes:
+        if name in work.layout.numeric and kind.partition("(")[0] not in NUMBERS:
+            raise InputError(f"Column {name!r} has type {kind}, which is not numeric; encode it or choose columns=.")
     messages = df.select(*work.layout.columns).mapInArrow(_parts(work), SCHEMA)
     count = df.rdd.getNumPartitions()
     while count > FAN:
         count = -(-count // FAN)
         messages = messages.repartition(count, functions.floor(functions.col("part") / FAN)).mapInArrow(_joined(work), SCHEMA)
-    rows = sorted(messages.collect(), key=lambda row: row["part"])
+    try:
+        rows = sorted(messages.collect(), key=lambda row: row["part"])
+    except PythonException as error:  # what a worker has to say is one line of a long trace
+        said = re.search(r"karat\.errors\.InputError: (.*)", str(error))
+        if said is None:
+            raise
+        raise InputError(said[1]) from error
     return work.finish([bytes(row["message"]) for row in rows], "partitions merged by Spark")
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from karat import problems as P
+from karat.engine.kernel import Kernel as EngineKernel
 
 COLUMNS = ["a", "b", "c", "d"]
 
@@ -32,3 +37,18 @@ def write(table: pa.Table, folder: Path, files: int = 5, row_group_size: int = 1
         part = table.slice(bounds[0], len(bounds))
         pq.write_table(part, folder / f"part-{i:03d}.parquet", row_group_size=row_group_size)
     return folder
+
+
+@dataclass(frozen=True)
+class Latent(P.Problem):
+    """Stands in for problems whose features depend on the full data."""
+
+    total_weight: bool = True
+    mergeable: ClassVar[bool] = False
+    keeps: ClassVar[str] = ""
+
+    def kernel(self, columns: int, targets: int) -> EngineKernel:
+        raise AssertionError
+
+    def loss(self, X, y, weights, query):
+        raise AssertionError

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 import pandas as pd
 import pytest
+from scale.tables import Latent
 from scipy import sparse
 
 import karat
 from karat import problems as P
-from karat.engine.kernel import Kernel as EngineKernel
 
 N = 12_000
 
@@ -283,21 +280,6 @@ def test_refusals_are_sentences_and_change_nothing(rows):
         karat.Sketch(P.LeastSquares()).update(X * 1e200, y).coreset()
     with pytest.raises(karat.InputError, match="buffer_rows"):
         karat.Sketch(P.Mean(), buffer_rows=0)
-
-
-@dataclass(frozen=True)
-class Latent(P.Problem):
-    """Stands in for problems whose features depend on the full data."""
-
-    total_weight: bool = True
-    mergeable: ClassVar[bool] = False
-    keeps: ClassVar[str] = ""
-
-    def kernel(self, columns: int, targets: int) -> EngineKernel:
-        raise AssertionError
-
-    def loss(self, X, y, weights, query):
-        raise AssertionError
 
 
 def test_latent_problems_take_two_passes():

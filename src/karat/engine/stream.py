@@ -51,6 +51,8 @@ class Running:
         Relative loss error of the held rows from which the sum was started.
     gap : float
         Relative loss error of the rows held now, against this sum.
+    hard : bool
+        A sample of candidates was not enough before, so that the tree should be taken at once.
     """
 
     kernel: Kernel
@@ -60,6 +62,7 @@ class Running:
     low: Sums
     inherited: float
     gap: float = 0.0
+    hard: bool = False
 
     @staticmethod
     def fit(kernel: Kernel, pilot: Array, weights: Array) -> Kernel:
@@ -117,36 +120,41 @@ def fold(rows: Rows, new: Rows, kernel: Kernel, running: Running | None, rng: np
         grown = running.plus(new)
         settled = grown.settle()
         if not settled.again:
-            found = _reduce(rows, settled, held, held + np.arange(0), rng)
-            grown = replace(grown, gap=found.gap)
+            found, hard = _reduce(rows, settled, held, held + np.arange(0), rng, running.hard)
+            grown = replace(grown, gap=found.gap, hard=hard)
             if found.gap <= SHARP:
                 return found, grown
     size = len(new) if len(rows) <= COMPLETE else max(PILOT, int(FIRST * kernel.width))
     pool = held + sample(rng, len(new), size)
     settled, passes = settle(rows, kernel, np.concatenate([np.arange(held), pool]))
+    hard = False
     if not settled.kernel.width:  # every feature vanishes on every row: any one row stands for all
         fresh = Reduction(np.zeros(1, dtype=np.intp), np.array([rows.total]), settled, 0, 0.0, 0.0, 1.0, 1.0, WAY, passes)
     else:
-        fresh = replace(_reduce(rows, settled, held, pool, rng), passes=passes)
+        fresh, hard = _reduce(rows, settled, held, pool, rng, running is not None and running.hard)
+        fresh = replace(fresh, passes=passes)
     inherited = 0.0 if running is None else running.inherited + running.gap
     if found is not None and grown.inherited + found.gap <= inherited + fresh.gap:
         return found, grown
     block = rows.take(fresh.positions, np.zeros(rows.columns))
-    return fresh, Running.start(kernel, block, fresh.weights, inherited + fresh.gap)
+    return fresh, replace(Running.start(kernel, block, fresh.weights, inherited + fresh.gap), hard=hard)
 
 
-def _reduce(rows: Rows, settled: Settled, held: int, pool: Indices, rng: np.random.Generator) -> Reduction:
-    """A vertex among the held rows and a sample of the new ones; by the tree, if that is not enough."""
-    known, mass = sampled(rows, settled, pool, rng, held)
+def _reduce(
+    rows: Rows, settled: Settled, held: int, pool: Indices, rng: np.random.Generator, hard: bool
+) -> tuple[Reduction, bool]:
+    """A vertex among the held rows and a sample of the new ones; by the tree, if that is not enough (``hard``)."""
     best: Reduction | None = None
-    if mass is not None:
-        best = vertex(rows, settled, known, mass, WAY, 1)
-        if best.gap <= EXACT:
-            return best
+    if not hard:
+        known, mass = sampled(rows, settled, pool, rng, held)
+        if mass is not None:
+            best = vertex(rows, settled, known, mass, WAY, 1)
+            if best.gap <= EXACT:
+                return best, False
     positions, weights = thin(rows, settled)
     known = frame(rows, settled, positions, weights).resolve()
     found = vertex(rows, settled, known, known.root, f"{WAY} by the tree", 1)
-    return found if best is None or found.gap < best.gap else best
+    return (found if best is None or found.gap < best.gap else best), True
 
 
 def prove(rows: Rows, kernel: Kernel, running: Running) -> Reduction:

@@ -64,7 +64,7 @@ class CsvFiles(Source):
                         filled += count
                     final = filled < size
                     if not header:
-                        line = buffer[: buffer.find(b"\n", 0, filled) + 1] or buffer[:filled]
+                        line = buffer[: buffer.find(b"\n", 0, filled) + 1] or buffer[: filled if final else 0]
                         header = next(csv.reader([line.decode("utf-8-sig").strip()], delimiter=self._delimiter(file)), [""])
                         cut = len(line)
                     elif place < start:  # read again what is done: a compressed file has no other way

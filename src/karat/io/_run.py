@@ -237,4 +237,6 @@ def _locked(checkpoint: Path | None) -> Iterator[None]:
             raise InputError(
                 f"Another process is writing the checkpoint {checkpoint}; wait for it or choose another path."
             ) from None
+        for left in checkpoint.parent.glob(f".{checkpoint.name}.*.part"):  # by a run that was killed while it wrote
+            left.unlink()
         yield
