@@ -4,6 +4,7 @@ A data set of n rows becomes a handful of its own rows with positive weights, on
 answer.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from karat import problems
@@ -11,10 +12,12 @@ from karat._certificate import Certificate
 from karat._coreset import Coreset, coreset
 from karat._files import load
 from karat._plan import Plan, plan
-from karat.errors import InputError, MissingExtraError, NotExactError
+from karat._sketch import Sketch
+from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
 
 if TYPE_CHECKING:
     from karat.estimators import CoresetRegressor, exact_cv
+    from karat.io import coreset_files
 
 __version__ = "0.1.0"
 
@@ -26,7 +29,10 @@ __all__ = [
     "MissingExtraError",
     "NotExactError",
     "Plan",
+    "Sketch",
+    "StorageError",
     "coreset",
+    "coreset_files",
     "exact_cv",
     "load",
     "plan",
@@ -35,7 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names that need scikit-learn, imported when first used."""
+    """Names that need an optional dependency are imported when they are first used."""
     if name in ("CoresetRegressor", "exact_cv"):
         try:
             from karat import estimators
@@ -44,4 +50,14 @@ def __getattr__(name: str) -> Any:
                 raise
             raise MissingExtraError(f"karat.{name}", "sklearn") from error
         return getattr(estimators, name)
+    if name == "coreset_files":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise MissingExtraError("coreset_files", "io") from None
+        from karat.io import coreset_files
+
+        return coreset_files
+    if name in ("dask", "spark", "models"):
+        return importlib.import_module(f"karat.{name}")
     raise AttributeError(f"module 'karat' has no attribute {name!r}")

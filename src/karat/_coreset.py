@@ -180,7 +180,7 @@ class Coreset:
         if self.n_rows != table.count:
             notes.append(f"The coreset stands for {self.n_rows:,} rows, the data has {table.count:,}.")
         seconds = time.perf_counter() - start
-        return _certificate(self.problem, reductions, table, len(self), seconds, notes, refuted)
+        return _certificate(self.problem, reductions, table.total, table.count, len(self), seconds, notes, refuted)
 
     def merge(self, other: Coreset, *, random_state: int = 0) -> Coreset:
         """The coreset of the union of both inputs, reduced again; exact.
@@ -370,13 +370,8 @@ def _assemble(
     if correction is None and len(indices) == table.count:
         notes.append("There were no more rows than the rank: all are kept, with their own weights.")
     seconds = time.perf_counter() - start
-    certificate = _certificate(problem, reductions, table, len(indices), seconds, notes)
-    if not certificate.ok:
-        raise NotExactError(
-            f"The best coreset found has a relative loss error of {certificate.loss_error:.1e}, above "
-            f"{certificate.tolerance:.0e}: the features are too ill-conditioned (condition {certificate.condition:.1e}). "
-            "Scale or centre the columns, drop nearly collinear ones and extreme rows, or lower the degree."
-        )
+    certificate = _certificate(problem, reductions, table.total, table.count, len(indices), seconds, notes)
+    _check_exact(certificate)
     return Coreset(
         indices=indices,
         weights=weights,
@@ -390,10 +385,20 @@ def _assemble(
     )
 
 
+def _check_exact(certificate: Certificate) -> None:
+    if not certificate.ok:
+        raise NotExactError(
+            f"The best coreset found has a relative loss error of {certificate.loss_error:.1e}, above "
+            f"{certificate.tolerance:.0e}: the features are too ill-conditioned (condition {certificate.condition:.1e}). "
+            "Scale or centre the columns, drop nearly collinear ones and extreme rows, or lower the degree."
+        )
+
+
 def _certificate(
     problem: Problem,
     reductions: list[Reduction],
-    table: Table,
+    total: float,
+    n_rows: int,
     size: int,
     seconds: float,
     notes: list[str],
@@ -401,11 +406,11 @@ def _certificate(
 ) -> Certificate:
     condition = max(r.condition for r in reductions)
     methods = sorted({r.method for r in reductions})
-    total = sum(float(r.weights.sum()) for r in reductions)
+    kept = sum(float(r.weights.sum()) for r in reductions)
     return Certificate(
         loss_error=float(max(r.gap + r.settled.rounding for r in reductions) + EPS * condition),
         moment_error=max(r.moment_error for r in reductions),
-        total_error=abs(total / table.total - 1.0),
+        total_error=abs(kept / total - 1.0),
         rank=sum(r.rank for r in reductions),
         size=size,
         bound=sum(r.settled.kernel.width for r in reductions),
@@ -417,7 +422,7 @@ def _certificate(
         seconds=seconds,
         keeps=problem.keeps,
         excludes=problem.excludes,
-        n_rows=table.count,
+        n_rows=n_rows,
         notes=tuple(notes),
         refuted=refuted,
     )

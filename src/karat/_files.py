@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import tempfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from karat import frames, problems
+from karat._atomic import write_atomically
 from karat._certificate import Certificate
 from karat._coreset import Coreset
 from karat.engine.correction import Correction
@@ -21,38 +21,17 @@ from karat.errors import InputError
 from karat.problems import Problem
 
 FORMAT_VERSION = 1
-DAMAGE = (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError, zlib.error)
 
 
 def save(core: Coreset, path: Path) -> None:
     """See :meth:`karat.Coreset.save`."""
-    if path.suffix != ".npz":
-        raise InputError(f"A coreset is saved as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
-    arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights}
-    containers = {name: _pack(table, name, arrays) for name, table in (("X", core.X), ("y", core.y))}
+    arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights, "groups": core.groups, "keys": core.keys}
+    containers = {name: _store(table, name, arrays) for name, table in (("X", core.X), ("y", core.y))}
     arrays |= {f"map_{name}": value for name, value in (core.maps or {}).items()}
-    arrays |= {name: _storable(v) for name, v in (("groups", core.groups), ("keys", core.keys)) if v is not None}
     if core._correction is not None:
         arrays |= {"correction_sets": core._correction.sets, "correction_delta": core._correction.delta}
-    header = {
-        "format_version": FORMAT_VERSION,
-        "problem": type(core.problem).__name__,
-        "params": core.problem.params() if core.problem.storable else None,
-        "certificate": core.certificate.to_dict(),
-        "n_rows": core.n_rows,
-        "containers": containers,
-    }
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    handle, name = tempfile.mkstemp(dir=path.parent if str(path.parent) else ".", prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    header = {"certificate": core.certificate.to_dict(), "n_rows": core.n_rows, "containers": containers}
+    write_archive(path, problem_header(core.problem) | header, arrays)
 
 
 def load(path: str | Path, problem: Problem | None = None) -> Coreset:
@@ -65,27 +44,9 @@ def load(path: str | Path, problem: Problem | None = None) -> Coreset:
         Needed where the problem holds a user's function, which is not saved.
     """
     path = Path(path)
+    header, arrays = read_archive(path, "a coreset file")
     try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(arrays.pop("header").tobytes())
-    except FileNotFoundError:
-        raise InputError(f"There is no file {path}.") from None
-    except DAMAGE as error:
-        raise InputError(f"{path} is not a coreset file, or it is damaged ({error}).") from error
-    version = header.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise InputError(f"{path} has format version {version}; this karat reads up to {FORMAT_VERSION}. Update karat.")
-    if problem is None:
-        if header["params"] is None:
-            raise InputError(
-                f"{path} keeps a user's function, which is not saved: pass it, karat.load(path, problem=Kernel(...))."
-            )
-        problem = getattr(problems, header["problem"])(**header["params"])
-    elif type(problem).__name__ != header["problem"]:
-        raise InputError(f"{path} was saved for a {header['problem']}, not a {type(problem).__name__}.")
-    try:
-        return _restored(header, arrays, problem)
+        return _restored(header, arrays, saved_problem(header, str(path), problem))
     except KeyError as error:
         raise InputError(f"{path} is damaged: it holds no {error}.") from error
 
@@ -98,8 +59,8 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
     return Coreset(
         indices=arrays["indices"],
         weights=arrays["weights"],
-        X=_unpack(header["containers"]["X"], "X", arrays),
-        y=_unpack(header["containers"]["y"], "y", arrays),
+        X=_restore(header["containers"]["X"], "X", arrays),
+        y=_restore(header["containers"]["y"], "y", arrays),
         groups=arrays.get("groups"),
         n_rows=header["n_rows"],
         problem=problem,
@@ -110,28 +71,23 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
     )
 
 
-def _storable(values: Any) -> np.ndarray:
-    array = np.asarray(values)
-    return array.astype(str) if array.dtype.kind == "O" else array
-
-
-def _pack(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | None:
+def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | None:
     """Put the arrays of a container among the others; what kind it was."""
     if table is None:
         return None
     if isinstance(table, tuple):
-        return {"kind": "tuple", "parts": [_pack(part, f"{name}/{i}", arrays) for i, part in enumerate(table)]}
+        return {"kind": "tuple", "parts": [_store(part, f"{name}/{i}", arrays) for i, part in enumerate(table)]}
     if sparse.issparse(table):
         table = sparse.csr_array(table)
         arrays |= {f"{name}/data": table.data, f"{name}/indices": table.indices, f"{name}/indptr": table.indptr}
         return {"kind": "sparse", "shape": list(table.shape)}
     if not frames.is_frame(table):
-        arrays[name] = _storable(table)
+        arrays[name] = np.asarray(table)
         return {"kind": "array"}
     columns = frames.columns_of(table)
-    arrays |= {f"{name}/{i}": _storable(values) for i, values in enumerate(columns.values())}
+    arrays |= {f"{name}/{i}": values for i, values in enumerate(columns.values())}
     if hasattr(table, "iloc"):
-        arrays[f"{name}/index"] = _storable(table.index)
+        arrays[f"{name}/index"] = np.asarray(table.index)
     return {
         "kind": type(table).__module__.split(".")[0],
         "columns": list(columns),
@@ -139,12 +95,12 @@ def _pack(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | Non
     }
 
 
-def _unpack(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
+def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
     """The container again; an array where the library of a frame is not installed."""
     if kind is None:
         return None
     if kind["kind"] == "tuple":
-        return tuple(_unpack(part, f"{name}/{i}", arrays) for i, part in enumerate(kind["parts"]))
+        return tuple(_restore(part, f"{name}/{i}", arrays) for i, part in enumerate(kind["parts"]))
     if kind["kind"] == "sparse":
         parts = (arrays[f"{name}/data"], arrays[f"{name}/indices"], arrays[f"{name}/indptr"])
         return sparse.csr_array(parts, shape=tuple(kind["shape"]))
@@ -152,3 +108,60 @@ def _unpack(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> A
         return arrays[name]
     columns = {column: arrays[f"{name}/{i}"] for i, column in enumerate(kind["columns"])}
     return frames.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
+
+
+def problem_header(problem: Problem) -> dict[str, Any]:
+    """What :func:`saved_problem` reads."""
+    return {"problem": type(problem).__name__, "params": problem.params() if problem.storable else None}
+
+
+def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) -> Problem:
+    """The problem that a file was written for; ``problem`` where the file cannot hold it."""
+    if problem is None:
+        if header["params"] is None:
+            raise InputError(f"{name} keeps a user's function, which is not saved: load it with problem=Kernel(...).")
+        return getattr(problems, header["problem"])(**header["params"])  # type: ignore[no-any-return]
+    if type(problem).__name__ != header["problem"]:
+        raise InputError(f"{name} was saved for a {header['problem']}, not a {type(problem).__name__}.")
+    return problem
+
+
+def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """An archive in a file, atomically."""
+    if path.suffix != ".npz":
+        raise InputError(f"It is saved as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
+    write_atomically(path, lambda file: file.write(pack(header, arrays)))
+
+
+def read_archive(path: Path, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and arrays of :func:`write_archive`."""
+    try:
+        return unpack(path.read_bytes(), str(path), what)
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from error
+
+
+def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
+    """Arrays and a JSON header as the bytes of an ``.npz``; text of any kind becomes plain text, None is left out."""
+    plain = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
+    plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in plain.items()}
+    plain["header"] = np.frombuffer(json.dumps({"format_version": FORMAT_VERSION} | header).encode(), dtype=np.uint8)
+    file = io.BytesIO()
+    np.savez_compressed(file, **plain)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def unpack(data: bytes, name: str, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and arrays of :func:`pack`; ``name`` and ``what`` it is, for sentences."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        header = json.loads(arrays.pop("header").tobytes())
+    except (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError, AttributeError, zlib.error) as error:
+        raise InputError(f"{name} is not {what}, or it is damaged ({error}).") from error
+    version = header.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise InputError(f"{name} has format version {version}; this karat reads up to {FORMAT_VERSION}. Update karat.")
+    return header, arrays

@@ -113,8 +113,7 @@ def latent_coreset(
 def _proof(
     problem: Latent, reduction: Reduction, data: Sample, size: int, seconds: float, notes: list[str], refuted: bool = False
 ) -> Certificate:
-    table = Table(None, None, np.array([data.total]), None, [], data.n_rows)
-    proof = _certificate(problem, [reduction], table, size, seconds, notes, refuted)
+    proof = _certificate(problem, [reduction], data.total, data.n_rows, size, seconds, notes, refuted)
     return replace(proof, passes=proof.passes + 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -50,4 +51,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     merged = _assemble(first.problem, table, X, y, reductions, correction, start)
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
-    return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
+    # The parts may be off by what their own certificates say, relative to a smaller loss than that of the union.
+    inherited = max(first.certificate.loss_error, second.certificate.loss_error)
+    certificate = replace(merged.certificate, loss_error=merged.certificate.loss_error + inherited)
+    return replace(merged, certificate=certificate)._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)

@@ -47,6 +47,12 @@ class Plan:
         )
 
 
+def fold_memory(problem: Problem, d: int, targets: int) -> tuple[int, int]:
+    """Bytes of a fold that do not depend on its rows, and bytes per row: rows read ahead, waiting, and stacked."""
+    kernel = problem.kernel(d, targets)
+    return int(8 * 24 * kernel.width**2), 8 * (8 * (d + targets) + 4)
+
+
 def plan(problem: Problem, n: int, d: int, *, targets: int = 1, groups: int = 1) -> Plan:
     """What a coreset of n rows and d columns would cost.
 

@@ -11,6 +11,10 @@ class NotExactError(RuntimeError):
     """An exact result could not be reached, or the request is for something a coreset does not keep."""
 
 
+class StorageError(OSError):
+    """A file could not be written; what was there before is unchanged."""
+
+
 class MissingExtraError(ImportError):
     """An optional dependency is needed and not installed."""
 

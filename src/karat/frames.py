@@ -184,24 +184,31 @@ def in_double(table: Any) -> Any:
     return table.astype(np.float64) if getattr(table, "dtype", None) in (np.float32, np.float16) else table
 
 
-def stack_rows(first: Any, second: Any) -> Any:
-    """Rows of one table after those of another of the same kind."""
-    if first is None:
-        return None
+def stack_rows(first: Any, *others: Any) -> Any:
+    """Rows of tables of the same kind, one after the other."""
+    if first is None or not others:
+        return first
     if is_frame(first):
-        import narwhals
-
-        top, below = _narwhals(first), _narwhals(second)
-        if not hasattr(top, "columns"):
-            return narwhals.concat([top.to_frame(), below.to_frame().rename({below.name: top.name})])[:, 0].to_native()
-        if set(top.columns) != set(below.columns):
-            raise InputError(f"The frames have different columns, {top.columns} and {below.columns}; rename or drop some.")
-        return narwhals.concat([top, below.select(top.columns)]).to_native()
-    if len(first.shape) == 2 and first.shape[1] != second.shape[1]:
-        raise InputError(f"The rows have {first.shape[1]} and {second.shape[1]} columns; they must have the same ones.")
+        return _stack_frames(first, *others)
+    for other in others:
+        if len(first.shape) == 2 and first.shape[1] != other.shape[1]:
+            raise InputError(f"The rows have {first.shape[1]} and {other.shape[1]} columns; they must have the same ones.")
     if sparse.issparse(first):
-        return sparse.vstack([first, second], format="csr")
-    return np.concatenate([np.asarray(first), np.asarray(second)])
+        return sparse.csr_array(sparse.vstack([first, *others], format="csr"))
+    return np.concatenate([np.asarray(table) for table in (first, *others)])
+
+
+def _stack_frames(first: Any, *others: Any) -> Any:
+    import narwhals
+
+    top, below = _narwhals(first), [_narwhals(other) for other in others]
+    if not hasattr(top, "columns"):
+        columns = [top.to_frame(), *(b.to_frame().rename({b.name: top.name}) for b in below)]
+        return narwhals.concat(columns)[:, 0].to_native()
+    for other in below:
+        if set(top.columns) != set(other.columns):
+            raise InputError(f"The frames have different columns, {top.columns} and {other.columns}; rename or drop some.")
+    return narwhals.concat([top, *(other.select(top.columns) for other in below)]).to_native()
 
 
 def columns_of(table: Any) -> dict[str, np.ndarray]:
@@ -225,3 +232,58 @@ def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: 
     if not series:
         return frame
     return frame.iloc[:, 0] if hasattr(frame, "iloc") else frame[next(iter(columns))]
+
+
+def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
+    """A table without one of its columns, and that column as an array."""
+    if hasattr(table, "iloc") or hasattr(table, "column_names"):
+        names = list(table.columns if hasattr(table, "iloc") else table.column_names)
+        if column not in names:
+            raise InputError(f"X has no column {column!r} to use as the key; it has {', '.join(map(str, names))}.")
+        rest = table.drop(columns=[column]) if hasattr(table, "iloc") else table.drop_columns([column])
+        values = np.asarray(table[column])
+    else:
+        array = as_table(table, "X")
+        if not isinstance(column, int | np.integer) or not -array.shape[1] <= column < array.shape[1]:
+            raise InputError(f"The key of an array is the number of a column below {array.shape[1]}, not {column!r}.")
+        keep = np.arange(array.shape[1]) != column % array.shape[1]
+        rest, values = array[:, keep], array[:, [column]]
+        values = values.toarray()[:, 0] if sparse.issparse(values) else values[:, 0]
+    return rest, as_keys(values)
+
+
+def as_keys(values: Any) -> np.ndarray:
+    """Keys as whole numbers, numbers or text; a missing one is an error."""
+    keys = np.asarray(values)
+    if keys.dtype.kind == "O":
+        if any(k is None or (isinstance(k, float) and np.isnan(k)) for k in keys):
+            raise InputError("The key column has missing values; every row needs a key.")
+        keys = keys.astype(str)
+    if keys.dtype.kind == "f" and np.isnan(keys).any():
+        raise InputError("The key column has missing values; every row needs a key.")
+    return keys
+
+
+def describe(X: Any, y: Any) -> dict[str, Any]:
+    """What :func:`restore` needs beside plain arrays, in words that JSON can hold."""
+    frame = is_frame(X)
+    return {
+        "container": type(X).__module__.split(".")[0] if frame else "sparse" if sparse.issparse(X) else "array",
+        "columns": list(_narwhals(collected(X)).columns) if frame else None,
+        "target": next(iter(columns_of(y))) if is_frame(y) and dimensions(y) == 1 else None,
+        "flat": y is not None and dimensions(y) == 1,
+    }
+
+
+def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
+    """Plain arrays in containers like those that were described; plain, where the library is not installed."""
+    if y is not None and y.ndim == 2 and described.get("flat"):
+        y = y[:, 0]
+    kind = described["container"]
+    if kind == "sparse":
+        return sparse.csr_array(X), y
+    if kind != "array":
+        X = frame_of(kind, dict(zip(described["columns"], X.T, strict=True)), False, index)
+        if described["target"] is not None:
+            y = frame_of(kind, {described["target"]: y}, True, index)
+    return X, y

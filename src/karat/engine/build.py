@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from karat.engine import linalg
 from karat.engine.candidates import OUTSIDE, by_leverage, leverage, own_weights, sample
 from karat.engine.caratheodory import reduce_points
-from karat.engine.frame import MISSED, Frame, frame
+from karat.engine.frame import MISSED, TINY, Frame, frame
 from karat.engine.kernel import Kernel, Settled
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import Progress, evaluate, pass_over
@@ -88,13 +89,14 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), settled, 0, 0.0, 0.0, 1.0, 1.0, "onepass", passes)
     best: Reduction | None = None
-    for known, mass, way, more in _ways(rows, settled, method, pilot, rng, progress):
-        passes += more
-        found = _vertex(rows, settled, known, mass, way, passes)
-        if best is None or found.gap < best.gap:
-            best = found
-        if best.gap <= EXACT:
-            break
+    with linalg.few_threads(settled.kernel.width):
+        for known, mass, way, more in _ways(rows, settled, method, pilot, rng, progress):
+            passes += more
+            found = vertex(rows, settled, known, mass, way, passes)
+            if best is None or found.gap < best.gap:
+                best = found
+            if best.gap <= EXACT:
+                break
     assert best is not None
     return best
 
@@ -137,25 +139,36 @@ def _ways(
             yield from _onepass(rows, settled, pilot, rng, patient=method == "onepass")
     reducer, way, passes = (chain, "caratheodory", 1) if method == "caratheodory" else (thin, "tree", 2)
     positions, weights = reducer(rows, settled, progress)
-    _check_any(positions)
+    check_any(positions)
     known = frame(rows, settled, positions, weights).resolve()
     yield known, known.root, way, passes
 
 
-def _onepass(rows: Rows, settled: Settled, pilot: Indices, rng: np.random.Generator, patient: bool) -> Iterator[Way]:
-    width = settled.kernel.width
+def sampled(rows: Rows, settled: Settled, pool: Indices, rng: np.random.Generator, held: int = 0) -> tuple[Frame, Array | None]:
+    """The first ``held`` rows and a uniform sample of the others (from ``pool`` while it lasts), as candidates.
+
+    Also the weights on them that meet the moments; None if Newton's method finds that there are none.
+    """
+    always = np.arange(held)
+    share = rows.total - float(own_weights(rows, always).sum())
     for times in (FIRST, SECOND):
-        size = int(times * width)
-        chosen = pilot[sample(rng, len(pilot), size)] if size <= len(pilot) else sample(rng, len(rows), size)
-        nominal = own_weights(rows, chosen) * (settled.total / own_weights(rows, chosen).sum())
-        known = frame(rows, settled, chosen, nominal).resolve()
+        size = int(times * settled.kernel.width)
+        chosen = pool[sample(rng, len(pool), size)] if size <= len(pool) else held + sample(rng, len(rows) - held, size)
+        nominal = own_weights(rows, chosen) * (share / max(own_weights(rows, chosen).sum(), TINY))
+        positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
+        known = frame(rows, settled, positions, weights).resolve()
         if known.missed > MISSED:
             break
         outcome = meet(known)
         if outcome.met:
-            yield known, known.root * outcome.factors, "onepass", 0
-            break
+            return known, known.root * outcome.factors
+    return known, None
 
+
+def _onepass(rows: Rows, settled: Settled, pilot: Indices, rng: np.random.Generator, patient: bool) -> Iterator[Way]:
+    known, mass = sampled(rows, settled, pilot, rng)
+    if mass is not None:
+        yield known, mass, "onepass", 0
     if not patient:
         return
     passes = 0
@@ -188,14 +201,14 @@ def _extended(rows: Rows, settled: Settled, known: Frame, entering: Indices) -> 
     return frame(rows, settled, positions, np.concatenate([known.root**2, own_weights(rows, entering)])).resolve()
 
 
-def _vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, passes: int) -> Reduction:
+def vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, passes: int) -> Reduction:
     """Eliminate to a vertex, polish it, and measure it."""
     if len(rows) <= known.rank:  # nothing to reduce: the rows with their own weights
         support, refined = np.arange(len(mass)), mass
     else:
         mass = reduce_points(known.points, mass)
         support = np.flatnonzero(mass > 0)
-        _check_any(support)
+        check_any(support)
         refined = polish(known.points[support], mass[support], known.target)
     order = np.argsort(known.positions[support])
     support, refined = support[order], refined[order]
@@ -216,7 +229,7 @@ def _vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, p
     )
 
 
-def _check_any(support: Indices) -> None:
+def check_any(support: Indices) -> None:
     if not len(support):
         raise InputError(
             "The moments of this data are all zero, so an empty coreset would do; keep the total weight: total_weight=True."

@@ -11,6 +11,9 @@ and small problems, of which there may be many in a row (groups), wake no thread
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +24,28 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
 EPS = float(np.finfo(float).eps)
+THREADED = 600  # features from which on BLAS should use its threads
 SMALL = 100  # matrices of so few columns are factored without threads
 SERIAL = 2.5e5  # OpenBLAS multiplies (a x b)(b x c) without threads up to this a*b*c
 RANK_TOLERANCE = 1e-11  # singular values of scaled features below this fraction of the largest are zero
+
+
+@lru_cache(maxsize=1)
+def _thread_controller() -> Any:
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:  # comes with scikit-learn; without it BLAS keeps its threads
+        return None
+    return ThreadpoolController()
+
+
+def few_threads(width: int) -> AbstractContextManager[Any]:
+    """Keep BLAS on one thread for problems of so few features that threads would rather wait for each other.
+
+    Idle they cost nothing; on a busy machine a factorisation of size 250 on two threads took 100 times as long as on one.
+    """
+    controller = _thread_controller() if width <= THREADED else None
+    return nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
 
 
 def column_norms(matrix: Array) -> Array:

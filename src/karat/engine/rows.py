@@ -7,6 +7,7 @@ the copy is made anyway.  Integers, float32 and sparse rows become float64 only 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,35 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine.linalg import Array, Indices
+
+
+class Chunked:
+    """A column or block of columns, its rows in several arrays one after the other; a slice of one of them is not copied."""
+
+    def __init__(self, chunks: Sequence[Any]) -> None:
+        self.chunks = [chunk for chunk in chunks if len(chunk)]
+        self.edges = np.cumsum([0, *(len(chunk) for chunk in self.chunks)]).tolist()
+        self.shape = (self.edges[-1], *chunks[0].shape[1:])
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, where: Any) -> Any:
+        if isinstance(where, slice):
+            start, stop, _ = where.indices(len(self))
+            first = bisect_right(self.edges, start) - 1
+            if stop <= self.edges[min(first + 1, len(self.chunks))]:
+                return self.chunks[min(first, len(self.chunks) - 1)][start - self.edges[first] : stop - self.edges[first]]
+            last = bisect_right(self.edges, stop - 1)
+            spans = zip(self.chunks[first:last], self.edges[first:last], strict=True)
+            return np.concatenate([c[max(start - edge, 0) : max(stop - edge, 0)] for c, edge in spans])
+        positions = np.asarray(where)
+        owner = np.searchsorted(self.edges, positions, side="right") - 1
+        values = np.empty((len(positions), *self.shape[1:]), dtype=np.result_type(*(c.dtype for c in self.chunks)))
+        for i in np.unique(owner):
+            mine = np.flatnonzero(owner == i)
+            values[mine] = self.chunks[i][positions[mine] - self.edges[i]]
+        return values
 
 
 class Rows:
@@ -51,6 +81,12 @@ class Rows:
         chosen = Rows(self.parts, index=positions if self.index is None else self.index[positions])
         chosen.weights = own
         return chosen
+
+    def after(self, start: int) -> Rows:
+        """The rows from ``start`` on, without a copy."""
+        if self.index is not None:
+            return self.subset(np.arange(start, len(self)))
+        return Rows([part[start:] for part in self.parts], None if self.weights is None else self.weights[start:])
 
     def take(self, positions: Indices, shift: Array) -> Array:
         """The rows at ``positions`` as a new block ``[1 | D - shift]``."""

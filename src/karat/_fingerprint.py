@@ -1,0 +1,71 @@
+"""Which rows a stream has seen: the smallest hashes of its keys, enough to notice a source that comes twice.
+
+Every key is hashed to 64 bits and the SIZE smallest hashes are kept.  They are a uniform sample of the distinct keys, the
+same whatever the order and the chunks, and that of a union follows from those of its parts.  If two sources are the same, so
+are their samples; if they share a fraction f of their rows, about ``f * SIZE`` sampled keys give them away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from karat.errors import InputError
+
+SIZE = 1024
+PRIME = np.uint64(0x100000001B3)
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The smallest key hashes, increasing, and their keys."""
+
+    hashes: np.ndarray
+    keys: np.ndarray
+
+    @staticmethod
+    def of(keys: np.ndarray) -> Fingerprint:
+        """Of the keys of one batch; a key that comes twice is an error."""
+        return _smallest(_hash(keys), keys)
+
+    def plus(self, other: Fingerprint) -> Fingerprint:
+        """Of both together; a key that both have is an error."""
+        return _smallest(np.concatenate([self.hashes, other.hashes]), np.concatenate([self.keys, other.keys]))
+
+
+def _smallest(hashes: np.ndarray, keys: np.ndarray) -> Fingerprint:
+    if len(hashes) > SIZE:
+        few = np.argpartition(hashes, SIZE)[:SIZE]
+        hashes, keys = hashes[few], keys[few]
+    order = np.argsort(hashes, kind="stable")
+    hashes, keys = hashes[order], keys[order]
+    twice = np.flatnonzero(hashes[1:] == hashes[:-1])
+    if len(twice):
+        raise InputError(
+            f"Key {keys[twice[0]].item()!r} comes twice: the same source was given twice, or the key column does not identify "
+            "rows. Give every source once, and a column without repeated values."
+        )
+    return Fingerprint(hashes, keys)
+
+
+def _hash(keys: np.ndarray) -> np.ndarray:
+    """Sixty-four bits per key: splitmix64 of the number, or of a polynomial in the characters."""
+    if keys.dtype.kind in "US":
+        unit: Any = np.uint32 if keys.dtype.kind == "U" else np.uint8
+        letters = np.ascontiguousarray(keys).view(unit).reshape(len(keys), -1)
+        mixed = np.zeros(len(keys), dtype=np.uint64)
+        power = np.uint64(1)
+        with np.errstate(over="ignore"):
+            for column in letters.T:  # padding is zero and adds nothing, so the width of the array does not matter
+                mixed += column.astype(np.uint64) * power
+                power = power * PRIME
+    elif keys.dtype.kind == "f":
+        mixed = keys.astype(np.float64).view(np.uint64)
+    else:
+        mixed = keys.astype(np.int64).view(np.uint64)
+    mixed = mixed + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))

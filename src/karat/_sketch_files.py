@@ -1,0 +1,103 @@
+"""Checkpoints of a sketch: everything it needs to go on as if it had never stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat._files import pack, problem_header, read_archive, saved_problem, unpack, write_archive
+from karat._fingerprint import Fingerprint
+from karat._pieces import Piece
+from karat._sketch import Sketch
+from karat.engine.stream import Running
+from karat.errors import InputError
+from karat.problems import Problem
+
+PLAIN = (
+    "key",
+    "n_rows",
+    "random_state",
+    "buffer_rows",
+    "buffer_bytes",
+    "_like",
+    "_names",
+    "_columns",
+    "_targets",
+    "_folds",
+    "_seconds",
+)
+
+FLAGS = ("inherited", "gap", "hard")
+
+
+def save(sketch: Sketch, path: Path, extra: dict[str, Any] | None = None) -> None:
+    """Write a sketch; ``extra`` (for JSON) comes back with :func:`load`."""
+    write_archive(path, *_state(sketch, extra))
+
+
+def dump(sketch: Sketch, extra: dict[str, Any] | None = None) -> bytes:
+    """The same as bytes that can travel."""
+    return pack(*_state(sketch, extra))
+
+
+def load(path: Path, problem: Problem | None = None) -> tuple[Sketch, dict[str, Any]]:
+    """The sketch, and what was written beside it."""
+    return _sketch(*read_archive(path, "a checkpoint"), str(path), problem)
+
+
+def parse(data: bytes, problem: Problem) -> tuple[Sketch, dict[str, Any]]:
+    """The same from :func:`dump`."""
+    return _sketch(*unpack(data, "The message", "a sketch"), "The message", problem)
+
+
+def _state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    sketch._fold()
+    arrays: dict[str, Any] = {}
+    header: dict[str, Any] = {name: getattr(sketch, name) for name in PLAIN}
+    header |= problem_header(sketch.problem) | {"sources": sorted(sketch._sources), "extra": extra or {}, "sketch": True}
+    held = sketch._held
+    if held is not None:
+        header["parts"] = len(held.parts)
+        arrays |= {f"part_{i}": p.toarray() if sparse.issparse(p) else p for i, p in enumerate(held.parts)}
+        arrays |= {name: getattr(held, name) for name in ("numbers", "weights", "groups", "keys")}
+    if sketch._fingerprint is not None:
+        arrays |= {"seen_hashes": sketch._fingerprint.hashes, "seen_keys": sketch._fingerprint.keys}
+    if held is not None and held.groups is not None:
+        arrays["labels"] = np.array(list(sketch._running))
+    header["running"] = []
+    for i, running in enumerate(sketch._running.values()):
+        header["running"].append({name: getattr(running, name) for name in FLAGS} | {"sums": len(running.high)})
+        arrays |= {f"running_{i}_pilot": running.pilot, f"running_{i}_weights": running.weights}
+        arrays |= {f"running_{i}_high_{j}": part for j, part in enumerate(running.high)}
+        arrays |= {f"running_{i}_low_{j}": part for j, part in enumerate(running.low)}
+    return header, arrays
+
+
+def _sketch(
+    header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None
+) -> tuple[Sketch, dict[str, Any]]:
+    if not header.get("sketch"):
+        raise InputError(f"{name} is not a checkpoint of a sketch; a coreset is read by karat.load.")
+    sketch = Sketch(saved_problem(header, name, problem))
+    for field in PLAIN:
+        setattr(sketch, field, header[field])
+    sketch._sources = set(header["sources"])
+    if "seen_hashes" in arrays:
+        sketch._fingerprint = Fingerprint(arrays["seen_hashes"], arrays["seen_keys"])
+    if "parts" in header:
+        parts: list[Any] = [arrays[f"part_{i}"] for i in range(header["parts"])]
+        if header["_like"]["container"] == "sparse":
+            parts[0] = sparse.csr_array(parts[0])
+        sketch._held = Piece(parts, arrays["numbers"], arrays["weights"], arrays.get("groups"), arrays.get("keys"))
+    kernel = sketch.problem.kernel(sketch._columns, sketch._targets) if header["running"] else None
+    labels = list(arrays["labels"]) if "labels" in arrays else [None]
+    for i, (label, saved) in enumerate(zip(labels, header["running"], strict=False)):
+        assert kernel is not None
+        pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
+        high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
+        fitted = Running.fit(kernel, pilot, weights)
+        sketch._running[label] = Running(fitted, pilot, weights, high, low, **{name: saved[name] for name in FLAGS})
+    return sketch, header["extra"]

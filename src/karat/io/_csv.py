@@ -1,0 +1,181 @@
+"""CSV files, plain or compressed: blocks of whole lines, each parsed by pyarrow on all cores.
+
+pyarrow's own streaming reader cannot be resumed and does not say in which line it stumbled.  So the bytes are cut here, after
+the last line end within CHUNK bytes (quoted line breaks are not supported, as in pyarrow's default), and a run can
+resume at the first byte of any block.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv as pacsv
+
+from karat.errors import InputError
+from karat.io._ahead import ahead
+from karat.io._source import Batch, Expected, File, Place, Source, folder_value, with_folders
+
+CHUNK = 2**24
+FIRST, PREVIEW = 2**20, 100  # bytes, and lines of them, that tell numbers from text
+
+
+class CsvFiles(Source):
+    """Comma or tab separated files with a header line."""
+
+    def __init__(self, filesystem: Any, files: Sequence[File]) -> None:
+        self.filesystem, self.files = filesystem, files
+        self.names = [f.path for f in files]
+        self.types: dict[str, pa.DataType] = {}  # of the columns that are not numbers, from the first block
+
+    def identity(self) -> list[list[Any]]:
+        """Read anew, since files may change while we look at them."""
+        infos = self.filesystem.get_file_info(list(self.names))
+        return [[f.path, f.size, f.mtime_ns] for f in infos]
+
+    def schema(self) -> pa.Schema:
+        """Of the first lines; numbers may still turn out to be text further down."""
+        for data, _, header in self._blocks(0, 0, FIRST):
+            lines = bytes(data).splitlines(keepends=True)[:PREVIEW]
+            table = self._parse(memoryview(b"".join(lines)), 0, 0, header, header, [], strict=False)[0]
+            for name, value in self.files[0].folders:
+                table = table.append_column(name, pa.array(np.full(len(table), folder_value(value))))
+            return table.schema
+        raise InputError(f"{self.names[0]} has no rows; leave it out.")
+
+    def _delimiter(self, file: int) -> str:
+        return "\t" if ".tsv" in self.names[file].lower() else ","
+
+    def _blocks(self, file: int, start: int, size: int) -> Iterator[tuple[memoryview, int, list[str]]]:
+        """Whole lines (valid until the next are asked for), the byte after them, and the names in the header."""
+        name = self.names[file]
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        filled = place = 0
+        header: list[str] = []
+        try:
+            with self.filesystem.open_input_stream(name, compression="gzip" if name.endswith(".gz") else None) as stream:
+                while True:
+                    while filled < size and (count := stream.readinto(view[filled:])):
+                        filled += count
+                    final = filled < size
+                    if not header:
+                        line = buffer[: buffer.find(b"\n", 0, filled) + 1] or buffer[: filled if final else 0]
+                        header = next(csv.reader([line.decode("utf-8-sig").strip()], delimiter=self._delimiter(file)), [""])
+                        cut = len(line)
+                    elif place < start:  # read again what is done: a compressed file has no other way
+                        cut = min(filled, start - place)
+                    else:
+                        cut = filled if final else buffer.rfind(b"\n", 0, filled) + 1
+                        if cut:
+                            yield view[:cut], place + cut, header
+                    if filled and not cut:
+                        raise InputError(f"{name} has a line of more than {size >> 20} MB; is it a CSV file?")
+                    place, rest = place + cut, filled - cut
+                    view[:rest] = view[cut:filled]
+                    filled = rest
+                    if final and not rest:
+                        return
+        except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
+            raise InputError(f"{name} cannot be read ({error}); it may be damaged. Write it again or leave it out.") from error
+
+    def batches(self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool) -> Iterator[Batch]:
+        return ahead(self._batches(columns, numeric, rows, start, strict))
+
+    def _batches(
+        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool
+    ) -> Iterator[Batch]:
+        expected = Expected(columns)
+        for file in range(start.file, len(self.files)):
+            here = start if file == start.file else Place(file)
+            row, broken = here.row, 0
+            own = {name for name, _ in self.files[file].folders}
+            for data, after, header in self._blocks(file, here.cursor, CHUNK):
+                known = pa.schema([pa.field(c, pa.float64()) for c in [*header, *own]])
+                expected.check(self.names[file], known)
+                wanted = [c for c in columns if c in header]
+                table, bad = self._parse(data, file, row + broken, header, wanted, numeric, strict)
+                table = with_folders(table, self.files[file].folders, columns).combine_chunks()
+                for first in range(0, table.num_rows, rows):
+                    some = table.slice(first, rows)
+                    last = first + len(some) == table.num_rows
+                    end = Place(file, row + table.num_rows, after) if last else None
+                    yield Batch(some, file, row + first, end, bad if last else 0)
+                row, broken = row + table.num_rows, broken + bad
+
+    def _parse(
+        self, data: memoryview, file: int, line: int, header: list[str], columns: Sequence[str], numeric: Sequence[str],
+        strict: bool,
+    ) -> tuple[pa.Table, int]:  # fmt: skip
+        """One block as a table, and the broken lines left out of it."""
+        broken: list[Any] = []
+
+        def invalid(bad: Any) -> str:
+            broken.append(bad)
+            return "skip"
+
+        types = {c: pa.float64() for c in columns if c in numeric} | self.types
+
+        def read(kinds: dict[str, pa.DataType]) -> pa.Table:
+            broken.clear()
+            return pacsv.read_csv(
+                pa.BufferReader(pa.py_buffer(data)),
+                read_options=pacsv.ReadOptions(column_names=header),
+                parse_options=pacsv.ParseOptions(delimiter=self._delimiter(file), invalid_row_handler=invalid),
+                convert_options=pacsv.ConvertOptions(include_columns=list(columns), column_types=kinds),
+            )
+
+        try:
+            table = read(types)
+        except pa.ArrowInvalid as error:
+            if strict:
+                raise self._explain(error, bytes(data), file, line, header) from error
+            table = _numbers(read({c: pa.string() for c in columns}), types)
+        if broken and strict:
+            bad = broken[0]
+            text = bytes(data)
+            where = line + text[: max(text.find(bad.text.encode()), 0)].count(b"\n") + 2
+            raise InputError(
+                f"{self.names[file]}, line {where:,}: {bad.actual_columns} values where the header has {bad.expected_columns} "
+                f"({bad.text[:60]!r}). Mend the line, or leave such rows out with on_missing='drop'."
+            )
+        if numeric:
+            self.types |= {c: table.schema.field(c).type for c in columns if c not in numeric}
+        return table, len(broken)
+
+    def _explain(self, error: Exception, data: bytes, file: int, line: int, header: list[str]) -> InputError:
+        found = re.search(r"column #(\d+).*invalid value '(.*)'", str(error), re.DOTALL)
+        if not found:
+            return InputError(f"{self.names[file]} cannot be read as CSV ({error}); mend it or leave it out.")
+        column, value = header[int(found[1])], found[2]
+        position = re.search(rb"(?:^|[\t,\"])" + re.escape(value.encode()) + rb"(?:[\t,\"\r\n]|$)", data, re.MULTILINE)
+        where = line + data[: position.start() if position else 0].count(b"\n") + 2
+        return InputError(
+            f"{self.names[file]}, line {where:,}: column {column!r} has the value {value!r}, which is not a number. Mend it, "
+            "leave the column out, or leave such rows out with on_missing='drop'."
+        )
+
+    def share(self, place: Place) -> tuple[int, int]:
+        inside = min(place.cursor, self.files[place.file].size) if place.file < len(self.files) else 0
+        return sum(f.size for f in self.files[: place.file]) + inside, sum(f.size for f in self.files)
+
+
+def _numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
+    """Text columns as numbers where they should be; what is not a number becomes null."""
+
+    def number(text: str | None) -> float | None:
+        try:
+            return None if text is None else float(text)
+        except ValueError:
+            return None
+
+    for i, name in enumerate(table.column_names):
+        if types.get(name) == pa.float64():
+            table = table.set_column(i, name, pa.array([number(v) for v in table[name].to_pylist()], pa.float64()))
+        elif name in types:
+            table = table.set_column(i, name, table[name].cast(types[name]))
+    return table

@@ -1,0 +1,242 @@
+"""coreset_files: one pass over files, in bounded memory, that can be killed and resumed.
+
+    for batch in source:                    # as it lies in the file, without a copy where the format allows
+        sketch.take(batch)                  # moments are summed; every ``batch_rows`` rows a few of them are kept
+        checkpoint                          # after a fold: the sketch and the place, in one atomic write
+    return sketch.coreset()
+
+Folds happen at places that depend on the files alone, so a resumed run repeats what an uninterrupted one does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from karat import _sketch_files
+from karat._coreset import Coreset, Progress
+from karat._plan import fold_memory
+from karat._sketch import Sketch
+from karat.errors import InputError
+from karat.io._rows import Layout
+from karat.io._source import Place, Source, open_source
+from karat.problems import Kernel, LeastSquares, Moments, Problem
+
+MEMORY = 10**9
+FOLD_ROWS = 2**20
+LEAST_ROWS = 1000
+
+
+def coreset_files(
+    source: Any,
+    target: str | Sequence[str] | None = None,
+    problem: Problem | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    batch_rows: int | None = None,
+    on_missing: Literal["error", "drop"] = "error",
+    checkpoint: str | Path | None = None,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+    sample_weight: str | None = None,
+    groups: str | None = None,
+    key: str | None = None,
+    pipeline: Any = None,
+    random_state: int = 0,
+) -> Coreset:
+    """A coreset of rows in files, in one pass and bounded memory.
+
+    Parameters
+    ----------
+    source : path, list of paths, or stream
+        Parquet, CSV (also ``.gz``) or Arrow/Feather files: one, a list, or a folder (``year=2024/`` in its names gives
+        columns).  Addresses such as ``s3://`` are opened by pyarrow or fsspec.  Also an Arrow record-batch reader, a
+        DuckDB relation, or anything else with an Arrow stream.
+    target : str or list of str, optional
+        The target column or columns.
+    problem : Problem, optional
+        What must not change; :class:`~karat.problems.LeastSquares` if there is a target, else ``Moments(2)``.
+    columns : list of str, optional
+        The features; by default all columns that have no other role.
+    batch_rows : int, optional
+        Rows between folds; by default a million, or what ``memory`` allows.
+    on_missing : {"error", "drop"}
+        What to do with rows that lack a value or are broken.  The certificate's notes say how many were left out.
+    checkpoint : path, optional
+        An ``.npz`` file.  A run that was killed resumes from it; a run that had ended returns its coreset.
+    memory : int
+        Bytes beside the interpreter that the run may use.
+    progress : callable, optional
+        Called with (bytes done, bytes in all) after every batch; bytes in all is 0 for a stream.
+    sample_weight, groups, key : str, optional
+        Columns with weights, with group labels, and with keys that identify rows.
+    pipeline : fitted transformer, optional
+        Features go through its ``transform`` (as a pandas frame) first, for categorical columns and the like.
+    random_state : int
+        The choice of rows depends on it, the exactness does not.
+
+    Returns
+    -------
+    Coreset
+        ``indices`` number the rows through all files in order of their names; X is an Arrow table.
+
+    Raises
+    ------
+    InputError
+        A sentence that names the file, the row group or line, the column, and the remedy.
+    """
+    if on_missing not in ("error", "drop"):
+        raise InputError(f"on_missing must be 'error' or 'drop', not {on_missing!r}.")
+    if pipeline is not None and not hasattr(pipeline, "transform"):
+        raise InputError("pipeline must be a fitted transformer with a transform method.")
+    targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+    if problem is None:
+        problem = LeastSquares() if targets else Moments(2)
+    if isinstance(problem, Problem) and problem.needs_target and not targets:
+        raise InputError(f"{problem.describe()} needs a target: name its column.")
+    sketch = Sketch(problem, key, random_state=random_state)
+    opened = open_source(source, batch_rows or FOLD_ROWS)
+    schema = opened.schema()
+    if columns is None:
+        taken = {*targets, sample_weight, groups, key}
+        columns = [c for c in schema.names if c not in taken]
+    if not columns:
+        raise InputError("No columns are left for the features; name some in columns=.")
+    layout = Layout(tuple(columns), targets, sample_weight, groups, key, pipeline, on_missing == "drop")
+    layout.check(schema)
+    sketch.buffer_rows = fold_rows(problem, layout, memory, batch_rows)
+    run = _Run(opened, layout, sketch, Path(checkpoint) if checkpoint is not None else None, progress)
+    return run.finish()
+
+
+def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None) -> int:
+    """Rows between folds that fit in memory."""
+    width = len(layout.features) + len(layout.targets)
+    if layout.pipeline is not None or isinstance(problem, Kernel):  # the number of features is not known yet
+        fixed, each = 0, 8 * 8 * width
+    else:
+        fixed, each = fold_memory(problem, len(layout.features), len(layout.targets))
+    if not isinstance(memory, int) or memory < fixed + each * LEAST_ROWS:
+        raise InputError(f"memory={memory!r} is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least.")
+    most = (memory - fixed) // each
+    if wanted is None:
+        return int(min(FOLD_ROWS, most))
+    if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 1:
+        raise InputError(f"batch_rows must be a whole number of at least 1, not {wanted!r}.")
+    if wanted > most:
+        raise InputError(f"batch_rows={wanted:,} do not fit in memory={memory:,}; at most {most:,} do.")
+    return int(wanted)
+
+
+class _Run:
+    """One pass, from wherever the checkpoint left off."""
+
+    def __init__(
+        self, source: Source, layout: Layout, sketch: Sketch, checkpoint: Path | None, progress: Progress | None
+    ) -> None:
+        self.source, self.layout, self.sketch = source, layout, sketch
+        self.checkpoint, self.progress = checkpoint, progress
+        self.files = source.identity()
+        self.place = Place()
+        self.dropped = self.bad = 0
+        if checkpoint is not None and not self.files:
+            raise InputError("A stream comes only once, so it cannot be resumed; leave checkpoint out or write it to files.")
+
+    def finish(self) -> Coreset:
+        with _locked(self.checkpoint):
+            if self.checkpoint is not None and self.checkpoint.exists():
+                self._resume(self.checkpoint)
+            start = time.perf_counter()
+            self._read()
+            self.sketch._seconds += time.perf_counter() - start
+            if self.source.identity() != self.files:
+                raise InputError(f"{self._changed(self.source.identity())} changed while it was read; run again.")
+            self.place = Place(len(self.source.names))
+            core = self.sketch.coreset()
+            self._save()
+        notes = [*core.certificate.notes]
+        if self.dropped or self.bad:
+            notes.append(f"{self.dropped:,} rows with missing values and {self.bad:,} broken rows were left out.")
+        return replace(core, certificate=replace(core.certificate, notes=tuple(notes)))
+
+    def _read(self) -> None:
+        sketch, layout, rows = self.sketch, self.layout, self.sketch.buffer_rows
+        since = 0
+        if self.place.file >= len(self.source.names):
+            return
+        for batch in self.source.batches(layout.columns, layout.numeric, rows, self.place, strict=not layout.drop):
+            dropped = layout.feed(sketch, batch.table, self._where(batch.file, batch.start))
+            count = batch.table.num_rows
+            self.dropped, self.bad, since = self.dropped + dropped, self.bad + batch.bad, since + count
+            if batch.end is not None and since >= rows:
+                self.place, since = batch.end, 0
+                sketch._fold()
+                self._save()
+            if self.progress is not None:
+                self.progress(*self.source.share(batch.end or self.place))
+
+    def _where(self, file: int, start: int) -> Any:
+        return lambda row: self.source.where(file, start + row)
+
+    def _call(self) -> dict[str, Any]:
+        """What must be the same for a run to be resumed."""
+        layout = {k: v for k, v in asdict(replace(self.layout, pipeline=None)).items() if k != "pipeline"}
+        call = layout | {"rows": self.sketch.buffer_rows, "seed": self.sketch.random_state}
+        described = repr(self.sketch.problem) if not isinstance(self.sketch.problem, Kernel) else "Kernel"
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in call.items()} | {"problem": described}
+
+    def _save(self) -> None:
+        if self.checkpoint is not None:
+            state = {"call": self._call(), "files": self.files, "place": asdict(self.place)}
+            _sketch_files.save(self.sketch, self.checkpoint, state | {"dropped": self.dropped, "bad": self.bad})
+
+    def _resume(self, path: Path) -> None:
+        sketch, state = _sketch_files.load(path, self.sketch.problem)
+        if "call" not in state:
+            raise InputError(f"{path} is a checkpoint of a sketch, not of coreset_files; choose another path.")
+        mine = self._call()
+        differ = [name for name, value in mine.items() if state["call"].get(name) != value]
+        if differ:
+            raise InputError(
+                f"{path} is the checkpoint of another call: {', '.join(differ)} differ. Delete it to start afresh, or choose "
+                "another path."
+            )
+        if state["files"] != self.files:
+            raise InputError(
+                f"{self._changed(state['files'])} changed since the checkpoint {path} was written; delete the checkpoint to "
+                "start afresh."
+            )
+        self.sketch, self.place = sketch, Place(**state["place"])
+        self.dropped, self.bad = state["dropped"], state["bad"]
+
+    def _changed(self, other: list[list[Any]]) -> str:
+        before, now = ({str(f[0]): f for f in files} for files in (other, self.files))
+        return min(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+
+
+@contextmanager
+def _locked(checkpoint: Path | None) -> Iterator[None]:
+    """Two runs must not write one checkpoint; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system: writes are atomic in any case
+        checkpoint = None
+    if checkpoint is None:
+        yield
+        return
+    with checkpoint.with_name(checkpoint.name + ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(
+                f"Another process is writing the checkpoint {checkpoint}; wait for it or choose another path."
+            ) from None
+        for left in checkpoint.parent.glob(f".{checkpoint.name}.*.part"):  # by a run that was killed while it wrote
+            left.unlink()
+        yield

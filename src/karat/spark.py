@@ -1,0 +1,108 @@
+"""Spark: partitions become sketches where they lie, by Arrow batches, and are merged in a tree of stages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from karat._cluster import FAN, Task, roles, task
+from karat._coreset import Coreset
+from karat.errors import InputError, MissingExtraError
+from karat.problems import Problem
+
+try:
+    import pyarrow as pa
+    from pyspark import TaskContext
+    from pyspark.errors import PythonException
+    from pyspark.sql import functions
+except ImportError:
+    raise MissingExtraError("karat.spark", "spark") from None
+
+NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean"}
+SCHEMA = "part int, message binary"
+ARROW = pa.schema([("part", pa.int32()), ("message", pa.binary())])
+
+
+def coreset(
+    df: Any,
+    target: str | Sequence[str] | None = None,
+    problem: Problem | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    sample_weight: str | None = None,
+    groups: str | None = None,
+    key: str | None = None,
+    on_missing: str = "error",
+    random_state: int = 0,
+) -> Coreset:
+    """The coreset of a Spark data frame; only O(m) rows per partition travel.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+    target : str or list of str, optional
+    problem : Problem, optional
+        As in :func:`karat.coreset`; latent problems, which take two passes, are refused.
+    columns : list of str, optional
+        The features; by default all columns that have no other role.
+    sample_weight, groups, key : str, optional
+        Columns with weights, with group labels, and with keys that identify rows.  Without a key column the keys are
+        ``partition:offset``, which point at rows as long as the plan of ``df`` gives the same partitions again.
+    on_missing : {"error", "drop"}
+        What to do with rows that lack a value.
+    random_state : int
+
+    Returns
+    -------
+    Coreset
+    """
+    if not hasattr(df, "mapInArrow"):
+        raise InputError(f"df must be a Spark data frame, not {type(df).__name__}; use karat.coreset.")
+    targets, features = roles(df.columns, target, columns, sample_weight, groups, key)
+    work = task(problem, targets, features, sample_weight, groups, key, on_missing, random_state)
+    assert work.layout is not None
+    for name, kind in df.dtypes:
+        if name in work.layout.numeric and kind.partition("(")[0] not in NUMBERS:
+            raise InputError(f"Column {name!r} has type {kind}, which is not numeric; encode it or choose columns=.")
+    messages = df.select(*work.layout.columns).mapInArrow(_parts(work), SCHEMA)
+    count = df.rdd.getNumPartitions()
+    while count > FAN:
+        count = -(-count // FAN)
+        messages = messages.repartition(count, functions.floor(functions.col("part") / FAN)).mapInArrow(_joined(work), SCHEMA)
+    try:
+        rows = sorted(messages.collect(), key=lambda row: row["part"])
+    except PythonException as error:  # what a worker has to say is one line of a long trace
+        said = re.search(r"karat\.errors\.InputError: (.*)", str(error))
+        if said is None:
+            raise
+        raise InputError(said[1]) from error
+    return work.finish([bytes(row["message"]) for row in rows], "partitions merged by Spark")
+
+
+Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _parts(work: Task) -> Batches:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        number = TaskContext.get().partitionId()
+        yield _message(number, work.part(number, batches))
+
+    return run
+
+
+def _joined(work: Task) -> Batches:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Several branches may share a task, and messages come in any order: rows are numbered in that of the partitions.
+        branches: dict[int, list[tuple[int, bytes]]] = {}
+        for batch in batches:
+            for part, message in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                branches.setdefault(part // FAN, []).append((part, message))
+        for branch, messages in branches.items():
+            yield _message(branch, work.join([message for _, message in sorted(messages)]))
+
+    return run
+
+
+def _message(part: int, message: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([part], pa.int32()), pa.array([message], pa.binary())], schema=ARROW)

@@ -1,0 +1,29 @@
+"""Tables in memory and in files, and the real data set."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scale.tables import make, write
+
+
+@pytest.fixture(scope="session")
+def table() -> pa.Table:
+    return make()
+
+
+@pytest.fixture
+def folder(table: pa.Table, tmp_path: Path) -> Path:
+    return write(table, tmp_path / "data")
+
+
+@pytest.fixture(scope="session")
+def covtype() -> pa.Table:
+    home = os.environ.get("KARAT_DATA")
+    if not home or not (Path(home) / "covtype.parquet").exists():
+        pytest.skip("covtype.parquet is read from the folder KARAT_DATA, which is not set.")
+    return pq.read_table(Path(home) / "covtype.parquet")

@@ -1,0 +1,190 @@
+"""Dask and Spark: the same coreset guarantees, rows that can be found again, few bytes, and workers that die."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from scale.tables import COLUMNS, Latent, arrays, make, write
+
+import karat
+from karat import problems as P
+
+dask = pytest.importorskip("dask")
+dd = pytest.importorskip("dask.dataframe")
+da = pytest.importorskip("dask.array")
+
+
+def groups_of(table):
+    return table["g"].to_numpy(zero_copy_only=False).astype(str)
+
+
+def check(core, table, weights=None, groups=None):
+    X, y = arrays(table)
+    proof = core.verify(X, y, sample_weight=weights, groups=groups)
+    assert proof.ok, str(proof)
+    assert proof.loss_error <= 1e-11
+    assert core.certificate.loss_error <= 1e-11
+    assert not proof.notes
+
+
+def bytes_of(core):
+    (note,) = [n for n in core.certificate.notes if "bytes" in n]
+    return int(re.search(r"sent ([\d,]+) bytes", note)[1].replace(",", ""))
+
+
+class TestDask:
+    @pytest.fixture(autouse=True)
+    def in_this_thread(self):
+        with dask.config.set(scheduler="synchronous"):
+            yield
+
+    @pytest.fixture
+    def ddf(self, table):
+        return dd.from_pandas(table.to_pandas(), npartitions=20)
+
+    def test_exact_with_offsets(self, ddf, table):
+        core = karat.dask.coreset(ddf, "y", columns=COLUMNS)
+        check(core, table)
+        sizes = [len(p) for p in ddf.partitions]
+        starts = np.cumsum([0, *sizes])
+        found = [starts[int(k.split(":")[0])] + int(k.split(":")[1]) for k in core.keys]
+        np.testing.assert_array_equal(found, core.indices)
+
+    def test_weights_groups_and_keys(self, ddf, table):
+        core = karat.dask.coreset(ddf, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id")
+        check(core, table, table["w"].to_numpy(), groups_of(table))
+        np.testing.assert_array_equal(core.keys, core.indices + 10**6)
+
+    def test_lazy(self, ddf):
+        frame = ddf.map_partitions(lambda part: pytest.fail("computed"), meta=ddf._meta)
+        assert hasattr(karat.dask.coreset(frame, "y", columns=COLUMNS, compute=False), "compute")
+
+    def test_arrays(self, table):
+        X, y = arrays(table)
+        w, g = table["w"].to_numpy(), groups_of(table)
+        A = da.from_array(X, chunks=(3333, 3))
+        core = karat.dask.coreset(
+            A, da.from_array(y, chunks=5000), sample_weight=da.from_array(w, chunks=777), groups=da.from_array(g, chunks=9999)
+        )
+        check(core, table, w, g)
+        assert karat.dask.coreset(A).verify(X).ok
+
+    def test_empty_partitions_and_missing_values(self, table):
+        frame = table.to_pandas()
+        frame.loc[7, "b"] = np.nan
+        ddf = dd.from_pandas(frame, npartitions=12)
+        ddf = ddf[(ddf["id"] < 10**6 + 8000) | (ddf["id"] >= 10**6 + 20_000)]  # whole partitions vanish
+        with pytest.raises(karat.InputError, match="Partition 0, row 7: column 'b' has no value"):
+            karat.dask.coreset(ddf, "y", columns=COLUMNS)
+        core = karat.dask.coreset(ddf, "y", columns=COLUMNS, on_missing="drop")
+        assert any("1 rows with missing" in note for note in core.certificate.notes)
+        rest = table.take(np.r_[0:8000, 20_000:30_000])
+        weights = np.ones(18_000)
+        weights[7] = 0
+        check(core, rest, weights)
+
+    def test_few_bytes_travel(self, table):
+        few, many = (
+            bytes_of(karat.dask.coreset(dd.from_pandas(make(n).to_pandas(), npartitions=10), "y", columns=COLUMNS))
+            for n in (5000, 100_000)
+        )
+        assert many < 1.1 * few < 10 * 30_000  # it does not depend on the rows
+
+    def test_refusals(self, ddf):
+        for call, words in [
+            (lambda: karat.dask.coreset([1, 2]), "Dask data frame or array"),
+            (lambda: karat.dask.coreset(ddf, "z"), "no column 'z'"),
+            (lambda: karat.dask.coreset(ddf, "y", columns=["a", "g"]), "not numeric"),
+            (lambda: karat.dask.coreset(ddf, "y", on_missing="x"), "on_missing"),
+            (lambda: karat.dask.coreset(ddf, problem=P.LeastSquares()), "needs a target"),
+            (lambda: karat.dask.coreset(da.ones((9, 2)), columns=["a"]), "columns is for data frames"),
+            (lambda: karat.dask.coreset(da.ones((9, 2)), da.ones(8)), "as many rows"),
+        ]:
+            with pytest.raises(karat.InputError, match=words):
+                call()
+        with pytest.raises(karat.NotExactError, match="two passes"):
+            karat.dask.coreset(ddf, problem=Latent())
+
+
+def slowly(frame):
+    time.sleep(0.2)
+    return frame
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_dask_worker_killed_while_it_works(table, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    folder = write(table, tmp_path / "data", files=20)
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        ddf = dd.read_parquet(folder).map_partitions(slowly)
+        victim = next(iter(client.run(os.getpid).values()))
+        killer = threading.Timer(1.2, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        core = karat.dask.coreset(ddf, "y", columns=COLUMNS, groups="g")
+        killer.join()
+        assert victim not in client.run(os.getpid).values()
+    check(core, table, groups=groups_of(table))
+
+
+@pytest.fixture(scope="module")
+def spark():
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not on this machine.")
+    sql = pytest.importorskip("pyspark.sql")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1").getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+class TestSpark:
+    def test_exact_with_offsets(self, spark, folder, table):
+        df = spark.read.parquet(str(folder)).coalesce(1).repartitionByRange(12, "id")
+        core = karat.spark.coreset(df, "y", columns=COLUMNS, key="id", groups="g", sample_weight="w")
+        order = table.take(core.keys - 10**6)
+        np.testing.assert_array_equal(order["a"].to_numpy(), core.X["a"].to_numpy())
+        X, y = arrays(table)
+        proof = core.verify(X, y, sample_weight=table["w"].to_numpy(), groups=groups_of(table))
+        assert proof.loss_error <= 1e-11
+        assert core.n_rows == len(table)
+
+    def test_partitions_and_offsets(self, spark, folder, table):
+        df = spark.read.parquet(str(folder))
+        core = karat.spark.coreset(df, "y", columns=COLUMNS)
+        parts = df.select("id").rdd.glom().collect()
+        ids = [parts[int(k.split(":")[0])][int(k.split(":")[1])]["id"] for k in core.keys]
+        np.testing.assert_array_equal(table.take(np.array(ids) - 10**6)["a"].to_numpy(), core.X["a"].to_numpy())
+        assert core.verify(*arrays(table)).loss_error <= 1e-11
+        assert bytes_of(core) < 200_000
+
+    def test_a_missing_value_is_named(self, spark, folder, table):
+        df = spark.read.parquet(str(folder)).coalesce(1).selectExpr(*COLUMNS[1:], "y", "IF(id % 7001 = 5, NULL, a) AS a")
+        with pytest.raises(karat.InputError, match=r"^Partition 0, row [\d,]+: column 'a' has no value"):
+            karat.spark.coreset(df, "y", columns=COLUMNS)
+        core = karat.spark.coreset(df, "y", columns=COLUMNS, on_missing="drop")
+        weights = (table["id"].to_numpy() % 7001 != 5).astype(float)
+        assert core.verify(*arrays(table), sample_weight=weights).loss_error <= 1e-11
+
+    def test_refusals(self, spark, folder):
+        df = spark.read.parquet(str(folder))
+        for call, words in [
+            (lambda: karat.spark.coreset(3), "Spark data frame"),
+            (lambda: karat.spark.coreset(df, "z"), "no column 'z'"),
+            (lambda: karat.spark.coreset(df, "y", columns=["a", "g"]), "not numeric"),
+        ]:
+            with pytest.raises(karat.InputError, match=words):
+                call()

@@ -1,0 +1,102 @@
+"""The same exactness everywhere: in memory, from files, in a sketch of random chunks, on Dask and on Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from scale.tables import COLUMNS, arrays, make, write
+
+import karat
+
+
+def moments(core):
+    """Second moments in standard units of the columns, so that 1e-12 means the same for each."""
+    X, y = core.arrays()
+    return np.column_stack([np.ones(len(core)), X, y]), core.weights
+
+
+def agree(cores, X, y):
+    D = np.column_stack([np.ones(len(X)), X, y]).astype(float)
+    shift, scale = np.r_[0.0, D[:, 1:].mean(axis=0)], np.r_[1.0, D[:, 1:].std(axis=0)]
+    scale[scale == 0] = 1.0
+    full = ((D - shift) / scale).T @ ((D - shift) / scale) / len(D)
+    for name, core in cores.items():
+        rows, weights = moments(core)
+        rows = (rows - shift) / scale
+        error = np.abs((rows * weights[:, None]).T @ rows / len(D) - full).max()
+        assert error <= 1e-12, (name, error)
+        assert core.certificate.loss_error <= 1e-11, name
+        assert core.n_rows == len(X), name
+
+
+def sketched(X, y, largest, buffer_rows, seed=0):
+    rng = np.random.default_rng(seed)
+    sketch = karat.Sketch(karat.problems.LeastSquares(), buffer_rows=buffer_rows)
+    start = 0
+    while start < len(X):
+        stop = start + int(rng.integers(1, largest))
+        sketch.update(X[start:stop], y[start:stop])
+        start = stop
+    return sketch.coreset()
+
+
+def by_dask(folder, target, columns):
+    dask, dd = pytest.importorskip("dask"), pytest.importorskip("dask.dataframe")
+    with dask.config.set(scheduler="threads", num_workers=2):
+        return karat.dask.coreset(dd.read_parquet(folder).repartition(npartitions=4), target, columns=columns)
+
+
+def by_spark(folder, target, columns):
+    sql = pytest.importorskip("pyspark.sql")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    try:
+        return karat.spark.coreset(session.read.parquet(str(folder)).coalesce(3), target, columns=columns)
+    finally:
+        session.stop()
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, by Dask
+def test_synthetic(tmp_path):
+    table = make(50_000)
+    folder = write(table, tmp_path / "data", files=9)
+    X, y = arrays(table)
+    cores = {
+        "memory": karat.coreset(X, y),
+        "files": karat.coreset_files(folder, "y", columns=COLUMNS, batch_rows=7000),
+        "sketch": sketched(X, y, 3000, 4000),
+        "dask": by_dask(folder, "y", COLUMNS),
+    }
+    agree(cores, X, y)
+    for name, core in cores.items():
+        proof = core.verify(X, y)
+        assert proof.ok, name
+        assert not proof.notes, (name, proof.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The inplace keyword")
+def test_covtype_as_fifty_files(covtype, tmp_path):
+    folder = write(covtype, tmp_path / "data", files=50, row_group_size=5000)
+    *columns, target = covtype.column_names
+    X = np.column_stack([covtype[c].to_numpy() for c in columns]).astype(np.float32)
+    y = covtype[target].to_numpy().astype(float)
+    cores = {
+        "memory": karat.coreset(X, y),
+        "files": karat.coreset_files(folder, target),
+        "sketch": sketched(X, y, 90_000, 300_000),
+        "dask": by_dask(folder, target, columns),
+    }
+    if shutil.which("java") is not None:
+        cores["spark"] = by_spark(folder, target, columns)
+    agree(cores, X, y)
+    for name, core in cores.items():
+        proof = core.verify(X, y)
+        assert proof.loss_error <= 1e-11, (name, proof.loss_error)
+        assert proof.ok, (name, str(proof))
