@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from karat import problems
 from karat._certificate import Certificate
-from karat._coreset import Coreset, coreset
+from karat._construct import coreset
+from karat._coreset import Coreset
 from karat._files import load
 from karat._plan import Plan, plan
 from karat._sketch import Sketch

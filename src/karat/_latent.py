@@ -15,7 +15,8 @@ import numpy as np
 
 from karat import frames
 from karat._certificate import Certificate
-from karat._coreset import Coreset, Progress, _certificate
+from karat._construct import Progress, certificate_of
+from karat._coreset import Coreset
 from karat._input import Table, _weights, explain_non_finite, read_input
 from karat.engine.build import NonFiniteError, Reduction, build, measure, settle
 from karat.engine.candidates import own_weights, sample
@@ -113,7 +114,7 @@ def latent_coreset(
 def _proof(
     problem: Latent, reduction: Reduction, data: Sample, size: int, seconds: float, notes: list[str], refuted: bool = False
 ) -> Certificate:
-    proof = _certificate(problem, [reduction], data.total, data.n_rows, size, seconds, notes, refuted)
+    proof = certificate_of(problem, [reduction], data.total, data.n_rows, size, seconds, notes, refuted)
     return replace(proof, passes=proof.passes + 1)
 
 

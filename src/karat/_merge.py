@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from karat import frames
-from karat._coreset import Coreset, _absorb, _assemble, _kernel
+from karat._construct import absorb_into, assemble, kernel_of
+from karat._coreset import Coreset
 from karat._input import group_labels, read_input
 from karat.engine.build import build
 from karat.errors import InputError, NotExactError
@@ -41,14 +42,14 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     weights = np.concatenate([first.weights, second.weights])
     groups = None if first.groups is None else np.concatenate([first.groups, second.groups])
     table = read_input(X, y, first.problem, weights, groups)
-    kernel = _kernel(first.problem, table)
+    kernel = kernel_of(first.problem, table)
     reductions = [build(table.rows(label), kernel, "auto", seed) for label in group_labels(table)]
     correction = None
     if first._correction is not None and second._correction is not None:
         assert isinstance(first.problem, Ridge | LpRegression)
         carried = first._correction + second._correction
-        reductions, correction = _absorb(first.problem, table.rows(), reductions[0], seed, None, carried)
-    merged = _assemble(first.problem, table, X, y, reductions, correction, start)
+        reductions, correction = absorb_into(first.problem, table.rows(), reductions[0], seed, None, carried)
+    merged = assemble(first.problem, table, X, y, reductions, correction, start)
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     # The parts may be off by what their own certificates say, relative to a smaller loss than that of the union.

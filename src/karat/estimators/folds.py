@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from karat import frames
-from karat._coreset import Coreset, coreset
+from karat._construct import coreset
+from karat._coreset import Coreset
 from karat.errors import InputError, NotExactError
 from karat.estimators.registry import check_splitter
 from karat.problems import LeastSquares, Problem

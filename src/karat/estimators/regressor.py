@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from karat import frames
-from karat._coreset import coreset
+from karat._construct import coreset
 from karat.errors import InputError
 from karat.estimators.carrier import fit_search
 from karat.estimators.features import (

@@ -20,7 +20,8 @@ from typing import Any, Literal
 import numpy as np
 
 from karat import _sketch_files
-from karat._coreset import Coreset, Progress
+from karat._construct import Progress
+from karat._coreset import Coreset
 from karat._plan import fold_memory
 from karat._sketch import Sketch
 from karat.errors import InputError

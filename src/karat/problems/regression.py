@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Absorb = Literal["diagonal", "box"] | None
 ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
 NO_TOTAL = "the total weight"
+LOWER_POWERS = "lower powers of the residual"
 REGULARISER_ZERO = 1e-8  # a regulariser row of smaller weight has reached its bound
 
 
@@ -103,16 +104,44 @@ class _Regression(Problem):
         )  # fmt: skip
 
 
-def _check_alpha(alpha: object) -> None:
-    if not isinstance(alpha, int | float | np.number) or not isfinite(float(alpha)) or float(alpha) < 0:
-        raise InputError(f"alpha must be a finite number of at least 0, not {alpha!r}.")
+class _Penalised(_Regression):
+    """Shared by the two with a regulariser, which may absorb a part of the data."""
 
+    alpha: float
+    absorb: Absorb
 
-def _check_absorb(absorb: object, alpha: float) -> None:
-    if absorb not in (None, "diagonal", "box"):
-        raise InputError(f"absorb must be None, 'diagonal' or 'box', not {absorb!r}.")
-    if absorb is not None and not alpha > 0:
-        raise InputError(f"absorb={absorb!r} needs a regulariser to absorb into: alpha must be positive.")
+    def __post_init__(self) -> None:
+        alpha, absorb = self.alpha, self.absorb
+        if not isinstance(alpha, int | float | np.number) or not isfinite(float(alpha)) or float(alpha) < 0:
+            raise InputError(f"alpha must be a finite number of at least 0, not {alpha!r}.")
+        if absorb not in (None, "diagonal", "box"):
+            raise InputError(f"absorb must be None, 'diagonal' or 'box', not {absorb!r}.")
+        if absorb is not None and not alpha > 0:
+            raise InputError(f"absorb={absorb!r} needs a regulariser to absorb into: alpha must be positive.")
+
+    @property
+    def penalty(self) -> float:
+        return float(self.alpha)
+
+    @property
+    def keeps_total(self) -> bool:
+        return self.absorb is None if self.total_weight is None else self.total_weight
+
+    @property
+    def keeps(self) -> str:  # type: ignore[override]
+        loss = "ridge loss" if self.power == 2 else f"l_{self.power} loss"
+        if self.absorb:
+            return f"the {loss} at alpha = {self.alpha:g}, at every query, together with the stored correction"
+        return f"the {loss} of every linear model, for every alpha"
+
+    @property
+    def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
+        lost: tuple[str, ...] = ()
+        if self.absorb is not None:
+            lost += (ONE_ALPHA,) if self.keeps_total or self.fit_intercept else (ONE_ALPHA, NO_TOTAL)
+        if self.power > 2 and not self.fit_intercept:
+            lost += (LOWER_POWERS,)
+        return lost + NEVER_KEPT
 
 
 @final
@@ -139,7 +168,7 @@ class LeastSquares(_Regression):
 
 @final
 @dataclass(frozen=True)
-class Ridge(_Regression):
+class Ridge(_Penalised):
     """Ridge regression ``sum_i u_i (x_i . w + b - y_i)^2 + alpha |w|^2``; the intercept b is not penalised.
 
     Parameters
@@ -158,32 +187,10 @@ class Ridge(_Regression):
     absorb: Absorb = None
     total_weight: bool | None = None
 
-    def __post_init__(self) -> None:
-        _check_alpha(self.alpha)
-        _check_absorb(self.absorb, self.alpha)
-
-    @property
-    def penalty(self) -> float:
-        return float(self.alpha)
-
-    @property
-    def keeps_total(self) -> bool:
-        return self.absorb is None if self.total_weight is None else self.total_weight
-
-    @property
-    def keeps(self) -> str:  # type: ignore[override]
-        if self.absorb:
-            return f"the ridge loss at alpha = {self.alpha:g}, at every query, together with the stored correction"
-        return "the ridge loss at every query and for every alpha"
-
-    @property
-    def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
-        return _absorbed(self) + NEVER_KEPT
-
 
 @final
 @dataclass(frozen=True)
-class LpRegression(_Regression):
+class LpRegression(_Penalised):
     """l_p regression ``sum_i u_i |x_i . w + b - y_i|^p + alpha |w|_p^p`` for even p; the intercept b is not penalised.
 
     Parameters
@@ -210,34 +217,8 @@ class LpRegression(_Regression):
                 f"LpRegression needs an even p of at least 2, not {self.p!r}: for odd p the loss |r|^p is not a polynomial "
                 "of the data, and no finite kernelization exists."
             )
-        _check_alpha(self.alpha)
-        _check_absorb(self.absorb, self.alpha)
+        super().__post_init__()
 
     @property
     def power(self) -> int:
         return int(self.p)
-
-    @property
-    def penalty(self) -> float:
-        return float(self.alpha)
-
-    @property
-    def keeps_total(self) -> bool:
-        return self.absorb is None if self.total_weight is None else self.total_weight
-
-    @property
-    def keeps(self) -> str:  # type: ignore[override]
-        if self.absorb:
-            return f"the l_{self.p} loss at alpha = {self.alpha:g}, at every query, together with the stored correction"
-        return f"the l_{self.p} loss of every linear model and for every alpha"
-
-    @property
-    def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
-        lower = "lower powers of the residual" if not self.fit_intercept else ""
-        return _absorbed(self) + ((lower,) if lower else ()) + NEVER_KEPT
-
-
-def _absorbed(problem: Ridge | LpRegression) -> tuple[str, ...]:
-    if problem.absorb is None:
-        return ()
-    return (ONE_ALPHA,) if problem.keeps_total or problem.fit_intercept else (ONE_ALPHA, NO_TOTAL)

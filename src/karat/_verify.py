@@ -1,0 +1,100 @@
+"""Verification: a coreset measured afresh against full data."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from karat._certificate import Certificate
+from karat._construct import certificate_of, kernel_of, refuse_for_latent, refuse_lengths
+from karat._coreset import Coreset
+from karat._input import Table, explain_non_finite, group_labels, read_input
+from karat.engine.absorb import measure_absorbed
+from karat.engine.build import NonFiniteError, Reduction, measure, settle
+from karat.engine.candidates import own_weights, sample
+from karat.engine.rows import Rows
+from karat.errors import InputError
+from karat.problems import LpRegression, Ridge
+from karat.problems.latent import Latent
+
+
+def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any) -> Certificate:
+    """See :meth:`karat.Coreset.verify`."""
+    if isinstance(core.problem, Latent):
+        from karat._latent import verify_latent
+
+        refuse_for_latent(core.problem, y, groups)
+        return verify_latent(core, X, sample_weight, lengths)
+    refuse_lengths(core.problem, lengths)
+    start = time.perf_counter()
+    table = read_input(X, y, core.problem, sample_weight, groups)
+    if (core.groups is None) != (groups is None):
+        raise InputError(
+            "The coreset " + ("has no groups" if core.groups is None else "was built with groups") + "; verify it likewise."
+        )
+    labels = group_labels(table)
+    own = read_input(core.X, core.y, core.problem, core.weights, core.groups, table.unit)
+    if own.columns != table.columns or own.targets != table.targets:
+        raise InputError(
+            f"The coreset has {own.columns} columns and {own.targets} targets, the data has {table.columns} and "
+            f"{table.targets}."
+        )
+    notes, refuted = [], False
+    known = labels
+    if core.groups is not None:
+        known = [label for label in labels if label in set(np.unique(core.groups))]
+        if len(known) < len(labels) or len(known) < len(np.unique(core.groups)):
+            notes.append("The groups are not those of the coreset.")
+            refuted = True
+    if not known:
+        raise InputError("None of the groups of this data is a group of the coreset.")
+    reductions = [_measured(core, table, own, label) for label in known]
+    if core._correction is None and core.n_rows == table.count and not _same_rows(core, table, own):
+        notes.append("The kept rows are not the rows of this data at the stored indices.")
+        refuted = True
+    if core.n_rows != table.count:
+        notes.append(f"The coreset stands for {core.n_rows:,} rows, the data has {table.count:,}.")
+    seconds = time.perf_counter() - start
+    return certificate_of(core.problem, reductions, table.total, table.count, len(core), seconds, notes, refuted)
+
+
+def _measured(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
+    """The reduction that the coreset claims to be, measured against the full data of one group."""
+    rows, kept = table.rows(label), own.rows(label)
+    try:
+        pilot = sample(np.random.default_rng(1), len(rows), 16384)
+        settled, passes = settle(rows, kernel_of(core.problem, table), pilot)
+    except NonFiniteError:
+        raise explain_non_finite(table, "its powers") from None
+    positions, weights = np.arange(len(kept)), own_weights(kept, np.arange(len(kept)))
+    gap, moment_error, condition = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights)
+    if core._correction is not None:
+        problem = core.problem
+        assert isinstance(problem, Ridge | LpRegression)
+        read = lambda shift: kept.take(positions, shift)  # noqa: E731
+        gap = measure_absorbed(
+            rows, problem.power, problem.fit_intercept, problem.penalty, read, weights, core._correction
+        )  # fmt: skip
+        moment_error, condition = gap, condition**problem.power
+    return Reduction(
+        positions,
+        weights,
+        settled,
+        core.certificate.rank,
+        gap,
+        moment_error,
+        condition,
+        core.certificate.spectrum,
+        "verified on the full data",
+        passes,
+    )
+
+
+def _same_rows(core: Coreset, table: Table, own: Table) -> bool:
+    if not len(core) or core.indices[-1] >= table.count:
+        return False
+    zeros = np.zeros(table.columns + table.targets)
+    full, kept = (Rows([t.X] if t.y is None else [t.X, t.y]) for t in (table, own))
+    return bool(np.array_equal(full.take(core.indices, zeros), kept.take(np.arange(len(core)), zeros)))
