@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from karat._cluster import FAN, Task, roles, task
+from karat._cluster import Task, roles, task
 from karat._coreset import Coreset
+from karat._plan import FAN
 from karat._sketch import Sketch
 from karat.errors import InputError, MissingExtraError
 from karat.problems import LeastSquares, Moments, Problem

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from karat._cluster import FAN, Task, roles, task
+from karat._cluster import Task, roles, task
 from karat._coreset import Coreset
+from karat._plan import FAN
 from karat.errors import InputError, MissingExtraError
 from karat.problems import Problem
 
