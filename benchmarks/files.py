@@ -181,32 +181,32 @@ def main() -> None:
         print(json.dumps(child(name, path, int(repeats))))
         return
     rows = 20_000_000 if options.full else 2_000_000
+
+    def line(what: str, found: dict[str, float], note: str = "") -> None:
+        print(f"  {what:<24} {found['seconds']:7.2f} s   {found['peak']:6.0f} MB   {note}")
+
+    def times(found: dict[str, dict[str, float]], one: str, other: str) -> str:
+        return f"{found[one]['seconds'] / found[other]['seconds']:.2f} x"
+
     with tempfile.TemporaryDirectory() as home:
         large, small = Path(home) / "large", Path(home) / "small"
         write(large, rows)
         write(small, rows // 10)
         found = best_of(["plain", "files"], large, options.rounds)
         low = best_of(["files"], small, 1)
-        ratio = found["files"]["seconds"] / found["plain"]["seconds"]
         print(f"{rows:,} rows x {COLUMNS} float32 columns in Parquet")
-        print(f"  read and D'D            {found['plain']['seconds']:7.2f} s   {found['plain']['peak']:6.0f} MB")
-        print(
-            f"  coreset_files           {found['files']['seconds']:7.2f} s   {found['files']['peak']:6.0f} MB   {ratio:.2f} x"
-        )
-        print(f"  a tenth of the rows     {low['files']['seconds']:7.2f} s   {low['files']['peak']:6.0f} MB")
+        line("read and D'D", found["plain"])
+        line("coreset_files", found["files"], times(found, "files", "plain"))
+        line("a tenth of the rows", low["files"])
         write_csv(large, Path(home) / "one.csv", min(rows, CSV_ROWS))
-        table = best_of(["plain_csv", "files"], Path(home) / "one.csv", options.rounds)
-        ratio = table["files"]["seconds"] / table["plain_csv"]["seconds"]
+        found = best_of(["plain_csv", "files"], Path(home) / "one.csv", options.rounds)
         print(f"{min(rows, CSV_ROWS):,} rows in CSV")
-        print(f"  pyarrow.csv.read_csv    {table['plain_csv']['seconds']:7.2f} s   {table['plain_csv']['peak']:6.0f} MB")
-        print(
-            f"  coreset_files           {table['files']['seconds']:7.2f} s   {table['files']['peak']:6.0f} MB   {ratio:.2f} x"
-        )
-        memory = best_of(["one_call", "sketch"], large, options.rounds)
-        ratio = memory["sketch"]["seconds"] / memory["one_call"]["seconds"]
+        line("pyarrow.csv.read_csv", found["plain_csv"])
+        line("coreset_files", found["files"], times(found, "files", "plain_csv"))
+        found = best_of(["one_call", "sketch"], large, options.rounds)
         print(f"{rows:,} rows in memory")
-        print(f"  one call                {memory['one_call']['seconds']:7.2f} s")
-        print(f"  sketch of 10,000 a time {memory['sketch']['seconds']:7.2f} s   {ratio:.2f} x")
+        line("one call", found["one_call"])
+        line("sketch, 10,000 at a time", found["sketch"], times(found, "sketch", "one_call"))
         print("The same Parquet files on two workers")
         for name in CLUSTER:
             if name == "spark" and shutil.which("java") is None:

@@ -126,7 +126,7 @@ def plan(
     share = n / groups
     if share <= SECOND * width:
         why = f"Each group has at most {SECOND:g} times as many rows as features ({width:,}), so all rows are candidates."
-        candidates = float(share)
+        candidates = share
     else:
         why = (
             f"{int(FIRST * width):,} of {int(share):,} rows are candidates enough on well-behaved data. Should they not be "
@@ -134,9 +134,9 @@ def plan(
             "readings."
         )
         candidates = max(PILOT, FIRST * width)
-    memory = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
+    beside = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
     seconds = n * _per_row(kernel, columns) + groups * _reduction(width)
-    return Plan(min(n, groups * width), int(memory), 1, float(seconds), "onepass", why)
+    return Plan(min(n, groups * width), int(beside), 1, float(seconds), "onepass", why)
 
 
 def _per_row(kernel: Kernel, columns: int) -> float:
