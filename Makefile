@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 # Tests read real data from KARAT_DATA and say so when they skip without it.
 export KARAT_DATA ?= $(wildcard $(abspath ../shared/datasets))
 
+# Tests run in two processes: one BLAS thread each, or the four would wait for each other on two cores.
+test quick: export OPENBLAS_NUM_THREADS ?= 1
+
 .PHONY: demo test quick lint bench clean
 
 $(STAMP): pyproject.toml

@@ -23,8 +23,6 @@ from karat.errors import InputError
 from karat.io._rows import Layout
 from karat.problems import LeastSquares, Moments, Problem
 
-FAN = 8  # messages merged at once
-
 
 @dataclass(frozen=True)
 class Task:

@@ -1,16 +1,28 @@
-"""Plan: what a coreset would cost, and which way ``method="auto"`` would take, before any data is read."""
+"""Plan: what a coreset would cost, and which way would be taken, before any data is read.
+
+in memory     one pass over the rows; a few thousand of them are looked at twice
+files         one pass at the speed of the disk; every FOLD rows, the rows held are reduced again
+cluster       every partition is read where it lies; messages of at most `rows` rows travel and are merged in a tree
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from karat.engine.build import FIRST, PILOT, SECOND
+from karat.engine.kernel import Kernel
 from karat.engine.moments import block_rows
 from karat.errors import InputError
 from karat.problems import Problem
 
 FLOPS = 4e10  # what one laptop core sustains in BLAS-3; seconds are an order of magnitude, not a promise
 BYTES = 5e9  # memory bandwidth
+DISK = 5e8  # bytes a second of decoded columns from files, per core
+TASK = 0.05  # seconds to start a task of a cluster
+FOLD = 2**20  # rows between folds
+FAN = 8  # messages merged at once
+SOURCES = ("memory", "files", "cluster")
 
 
 @dataclass(frozen=True)
@@ -22,15 +34,17 @@ class Plan:
     rows : int
         Most rows the coreset can have (fewer where the features depend on each other).
     memory : int
-        Bytes beside the data.
+        Bytes beside the data; for files and clusters, bytes of one process in all.
     passes : int
         Passes over the data on well-behaved data.
     seconds : float
         A rough estimate.
     method : str
-        What ``method="auto"`` would try first.
+        What ``method="auto"`` would try first; "sketch" for files and clusters.
     why : str
         The reason, in words.
+    travels : int
+        Bytes that leave the machine on which they lie: 0 but for clusters.
     """
 
     rows: int
@@ -39,21 +53,34 @@ class Plan:
     seconds: float
     method: str
     why: str
+    travels: int = 0
 
     def __str__(self) -> str:
+        beside = "beside the data" if self.method != "sketch" else "in each process"
+        travels = f" {self.travels / 1e6:,.3g} MB travel." if self.travels else ""
         return (
-            f"At most {self.rows:,} rows, about {self.memory / 1e6:,.0f} MB beside the data, {self.passes} pass"
-            f"{'es' if self.passes != 1 else ''}, about {self.seconds:.2g} s, by {self.method}. {self.why}"
+            f"At most {self.rows:,} rows, about {self.memory / 1e6:,.0f} MB {beside}, {self.passes} pass"
+            f"{'es' if self.passes != 1 else ''}, about {self.seconds:.2g} s, by {self.method}.{travels} {self.why}"
         )
 
 
 def fold_memory(problem: Problem, d: int, targets: int) -> tuple[int, int]:
-    """Bytes of a fold that do not depend on its rows, and bytes per row: rows read ahead, waiting, and stacked."""
+    """Bytes of a fold that do not depend on its rows, and bytes per row: rows read ahead, waiting, and summed."""
     kernel = problem.kernel(d, targets)
     return int(8 * 24 * kernel.width**2), 8 * (8 * (d + targets) + 4)
 
 
-def plan(problem: Problem, n: int, d: int, *, targets: int = 1, groups: int = 1) -> Plan:
+def plan(
+    problem: Problem,
+    n: int,
+    d: int,
+    *,
+    targets: int = 1,
+    groups: int = 1,
+    source: str = "memory",
+    partitions: int = 1,
+    workers: int = 1,
+) -> Plan:
     """What a coreset of n rows and d columns would cost.
 
     Parameters
@@ -65,42 +92,86 @@ def plan(problem: Problem, n: int, d: int, *, targets: int = 1, groups: int = 1)
         Columns of y, for problems that have a target.
     groups : int
         Number of groups (folds).
+    source : {"memory", "files", "cluster"}
+        :func:`karat.coreset`; :func:`karat.coreset_files`; ``karat.dask.coreset`` or ``karat.spark.coreset``.
+    partitions, workers : int
+        Of a cluster: parts of the data, and parts that are read at the same time.
 
     Examples
     --------
     >>> import karat
     >>> karat.plan(karat.problems.LeastSquares(), n=1_000_000, d=10).rows
     78
+    >>> karat.plan(karat.problems.LeastSquares(), n=10**12, d=10, source="cluster", partitions=10_000, workers=1_000).passes
+    1
     """
     if not isinstance(problem, Problem):
         raise InputError(f"problem must be one of karat.problems, such as LeastSquares(), not {problem!r}.")
-    for name, value in (("n", n), ("d", d), ("targets", targets), ("groups", groups)):
+    counts = {"n": n, "d": d, "targets": targets, "groups": groups, "partitions": partitions, "workers": workers}
+    for name, value in counts.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
+    if source not in SOURCES:
+        raise InputError(f"source must be one of {', '.join(SOURCES)}, not {source!r}.")
+    if source != "cluster" and (partitions, workers) != (1, 1):
+        raise InputError("partitions and workers are for source='cluster'.")
     kernel = problem.kernel(d, targets if problem.needs_target else 0)
-    width, (left, right) = problem.width(d, targets), kernel.product_shape
+    most = problem.width(d, targets)
+    targets = targets if problem.needs_target else 0
     columns = d + targets + 1
+    if source != "memory":
+        own = ceil(n / partitions)  # rows of a partition
+        fixed, each = fold_memory(problem, d, targets)
+        memory = groups * fixed + each * min(own, FOLD)
+        return _streamed(kernel, n, columns, groups, memory, source == "cluster", partitions, workers)
+    width, (left, right) = kernel.width, kernel.product_shape
     block, threads = block_rows(columns, left, right)
     share = n / groups
     if share <= SECOND * width:
-        method = "onepass"
         why = f"Each group has at most {SECOND:g} times as many rows as features ({width:,}), so all rows are candidates."
         candidates = share
     else:
-        method = "onepass"
         why = (
             f"{int(FIRST * width):,} of {int(share):,} rows are candidates enough on well-behaved data. Should they not be "
             "able to meet the moments (rare categories, heavy tails), Newton's method notices and the tree follows: two more "
             "readings."
         )
         candidates = max(PILOT, FIRST * width)
-    memory = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
-    seconds = n * (2 * left * right / FLOPS + 8 * columns / BYTES) + groups * (14 * width**3 / FLOPS + 1e-4 * width)
-    return Plan(
-        rows=min(n, groups * width),
-        memory=int(memory),
-        passes=1 if problem.mergeable else 2,
-        seconds=float(seconds),
-        method=method,
-        why=why,
+    beside = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
+    seconds = n * _per_row(kernel, columns) + groups * _reduction(width)
+    return Plan(min(n, groups * most), int(beside), 1 if problem.mergeable else 2, float(seconds), "onepass", why)
+
+
+def _per_row(kernel: Kernel, columns: int) -> float:
+    left, right = kernel.product_shape
+    return 2 * left * right / FLOPS + 8 * columns / BYTES
+
+
+def _reduction(width: int) -> float:
+    return 14 * width**3 / FLOPS + 1e-4 * width
+
+
+def _streamed(
+    kernel: Kernel, n: int, columns: int, groups: int, memory: int, cluster: bool, partitions: int, workers: int
+) -> Plan:
+    """Files and clusters: read once, folded on the way, messages merged in a tree."""
+    most = min(n, groups * kernel.width)
+    own = ceil(n / partitions)
+    one = own * (8 * columns / DISK + _per_row(kernel, columns)) + ceil(own / FOLD) * groups * 2 * _reduction(kernel.width)
+    if not cluster:
+        why = f"One pass at the speed of the disk; after every {FOLD:,} rows those held are reduced to {most:,} again."
+        return Plan(most, memory, 1, float(one), "sketch", why)
+    # A message holds the rows, those on which the coordinates were fitted, and the running sums.
+    left, right = kernel.product_shape
+    message = 8 * (2 * min(own, most) * (columns + 2) + 2 * groups * (left * right + columns**2))
+    messages, levels, level = partitions, 0, partitions
+    while level > FAN:
+        level = ceil(level / FAN)
+        messages, levels = messages + level, levels + 1
+    joins = (levels + 1) * (TASK + groups * _reduction(kernel.width) * 2)
+    seconds = ceil(partitions / workers) * (one + TASK) + joins
+    why = (
+        f"{partitions:,} partitions are read where they lie, {min(workers, partitions):,} at a time; each sends at most "
+        f"{message / 1e3:,.3g} kB, merged {FAN} at a time on {levels + 1} level{'s' if levels else ''}."
     )
+    return Plan(most, memory, 1, float(seconds), "sketch", why, int(messages * message))

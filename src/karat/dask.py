@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from karat._cluster import FAN, Task, roles, task
-from karat._coreset import Coreset
-from karat._sketch import Sketch
-from karat.errors import InputError, MissingExtraError
-from karat.problems import LeastSquares, Moments, Problem
+from karat.errors import MissingExtraError
 
 try:
     import pyarrow as pa
     from dask.delayed import Delayed, delayed
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
+
+from karat._cluster import Task, roles, task
+from karat._coreset import Coreset
+from karat._plan import FAN
+from karat._sketch import Sketch
+from karat.errors import InputError
+from karat.problems import LeastSquares, Moments, Problem
 
 
 def coreset(

@@ -6,10 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from karat._cluster import FAN, Task, roles, task
-from karat._coreset import Coreset
-from karat.errors import InputError, MissingExtraError
-from karat.problems import Problem
+from karat.errors import MissingExtraError
 
 try:
     import pyarrow as pa
@@ -18,6 +15,12 @@ try:
     from pyspark.sql import functions
 except ImportError:
     raise MissingExtraError("karat.spark", "spark") from None
+
+from karat._cluster import Task, roles, task
+from karat._coreset import Coreset
+from karat._plan import FAN
+from karat.errors import InputError
+from karat.problems import Problem
 
 NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean"}
 SCHEMA = "part int, message binary"

@@ -22,6 +22,8 @@ SCRIPT = """
 import sys, time
 import karat
 source, checkpoint, output, pause = sys.argv[1:]
+karat.coreset_files
+print("ready", flush=True)
 core = karat.coreset_files(
     source, "y", columns=["a", "b", "c", "d"], groups="g", key="id", batch_rows=2000, checkpoint=checkpoint,
     progress=lambda done, total: time.sleep(float(pause)),
@@ -32,7 +34,8 @@ core.save(output)
 
 def start(source, checkpoint, output, pause):
     command = [sys.executable, "-c", SCRIPT, str(source), str(checkpoint), str(output), str(pause)]
-    return subprocess.Popen(command, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True)
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process):
@@ -58,7 +61,8 @@ def test_killed_ten_times_at_random_moments(kind, tmp_path):
     places = []
     while kills < 10:
         process = start(source, tmp_path / "c.npz", tmp_path / "core.npz", 0.06)
-        time.sleep(rng.uniform(0.6, 1.6))
+        process.stdout.readline()  # imports are over
+        time.sleep(rng.uniform(0.0, 1.2))
         if process.poll() is not None:  # it was faster than us: begin again
             finish(process)
             (tmp_path / "c.npz").unlink()

@@ -20,7 +20,7 @@ from karat.errors import InputError
 from karat.io._ahead import ahead
 from karat.io._source import Batch, Expected, File, Place, Source, folder_value, with_folders
 
-CHUNK = 2**24
+CHUNK = 2**23
 FIRST, PREVIEW = 2**20, 100  # bytes, and lines of them, that tell numbers from text
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from karat import _sketch_files
 from karat._construct import Progress
 from karat._coreset import Coreset
-from karat._plan import fold_memory
+from karat._plan import FOLD, fold_memory
 from karat._sketch import Sketch
 from karat.errors import InputError
 from karat.io._rows import Layout
@@ -30,7 +30,6 @@ from karat.io._source import Place, Source, open_source
 from karat.problems import Kernel, LeastSquares, Moments, Problem
 
 MEMORY = 10**9
-FOLD_ROWS = 2**20
 LEAST_ROWS = 1000
 
 
@@ -102,7 +101,7 @@ def coreset_files(
     if isinstance(problem, Problem) and problem.needs_target and not targets:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
     sketch = Sketch(problem, key, random_state=random_state)
-    opened = open_source(source, batch_rows or FOLD_ROWS)
+    opened = open_source(source, batch_rows or FOLD)
     schema = opened.schema()
     if columns is None:
         taken = {*targets, sample_weight, groups, key}
@@ -127,7 +126,7 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
         raise InputError(f"memory={memory!r} is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least.")
     most = (memory - fixed) // each
     if wanted is None:
-        return int(min(FOLD_ROWS, most))
+        return int(min(FOLD, most))
     if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 1:
         raise InputError(f"batch_rows must be a whole number of at least 1, not {wanted!r}.")
     if wanted > most:
