@@ -151,6 +151,7 @@ def _reduce(
             best = vertex(rows, settled, known, mass, WAY, 1)
             if best.gap <= EXACT:
                 return best, False
+    rows = rows.gathered()
     positions, weights = thin(rows, settled)
     known = frame(rows, settled, positions, weights).resolve()
     found = vertex(rows, settled, known, known.root, f"{WAY} by the tree", 1)
