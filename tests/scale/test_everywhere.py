@@ -51,7 +51,7 @@ def sketched(X, y, largest, buffer_rows, seed=0):
 def by_dask(folder, target, columns):
     dask, dd = pytest.importorskip("dask"), pytest.importorskip("dask.dataframe")
     with dask.config.set(scheduler="threads", num_workers=2):
-        return karat.dask.coreset(dd.read_parquet(folder).repartition(npartitions=4), target, columns=columns)
+        return karat.dask.coreset(dd.read_parquet(folder).repartition(npartitions=2), target, columns=columns)
 
 
 def by_spark(folder, target, columns):
@@ -60,7 +60,7 @@ def by_spark(folder, target, columns):
     session = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     try:
-        return karat.spark.coreset(session.read.parquet(str(folder)).coalesce(3), target, columns=columns)
+        return karat.spark.coreset(session.read.parquet(str(folder)).coalesce(2), target, columns=columns)
     finally:
         session.stop()
 

@@ -85,9 +85,8 @@ class Rows:
 
     def gathered(self) -> Rows:
         """The same rows in one array, for those who read them many times and in pieces (sparse rows stay as they are)."""
-        if any(sparse.issparse(part) for part in self.parts) or (
-            len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
-        ):
+        one = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
+        if one or any(sparse.issparse(part) for part in self.parts):
             return self
         kinds = [part.dtype for part in self.parts]
         block = np.empty((len(self), self.columns), dtype=np.result_type(*kinds))
