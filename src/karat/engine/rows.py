@@ -24,6 +24,7 @@ class Chunked:
         self.chunks = [chunk for chunk in chunks if len(chunk)]
         self.edges = np.cumsum([0, *(len(chunk) for chunk in self.chunks)]).tolist()
         self.shape = (self.edges[-1], *chunks[0].shape[1:])
+        self.dtype = np.result_type(*(chunk.dtype for chunk in self.chunks))
 
     def __len__(self) -> int:
         return int(self.shape[0])
@@ -39,7 +40,7 @@ class Chunked:
             return np.concatenate([c[max(start - edge, 0) : max(stop - edge, 0)] for c, edge in spans])
         positions = np.asarray(where)
         owner = np.searchsorted(self.edges, positions, side="right") - 1
-        values = np.empty((len(positions), *self.shape[1:]), dtype=np.result_type(*(c.dtype for c in self.chunks)))
+        values = np.empty((len(positions), *self.shape[1:]), dtype=self.dtype)
         for i in np.unique(owner):
             mine = np.flatnonzero(owner == i)
             values[mine] = self.chunks[i][positions[mine] - self.edges[i]]
@@ -82,11 +83,16 @@ class Rows:
         chosen.weights = own
         return chosen
 
-    def after(self, start: int) -> Rows:
-        """The rows from ``start`` on, without a copy."""
-        if self.index is not None:
-            return self.subset(np.arange(start, len(self)))
-        return Rows([part[start:] for part in self.parts], None if self.weights is None else self.weights[start:])
+    def gathered(self) -> Rows:
+        """The same rows in one array, for those who read them many times and in pieces (sparse rows stay as they are)."""
+        one = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
+        if one or any(sparse.issparse(part) for part in self.parts):
+            return self
+        kinds = [part.dtype for part in self.parts]
+        block = np.empty((len(self), self.columns), dtype=np.result_type(*kinds))
+        for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
+            block[:, left - 1 : right - 1] = part[slice(None) if self.index is None else self.index]
+        return Rows([block], self.weights)
 
     def take(self, positions: Indices, shift: Array) -> Array:
         """The rows at ``positions`` as a new block ``[1 | D - shift]``."""

@@ -137,7 +137,11 @@ def fold(rows: Rows, new: Rows, kernel: Kernel, running: Running | None, rng: np
     if found is not None and grown.inherited + found.gap <= inherited + fresh.gap:
         return found, grown
     block = rows.take(fresh.positions, np.zeros(rows.columns))
-    return fresh, replace(Running.start(kernel, block, fresh.weights, inherited + fresh.gap), hard=hard)
+    started = replace(Running.start(kernel, block, fresh.weights, inherited + fresh.gap), hard=hard)
+    if fresh.gap > SHARP:  # worth another pass: the sum of all these rows, so that later folds can do better
+        zero = tuple(np.zeros_like(part) for part in started.high)
+        started = replace(replace(started, high=zero).plus(rows), inherited=inherited, gap=fresh.gap)
+    return fresh, started
 
 
 def _reduce(
@@ -151,6 +155,7 @@ def _reduce(
             best = vertex(rows, settled, known, mass, WAY, 1)
             if best.gap <= EXACT:
                 return best, False
+    rows = rows.gathered()
     positions, weights = thin(rows, settled)
     known = frame(rows, settled, positions, weights).resolve()
     found = vertex(rows, settled, known, known.root, f"{WAY} by the tree", 1)
