@@ -67,7 +67,7 @@ class Layout:
             count = sum(p.shape[1] for p in piece.parts) - len(self.targets)
             names = self._feature_names(count)
             single = len(self.targets) == 1
-            kind = "sparse" if sparse.issparse(piece.parts[0]) else "arrow"
+            kind = "sparse" if sparse.issparse(piece.parts[0]) else "pyarrow"
             like = {"container": kind, "columns": names, "target": self.targets[0] if single else None, "flat": single}
             sketch._expect(count, len(self.targets), like, [repr(n) for n in [*names, *self.targets]])
             sketch._take(piece, owned=True)
