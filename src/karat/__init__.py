@@ -59,6 +59,10 @@ def __getattr__(name: str) -> Any:
         from karat.io import coreset_files
 
         return coreset_files
-    if name in ("dask", "spark", "models"):
+    if name in ("dask", "spark", "models", "estimators"):
         return importlib.import_module(f"karat.{name}")
     raise AttributeError(f"module 'karat' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "dask", "estimators", "models", "spark"])

@@ -56,6 +56,10 @@ class Coreset:
     maps: dict[str, Array] | None = None
     _correction: Correction | None = None
 
+    def __post_init__(self) -> None:
+        for array in (self.indices, self.weights):
+            array.setflags(write=False)
+
     def __len__(self) -> int:
         return len(self.indices)
 

@@ -118,11 +118,19 @@ def cholesky_solve(factor: Array, rhs: Array) -> Array:
     return np.asarray(solution)
 
 
+def svd(matrix: Array, full_matrices: bool = True) -> tuple[Array, Array, Array]:
+    """Singular value decomposition; the fast driver now and then fails to converge, the slow one does not."""
+    try:
+        return sla.svd(matrix, full_matrices=full_matrices, check_finite=False)  # type: ignore[no-any-return]
+    except np.linalg.LinAlgError:
+        return sla.svd(matrix, full_matrices=full_matrices, check_finite=False, lapack_driver="gesvd")  # type: ignore[no-any-return]
+
+
 def right_svd(matrix: Array) -> tuple[Array, Array]:
     """All singular values (padded with zeros) and right singular vectors, as columns, of a k x q matrix."""
     if matrix.shape[0] > matrix.shape[1]:
         matrix = sla.qr(matrix, mode="r", check_finite=False)[0][: matrix.shape[1]]
-    _, s, vt = sla.svd(matrix, check_finite=False)
+    _, s, vt = svd(matrix)
     return np.pad(s, (0, len(vt) - len(s))), vt.T
 
 

@@ -15,6 +15,7 @@ with equality for p = 2: the generalised eigenvalues of (M_c, M).
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import comb
 from typing import Self
 
 import numpy as np
@@ -24,7 +25,9 @@ from karat.engine.basis import KAPPA, Basis, condition_of, pilot_basis, refine
 from karat.engine.kernel import Kernel, Settled, Statistic
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
+from karat.errors import InputError
 
+MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 UNDERFLOW = 1e-100  # squares of smaller values are lost
 ROUNDING = 64 * linalg.EPS  # relative rounding of a column's mean and of the difference to it
 
@@ -59,6 +62,11 @@ class Polynomial(Kernel):
         """Switch to other coordinates of the variables."""
         self.basis = basis
         count = basis.map.shape[1]
+        if comb(count + self.degree - 1, self.degree) > MOST:
+            raise InputError(
+                f"Degree {self.degree} in {count} variables has {comb(count + self.degree - 1, self.degree):,} monomials, more "
+                f"than the {MOST:,} that a coreset is worth making for; lower the degree or the number of columns."
+            )
         table = monomials(count, self.degree)
         first, last = table.split()
         inner = count - basis.apart
