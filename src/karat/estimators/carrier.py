@@ -57,9 +57,9 @@ class CarrierScorer:
     def __init__(self, scorer: Any) -> None:
         self.scorer = scorer
 
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         if not isinstance(estimator, Carrier):
-            return float(self.scorer(estimator, X, y))
+            return float(self.scorer(estimator, X, y, sample_weight=sample_weight))
         target, weights = estimator.unload(y)
         return float(self.scorer(estimator.inside, X, target, sample_weight=weights))
 

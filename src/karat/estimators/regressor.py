@@ -81,11 +81,13 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     feature_names_in_ : array of str
         If X has column names.
 
-    Notes ----- One least-squares or ridge fit gains nothing: solving it costs one pass over the data, and so does the
-    coreset.  It pays when many fits follow: cross-validation, grids, paths, refits.
+    Notes
+    -----
+    One least-squares or ridge fit gains nothing: solving it costs one pass over the data, and so does the coreset.  It
+    pays when many fits follow: cross-validation, grids, paths, refits.
 
     ``sample_weight`` counts in every step: scaling, fitting and scoring, as scikit-learn does where metadata routing is
-    on and everything asks for it.  (Without routing, ``GridSearchCV`` silently leaves weights out of the scores.)
+    on and everything asks for it.
 
     Examples
     --------
@@ -223,6 +225,14 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             model = Ridge(fitted.alpha_, fit_intercept=fitted.fit_intercept)
             fit_weighted(model, refit.X, refit.y, refit.weights)
             fitted.coef_, fitted.intercept_ = model.coef_, model.intercept_
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The score of the inner estimator: R2, or what a search was told to score by."""
+        check_is_fitted(self)
+        scorer = getattr(self.estimator_, "scorer_", None)
+        if callable(scorer):
+            return float(scorer(self.estimator_.best_estimator_, X, y, sample_weight=sample_weight))
+        return float(super().score(X, y, sample_weight=sample_weight))
 
     @available_if(_delegates("predict"))
     def predict(self, X: Any) -> Any:
