@@ -191,7 +191,8 @@ def check_exact(certificate: Certificate) -> None:
     if not certificate.ok:
         raise NotExactError(
             f"The best coreset found has a relative loss error of {certificate.loss_error:.1e}, above "
-            f"{certificate.tolerance:.0e}: the features are too ill-conditioned (condition {certificate.condition:.1e}). "
+            f"{certificate.tolerance:.0e}: the features are too ill-conditioned (condition {certificate.condition:.1e}, "
+            f"spectrum {certificate.spectrum:.1e}; heavy tails do that). "
             "Scale or centre the columns, drop nearly collinear ones and extreme rows, or lower the degree."
         )
 

@@ -21,7 +21,7 @@ def coreset_html(core: Coreset) -> str:
         "worst loss error over every query": f"{certificate.loss_error:.1e}",
         "size, rank, bound": f"{certificate.size:,}, {certificate.rank:,}, {certificate.bound:,}",
         "weights": f"{core.weights.min():.3g} to {core.weights.max():.3g}, sum {core.weights.sum():.10g}",
-        "made by": f"{certificate.method}, {certificate.passes} passes, {certificate.seconds:.3g} s",
+        "made by": f"{certificate.method}, {certificate.seconds:.3g} s, passes: {certificate.passes}",
         "kept": certificate.keeps,
         "not kept": "; ".join(certificate.excludes),
     }

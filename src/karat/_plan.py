@@ -139,7 +139,11 @@ def plan(
         candidates = max(PILOT, FIRST * width)
     beside = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
     seconds = n * _per_row(kernel, columns) + groups * _reduction(width)
-    return Plan(min(n, groups * most), int(beside), 1 if problem.mergeable else 2, float(seconds), "onepass", why)
+    passes = 1 if problem.mergeable else 2
+    if getattr(problem, "absorb", None) is not None:
+        passes += 1
+        why += " The regulariser then absorbs what it can: one more pass, and for the box one per round of pricing; fewer rows."
+    return Plan(min(n, groups * most), int(beside), passes, float(seconds), "onepass", why)
 
 
 def _per_row(kernel: Kernel, columns: int) -> float:
