@@ -14,9 +14,10 @@ from karat._certificate import Certificate
 from karat._coreset import Coreset
 from karat._input import Table, explain_non_finite, group_labels, read_input
 from karat.engine.absorb import absorb
-from karat.engine.build import NonFiniteError, Reduction, build
+from karat.engine.build import NonFiniteError, Reduction, build, measure
+from karat.engine.candidates import own_weights
 from karat.engine.correction import Correction
-from karat.engine.kernel import Kernel
+from karat.engine.kernel import Kernel, Settled
 from karat.engine.linalg import EPS
 from karat.engine.programme import PRICE
 from karat.engine.rows import Rows
@@ -228,4 +229,23 @@ def certificate_of(
         n_rows=n_rows,
         notes=tuple(notes),
         refuted=refuted,
+    )
+
+
+def claimed(core: Coreset, rows: Rows, settled: Settled, kept: Rows, passes: int) -> Reduction:
+    """The reduction that a coreset claims to be: its rows measured against the settled moments of all rows."""
+    positions = np.arange(len(kept))
+    weights = own_weights(kept, positions)
+    gap, moment_error, condition = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights)
+    return Reduction(
+        positions=positions,
+        weights=weights,
+        settled=settled,
+        rank=core.certificate.rank,
+        gap=gap,
+        moment_error=moment_error,
+        condition=condition,
+        spectrum=core.certificate.spectrum,
+        method="verified on the full data",
+        passes=passes,
     )

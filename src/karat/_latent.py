@@ -15,11 +15,11 @@ import numpy as np
 
 from karat import frames
 from karat._certificate import Certificate
-from karat._construct import Progress, certificate_of
+from karat._construct import Progress, certificate_of, claimed
 from karat._coreset import Coreset
 from karat._input import Table, _weights, explain_non_finite, read_input
-from karat.engine.build import NonFiniteError, Reduction, build, measure, settle
-from karat.engine.candidates import own_weights, sample
+from karat.engine.build import NonFiniteError, Reduction, build, settle
+from karat.engine.candidates import sample
 from karat.errors import InputError, NotExactError
 from karat.problems.latent import HiddenMarkov, Latent, MultiView
 from karat.problems.latent.base import Maps
@@ -133,22 +133,7 @@ def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Ce
         rows, kernel = problem.kernelize(data, maps)
         settled, passes = settle(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
         own = kept.rows(problem.reader(maps, problem.keep), kernel.columns)
-        positions = np.arange(len(kept))
-        weights = own_weights(own, positions)
-        gap, moment_error, condition = measure(rows, settled, own.take(positions, settled.kernel.shift), weights)
-        way = "verified on the full data"
-        return maps, Reduction(
-            positions,
-            weights,
-            settled,
-            core.certificate.rank,
-            gap,
-            moment_error,
-            condition,
-            core.certificate.spectrum,
-            way,
-            passes,
-        )
+        return maps, claimed(core, rows, settled, own, passes)
 
     maps, reduction = guarded(tables, compare)
     notes, refuted = list(data.notes), False

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from karat._certificate import Certificate
-from karat._construct import certificate_of, kernel_of, refuse_for_latent, refuse_lengths
+from karat._construct import certificate_of, claimed, kernel_of, refuse_for_latent, refuse_lengths
 from karat._coreset import Coreset
 from karat._input import Table, explain_non_finite, group_labels, read_input
 from karat.engine.absorb import measure_absorbed
-from karat.engine.build import NonFiniteError, Reduction, measure, settle
-from karat.engine.candidates import own_weights, sample
+from karat.engine.build import NonFiniteError, Reduction, settle
+from karat.engine.candidates import sample
 from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
@@ -68,28 +69,21 @@ def _measured(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
         settled, passes = settle(rows, kernel_of(core.problem, table), pilot)
     except NonFiniteError:
         raise explain_non_finite(table, "its powers") from None
-    positions, weights = np.arange(len(kept)), own_weights(kept, np.arange(len(kept)))
-    gap, moment_error, condition = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights)
-    if core._correction is not None:
-        problem = core.problem
-        assert isinstance(problem, Ridge | LpRegression)
-        read = lambda shift: kept.take(positions, shift)  # noqa: E731
-        gap = measure_absorbed(
-            rows, problem.power, problem.fit_intercept, problem.penalty, read, weights, core._correction
-        )  # fmt: skip
-        moment_error, condition = gap, condition**problem.power
-    return Reduction(
-        positions,
-        weights,
-        settled,
-        core.certificate.rank,
-        gap,
-        moment_error,
-        condition,
-        core.certificate.spectrum,
-        "verified on the full data",
-        passes,
+    found = claimed(core, rows, settled, kept, passes)
+    if core._correction is None:
+        return found
+    problem = core.problem
+    assert isinstance(problem, Ridge | LpRegression)
+    gap = measure_absorbed(
+        rows,
+        problem.power,
+        problem.fit_intercept,
+        problem.penalty,
+        lambda shift: kept.take(found.positions, shift),
+        found.weights,
+        core._correction,
     )
+    return replace(found, gap=gap, moment_error=gap, condition=found.condition**problem.power)
 
 
 def _same_rows(core: Coreset, table: Table, own: Table) -> bool:
