@@ -7,16 +7,15 @@ answer.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from karat import problems
-from karat._certificate import Certificate
-from karat._construct import coreset
-from karat._coreset import Coreset
-from karat._files import load
-from karat._plan import Plan, plan
-from karat._sketch import Sketch
-from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
-
 if TYPE_CHECKING:
+    from karat import problems
+    from karat._certificate import Certificate
+    from karat._construct import coreset
+    from karat._coreset import Coreset
+    from karat._files import load
+    from karat._plan import Plan, plan
+    from karat._sketch import Sketch
+    from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
     from karat.estimators import CoresetRegressor, exact_cv
     from karat.io import coreset_files
 
@@ -40,29 +39,41 @@ __all__ = [
     "problems",
 ]
 
+# Names are imported when they are first used: the command line answers at once, and extras are not needed before their time.
+_HOMES = {
+    "_certificate": ["Certificate"],
+    "_construct": ["coreset"],
+    "_coreset": ["Coreset"],
+    "_files": ["load"],
+    "_plan": ["Plan", "plan"],
+    "_sketch": ["Sketch"],
+    "errors": ["InputError", "MissingExtraError", "NotExactError", "StorageError"],
+    "estimators": ["CoresetRegressor", "exact_cv"],
+    "io": ["coreset_files"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_EXTRAS = {"estimators": ("sklearn", {"sklearn", "joblib"}), "io": ("io", {"pyarrow"})}
+_MODULES = ["dask", "estimators", "models", "problems", "report", "spark"]
+
 
 def __getattr__(name: str) -> Any:
-    """Names that need an optional dependency are imported when they are first used."""
-    if name in ("CoresetRegressor", "exact_cv"):
-        try:
-            from karat import estimators
-        except ImportError as error:
-            if (error.name or "").split(".")[0] not in ("sklearn", "joblib"):
-                raise
-            raise MissingExtraError(f"karat.{name}", "sklearn") from error
-        return getattr(estimators, name)
-    if name == "coreset_files":
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError:
-            raise MissingExtraError("coreset_files", "io") from None
-        from karat.io import coreset_files
-
-        return coreset_files
-    if name in ("dask", "spark", "models", "estimators"):
+    if name in _MODULES:
         return importlib.import_module(f"karat.{name}")
-    raise AttributeError(f"module 'karat' has no attribute {name!r}")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'karat' has no attribute {name!r}")
+    home = _HOME_OF[name]
+    try:
+        module = importlib.import_module(f"karat.{home}")
+    except ImportError as error:
+        extra, packages = _EXTRAS.get(home, ("", set()))
+        if (error.name or "").split(".")[0] not in packages:
+            raise
+        from karat.errors import MissingExtraError
+
+        raise MissingExtraError(f"karat.{name}", extra) from error
+    value = globals()[name] = getattr(module, name)
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "dask", "estimators", "models", "spark"])
+    return sorted({*__all__, *_MODULES})
