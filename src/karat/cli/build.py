@@ -5,19 +5,16 @@ from __future__ import annotations
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from karat.cli import _show
+from karat.cli import _cores, _show
 from karat.cli._options import Common, size
 from karat.cli._outputs import check_output
 from karat.cli._problems import ProblemOptions
 from karat.cli._progress import progress
 from karat.errors import InputError
-
-if TYPE_CHECKING:
-    from karat import Coreset
 
 
 class OnMissing(StrEnum):
@@ -50,24 +47,26 @@ def build(
 
     Example:  karat build data.parquet --target y --problem ridge --alpha 10 -o core.parquet
     """
-    start = time.perf_counter()
     chosen = problem.chosen(bool(target))
     check_output(output, source, force)
-    import karat
+    from karat import coreset_files
 
+    start = time.perf_counter()
     options: dict[str, Any] = {} if memory is None else {"memory": memory}
     with progress("Reading", not shown.as_json) as advance:
-        core = karat.coreset_files(
+        core = coreset_files(
             source, target, chosen, columns=_features(source, columns, drop_columns, {*(target or ()), weight, groups, key}),
             on_missing=on_missing.value, checkpoint=checkpoint, progress=advance, sample_weight=weight, groups=groups, key=key,
             random_state=seed, **options,
         )  # fmt: skip
+    seconds = time.perf_counter() - start
     core.save(output)
-    report = summary(core) | {"output": str(output), "bytes": output.stat().st_size, "seconds": time.perf_counter() - start}
     if shown.as_json:
-        _show.document(report)
-    else:
-        _print(core, report)
+        found = {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds}
+        _show.document(_cores.summary(core) | found)
+        return
+    speed = {"time": f"{_show.seconds(seconds)} ({core.n_rows / seconds:,.0f} rows/s)"}
+    _show.facts(f"{core.n_rows:,} rows became {len(core):,} in {output}", _cores.lines(core) | speed)
 
 
 def _features(source: list[str], columns: list[str] | None, drop: list[str] | None, taken: set[str | None]) -> list[str] | None:
@@ -83,29 +82,3 @@ def _features(source: list[str], columns: list[str] | None, drop: list[str] | No
         if name not in names:
             raise InputError(f"--drop-columns {name}: there is no such column; there are {', '.join(names)}.")
     return [name for name in names if name not in {*taken, *drop}]
-
-
-def summary(core: Coreset) -> dict[str, Any]:
-    """A coreset in numbers and words, for scripts."""
-    return {
-        "problem": core.problem.describe(),
-        "rows_in": core.n_rows,
-        "rows_kept": len(core),
-        "certificate": core.certificate.to_dict(),
-    }
-
-
-def _print(core: Coreset, report: dict[str, Any]) -> None:
-    certificate = core.certificate
-    lines = {
-        "problem": report["problem"],
-        "rows in": f"{core.n_rows:,}",
-        "rows kept": f"{len(core):,} (rank {certificate.rank:,}, bound {certificate.bound:,})",
-        "worst error": f"{certificate.loss_error:.1e} relative, over every query",
-        "time": f"{_show.seconds(report['seconds'])} ({core.n_rows / report['seconds']:,.0f} rows/s)",
-        "kept": certificate.keeps,
-        "not kept": "; ".join(certificate.excludes),
-    }
-    if certificate.notes:
-        lines["note"] = " ".join(certificate.notes)
-    _show.facts(f"{core.n_rows:,} rows became {len(core):,} in {report['output']}", lines)
