@@ -17,6 +17,7 @@ def summary(core: Coreset) -> dict[str, Any]:
         "rows_in": core.n_rows,
         "rows_kept": len(core),
         "certificate": core.certificate.to_dict(),
+        "provenance": core.provenance,
     }
 
 
@@ -44,7 +45,9 @@ def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
     tables = core.X if isinstance(core.X, tuple) else (core.X,)
     for i, table in enumerate(tables):
         found |= _columns(table, f"view{i}." if len(tables) > 1 else "", "x")
-    return found if core.y is None else found | _columns(core.y, "", "y")
+    if core.y is not None:
+        found |= dict(zip(target_names(core), _columns(core.y, "", "y").values(), strict=True))
+    return found
 
 
 def feature_names(core: Coreset) -> list[str]:
@@ -54,7 +57,8 @@ def feature_names(core: Coreset) -> list[str]:
 
 def target_names(core: Coreset) -> list[str]:
     """Names of the targets; y, or y0, y1, .. where they have none."""
-    return list(_columns(core.y, "", "y"))
+    known = (core.provenance or {}).get("target")
+    return [known] if isinstance(known, str) else known or list(_columns(core.y, "", "y"))
 
 
 def _columns(table: Any, prefix: str, letter: str) -> dict[str, np.ndarray]:

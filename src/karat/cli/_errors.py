@@ -37,7 +37,7 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
         signal.signal(number, _stop)
     debug = "--debug" in arguments  # looked for here, because lines that cannot be parsed are errors too
     try:
-        code = app(args=arguments, prog_name="karat", standalone_mode=False)
+        code = app(args=arguments, prog_name="karat", standalone_mode=False, obj=arguments)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except Stopped as stop:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +31,7 @@ def build(
     output: Annotated[Path, typer.Option("--output", "-o", help="The coreset to write: .parquet or .npz.")],
     problem: ProblemOptions,
     shown: Common,
+    context: typer.Context,
     target: Annotated[list[str] | None, typer.Option("--target", "-t", help="Target column; repeat for several.")] = None,
     columns: Annotated[list[str] | None, typer.Option(help="Feature column; repeat for several. Default: all others.")] = None,
     drop_columns: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for several.")] = None,
@@ -60,6 +63,7 @@ def build(
             random_state=seed, **options,
         )  # fmt: skip
     seconds = time.perf_counter() - start
+    core = replace(core, provenance=(core.provenance or {}) | {"command": shlex.join(["karat", *context.obj])})
     core.save(output)
     if shown.as_json:
         found = {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds}

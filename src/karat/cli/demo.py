@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from karat import Coreset
 
-COLUMNS, ALPHAS = 10, 40
+COLUMNS, ALPHAS = 10, 20
 BAR = 30  # characters of the longest bar
 
 
@@ -66,7 +66,7 @@ def run(rows: int, seed: int = 0) -> dict[str, Any]:
             "r2_coreset": 1 - np.average((core.X @ kept[i, :-1] + kept[i, -1] - core.y) ** 2, weights=core.weights) / spread,
             "difference": np.abs(full[i] - kept[i]).max(),
         }
-        for i in range(0, ALPHAS, 6)
+        for i in range(0, ALPHAS, 3)
     ]
     return _cores.summary(core) | {
         "columns": COLUMNS,

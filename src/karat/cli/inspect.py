@@ -13,6 +13,7 @@ from karat.cli._options import Common
 if TYPE_CHECKING:
     from karat import Coreset
 
+FILES = 5  # named one by one
 WIDTH = 12  # characters of a column of the table of rows
 
 
@@ -51,7 +52,22 @@ def _more(core: Coreset) -> dict[str, str]:
         found["maps"] = ", ".join(core.maps)
     if core.correction is not None:
         found["correction"] = "stored: a part of the data is carried by the regulariser"
-    return found
+    return found | _origin(core)
+
+
+def _origin(core: Coreset) -> dict[str, str]:
+    """Where the rows came from; a merged coreset names its parts."""
+    known: dict[str, Any] = core.provenance or {}
+    parts = [part or {} for part in known.get("merged", [known])]
+    files = [file for part in parts for file in (part.get("source") or {}).get("files", [])]
+    if not files:
+        return {}
+    more = f" and {len(files) - FILES:,} more" if len(files) > FILES else ""
+    found = {"made from": ", ".join(f"{file['name']} ({file['rows']:,} rows)" for file in files[:FILES]) + more}
+    made = [f"karat {part['karat']}, {part['created']}, seed {part['seed']}" for part in parts if "created" in part]
+    found["made with"] = "; ".join(dict.fromkeys(made))
+    commands = [part["command"] for part in parts if part.get("command")]
+    return found | ({"command": "\n".join(commands)} if commands else {})
 
 
 def _print_rows(columns: dict[str, Any], heaviest: Any, kept: int) -> None:
