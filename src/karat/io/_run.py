@@ -25,6 +25,7 @@ from karat._coreset import Coreset
 from karat._plan import FOLD, fold_memory
 from karat._sketch import Sketch
 from karat.errors import InputError
+from karat.io._provenance import described_source, provenance
 from karat.io._rows import Layout
 from karat.io._source import Place, Source, open_source
 from karat.problems import Kernel, LeastSquares, Moments, Problem
@@ -55,9 +56,9 @@ def coreset_files(
     Parameters
     ----------
     source : path, list of paths, or stream
-        Parquet, CSV (also ``.gz``) or Arrow/Feather files: one, a list, or a folder (``year=2024/`` in its names gives
-        columns).  Addresses such as ``s3://`` are opened by pyarrow or fsspec.  Also an Arrow record-batch reader, a
-        DuckDB relation, or anything else with an Arrow stream.
+        Parquet, CSV (also ``.gz``) or Arrow/Feather files: one, a list, a pattern (``part-*.parquet``, ``**``), or a folder
+        (``year=2024/`` in its names gives columns).  Addresses such as ``s3://`` are opened by pyarrow or fsspec.  Also an
+        Arrow record-batch reader, a DuckDB relation, or anything else with an Arrow stream.
     target : str or list of str, optional
         The target column or columns.
     problem : Problem, optional
@@ -84,7 +85,8 @@ def coreset_files(
     Returns
     -------
     Coreset
-        ``indices`` number the rows through all files in order of their names; X is an Arrow table.
+        ``indices`` number the rows through all files in order of their names; X is an Arrow table; ``provenance`` says what
+        it was made from.
 
     Raises
     ------
@@ -112,7 +114,10 @@ def coreset_files(
     layout.check(schema)
     sketch.buffer_rows = fold_rows(problem, layout, memory, batch_rows)
     run = _Run(opened, layout, sketch, Path(checkpoint) if checkpoint is not None else None, progress)
-    return run.finish()
+    core = run.finish()
+    dropped = {"missing": run.dropped, "broken": run.bad}
+    made_from = described_source(source, run.files, run.counts)
+    return replace(core, provenance=provenance(made_from, layout, problem, sketch.random_state, dropped))
 
 
 def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None) -> int:
@@ -145,6 +150,7 @@ class _Run:
         self.files = source.identity()
         self.place = Place()
         self.dropped = self.bad = 0
+        self.counts: dict[int, int] = {}  # rows of the files read so far
         if checkpoint is not None and not self.files:
             raise InputError("A stream comes only once, so it cannot be resumed; leave checkpoint out or write it to files.")
 
@@ -173,6 +179,7 @@ class _Run:
         for batch in self.source.batches(layout.columns, layout.numeric, rows, self.place, strict=not layout.drop):
             dropped = layout.feed(sketch, batch.table, self._where(batch.file, batch.start))
             count = batch.table.num_rows
+            self.counts[batch.file] = self.counts.get(batch.file, 0) + count
             self.dropped, self.bad, since = self.dropped + dropped, self.bad + batch.bad, since + count
             if batch.end is not None and since >= rows:
                 self.place, since = batch.end, 0
@@ -193,8 +200,13 @@ class _Run:
 
     def _save(self) -> None:
         if self.checkpoint is not None:
-            state = {"call": self._call(), "files": self.files, "place": asdict(self.place)}
-            _sketch_files.save(self.sketch, self.checkpoint, state | {"dropped": self.dropped, "bad": self.bad})
+            state: dict[str, Any] = {"call": self._call(), "files": self.files, "place": asdict(self.place)}
+            state |= {
+                "dropped": self.dropped,
+                "bad": self.bad,
+                "counts": [self.counts.get(i, 0) for i in range(len(self.files))],
+            }
+            _sketch_files.save(self.sketch, self.checkpoint, state)
 
     def _resume(self, path: Path) -> None:
         sketch, state = _sketch_files.load(path, self.sketch.problem)
@@ -213,7 +225,7 @@ class _Run:
                 "start afresh."
             )
         self.sketch, self.place = sketch, Place(**state["place"])
-        self.dropped, self.bad = state["dropped"], state["bad"]
+        self.dropped, self.bad, self.counts = state["dropped"], state["bad"], dict(enumerate(state["counts"]))
 
     def _changed(self, other: list[list[Any]]) -> str:
         before, now = ({str(f[0]): f for f in files} for files in (other, self.files))
