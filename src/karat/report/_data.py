@@ -24,16 +24,19 @@ from karat.engine.candidates import sample
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import Progress
 from karat.engine.rows import Rows
+from karat.errors import InputError
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample
 from karat.report._moments import ColumnMatch, MomentMatch, column_sums, match_columns, match_in_memory, match_latent
+
+SAMPLE = 2000  # rows of the data that a picture shows
 
 
 class Data(ABC):
     """What pictures ask of the full data."""
 
     @abstractmethod
-    def sample(self, size: int, seed: int) -> Array:
+    def sample(self) -> Array:
         """A uniform sample of rows, or all of them if there are no more (s, d)."""
 
     @abstractmethod
@@ -57,21 +60,32 @@ def open_data(
     groups: Any = None,
     lengths: Any = None,
     progress: Progress | None = None,
+    size: int = SAMPLE,
+    seed: int = 0,
 ) -> Data:
-    """A reader for ``(X, y)``, for a table X alone, or for files."""
+    """A reader for ``(X, y)``, for a table X alone, or for files, of which it samples ``size`` rows."""
     if isinstance(data, str | Path) or (isinstance(data, list) and data and all(isinstance(d, str | Path) for d in data)):
+        if any(value is not None for value in (sample_weight, groups, lengths)):
+            raise InputError("sample_weight, groups and lengths are for data in memory; the coreset knows them of files.")
+        if isinstance(core.problem, Latent):  # whose maps need all rows at once, when they were built as now
+            from karat.io._whole import whole
+
+            return MemoryData(core, whole(core, data).X, None, None, None, None, size, seed)
         from karat.report._files import FileData
 
-        return FileData(core, data, progress)
+        return FileData(core, data, size, seed, progress)
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
-    return MemoryData(core, frames.collected(X), frames.collected(y), sample_weight, groups, lengths)
+    return MemoryData(core, frames.collected(X), frames.collected(y), sample_weight, groups, lengths, size, seed)
 
 
 class MemoryData(Data):
     """Data in memory; tables are read in blocks and not copied."""
 
-    def __init__(self, core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any) -> None:
+    def __init__(
+        self, core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any, size: int, seed: int
+    ) -> None:
         self.core, self.given = core, (X, y, sample_weight, groups, lengths)
+        self.size, self.seed = size, seed
         self.views: Sample | None = None
         if isinstance(core.problem, Latent):
             self.views, _ = read_sample(X, core.problem, sample_weight, lengths)
@@ -79,8 +93,8 @@ class MemoryData(Data):
         else:
             self.rows = read_input(X, y, core.problem, sample_weight, None).rows()
 
-    def sample(self, size: int, seed: int) -> Array:
-        positions = sample(np.random.default_rng(seed), len(self.rows), size)
+    def sample(self) -> Array:
+        positions = sample(np.random.default_rng(self.seed), len(self.rows), self.size)
         if self.views is not None:
             return _beside(self.views, positions)
         return self.rows.take(positions, np.zeros(self.rows.columns))[:, 1:]

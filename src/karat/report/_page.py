@@ -25,7 +25,7 @@ from karat.errors import InputError, MissingExtraError
 from karat.report import _charts
 from karat.report._data import Data, kept_block, open_data, row_names
 from karat.report._moments import keeps_columns
-from karat.report._projection import SAMPLE, Plane
+from karat.report._projection import Plane
 from karat.report._table import kept_table
 from karat.report._weights import weight_bins
 
@@ -165,7 +165,7 @@ def _version() -> str:
 def _projection(core: Coreset, chosen: list[int], data: Data | None) -> dict[str, Any]:
     """Two coordinates for the rows of the table and for a sample of the data."""
     kept = kept_block(core)
-    rows = None if data is None else data.sample(SAMPLE, 0)
+    rows = None if data is None else data.sample()
     plane = Plane.fit(kept, core.weights) if rows is None else Plane.fit(rows)
     return {
         "kept": _places(plane(kept[chosen])),

@@ -13,10 +13,8 @@ import numpy as np
 
 from karat._coreset import Coreset
 from karat.engine.linalg import Array
-from karat.report._data import kept_block, open_data
+from karat.report._data import SAMPLE, kept_block, open_data
 from karat.report._display import CORE, FULL, Display
-
-SAMPLE = 2000  # rows of the data that a projection shows
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ class ProjectionDisplay(Display):
         if X is None:
             plane = Plane.fit(kept, core.weights)
             return cls(None, plane(kept), core.weights, plane.share)
-        rows = open_data(core, (X, y), lengths=lengths).sample(sample, random_state)
+        rows = open_data(core, (X, y), lengths=lengths, size=sample, seed=random_state).sample()
         plane = Plane.fit(rows)
         return cls(plane(rows), plane(kept), core.weights, plane.share)
 
