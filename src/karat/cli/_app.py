@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from inspect import cleandoc
 from typing import Annotated, Any
@@ -11,10 +12,12 @@ import typer
 from karat.cli import build, demo, inspect, merge, plan, train
 from karat.cli._options import expanded
 
+NARROW = 70  # columns of a terminal below which framed help would cut the names of options
+
 app = typer.Typer(
     name="karat",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="rich" if shutil.get_terminal_size().columns >= NARROW else None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -18,7 +18,7 @@ WIDTH = 12  # characters of a column of the table of rows
 
 
 def inspect(
-    core: Annotated[Path, typer.Argument(help="A coreset file.")],
+    core: Annotated[Path, typer.Argument(metavar="CORESET", help="A coreset file.")],
     shown: Common,
     rows: Annotated[int, typer.Option(min=0, help="Kept rows to show, the heaviest first.")] = 5,
 ) -> None:

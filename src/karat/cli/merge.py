@@ -15,8 +15,8 @@ from karat.errors import InputError
 
 
 def merge(
-    cores: Annotated[list[Path], typer.Argument(help="Two or more coreset files.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The coreset to write: .parquet or .npz.")],
+    cores: Annotated[list[Path], typer.Argument(metavar="CORESET", help="Two or more coreset files.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The coreset to write: .parquet or .npz.")],
     shown: Common,
     seed: Annotated[int, typer.Option(min=0, help="The choice of rows depends on it, the exactness does not.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a coreset.")] = False,

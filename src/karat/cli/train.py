@@ -16,15 +16,19 @@ if TYPE_CHECKING:
 
 
 def train(
-    core: Annotated[Path, typer.Argument(help="A coreset file.")],
+    core: Annotated[Path, typer.Argument(metavar="CORESET", help="A coreset file.")],
     shown: Common,
-    model: Annotated[Model | None, typer.Option(help="The model; by default that of the coreset's problem.")] = None,
+    model: Annotated[
+        Model | None, typer.Option(metavar="NAME", help=f"One of {', '.join(Model)}. Default: that of the coreset's problem.")
+    ] = None,
     alpha: Annotated[float | None, typer.Option(help="Penalty, as in scikit-learn; by default that of the problem.")] = None,
     l1_ratio: Annotated[float | None, typer.Option(min=0, max=1, help="Of elastic-net (0.5).")] = None,
     no_intercept: Annotated[bool, typer.Option("--no-intercept", help="The model has no intercept.")] = False,
     check: Annotated[
         list[str] | None,
-        typer.Option(help="The data itself: train on all rows too, in memory, and compare. Repeat for several."),
+        typer.Option(
+            metavar="DATA", help="The data itself: train on all rows too, in memory, and compare. Repeat for several."
+        ),
     ] = None,
 ) -> None:
     """Train a model on a coreset; its parameters are those of the full data.

@@ -51,6 +51,11 @@ class Layout:
         names = [*(self.features if self.pipeline is None else ()), *self.targets]
         return names if self.weight is None else [*names, self.weight]
 
+    @property
+    def gaps(self) -> bool:
+        """Whether numbers that are missing may be read."""
+        return self.drop or self.pipeline is not None
+
     def check(self, schema: pa.Schema) -> None:
         """Refuse text where numbers are needed, before anything is read."""
         for name in self.numeric:

@@ -25,6 +25,8 @@ from karat._coreset import Coreset
 from karat._plan import FOLD, fold_memory
 from karat._sketch import Sketch
 from karat.errors import InputError
+from karat.io._ahead import behind
+from karat.io._content import Content
 from karat.io._provenance import described_source, provenance
 from karat.io._rows import Layout
 from karat.io._source import Place, Source, open_source
@@ -50,6 +52,7 @@ def coreset_files(
     key: str | None = None,
     pipeline: Any = None,
     random_state: int = 0,
+    content: bool = True,
 ) -> Coreset:
     """A coreset of rows in files, in one pass and bounded memory.
 
@@ -81,6 +84,8 @@ def coreset_files(
         Features go through its ``transform`` (as a pandas frame) first, for categorical columns and the like.
     random_state : int
         The choice of rows depends on it, the exactness does not.
+    content : bool
+        Hash the rows while they are read, so that :func:`karat.verify_files` can tell the same data from changed data.
 
     Returns
     -------
@@ -113,11 +118,13 @@ def coreset_files(
     layout = Layout(tuple(columns), targets, sample_weight, groups, key, pipeline, on_missing == "drop")
     layout.check(schema)
     sketch.buffer_rows = fold_rows(problem, layout, memory, batch_rows)
-    run = _Run(opened, layout, sketch, Path(checkpoint) if checkpoint is not None else None, progress)
+    hashes = Content(layout.columns, layout.gaps) if content else None
+    run = _Run(opened, layout, sketch, Path(checkpoint) if checkpoint is not None else None, progress, hashes)
     core = run.finish()
     dropped = {"missing": run.dropped, "broken": run.bad}
     made_from = described_source(source, run.files, run.counts)
-    return replace(core, provenance=provenance(made_from, layout, problem, sketch.random_state, dropped))
+    found = None if run.content is None else run.content.to_dict()
+    return replace(core, provenance=provenance(made_from, layout, problem, sketch.random_state, dropped, found))
 
 
 def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None) -> int:
@@ -143,9 +150,10 @@ class _Run:
     """One pass, from wherever the checkpoint left off."""
 
     def __init__(
-        self, source: Source, layout: Layout, sketch: Sketch, checkpoint: Path | None, progress: Progress | None
-    ) -> None:
-        self.source, self.layout, self.sketch = source, layout, sketch
+        self, source: Source, layout: Layout, sketch: Sketch, checkpoint: Path | None, progress: Progress | None,
+        content: Content | None,
+    ) -> None:  # fmt: skip
+        self.source, self.layout, self.sketch, self.content = source, layout, sketch, content
         self.checkpoint, self.progress = checkpoint, progress
         self.files = source.identity()
         self.place = Place()
@@ -176,17 +184,21 @@ class _Run:
         since = 0
         if self.place.file >= len(self.source.names):
             return
-        for batch in self.source.batches(layout.columns, layout.numeric, rows, self.place, strict=not layout.drop):
-            dropped = layout.feed(sketch, batch.table, self._where(batch.file, batch.start))
-            count = batch.table.num_rows
-            self.counts[batch.file] = self.counts.get(batch.file, 0) + count
-            self.dropped, self.bad, since = self.dropped + dropped, self.bad + batch.bad, since + count
-            if batch.end is not None and since >= rows:
-                self.place, since = batch.end, 0
-                sketch._fold()
-                self._save()
-            if self.progress is not None:
-                self.progress(*self.source.share(batch.end or self.place))
+        with behind() as hashing:  # while rows are read and folded
+            for batch in self.source.batches(layout.columns, layout.numeric, rows, self.place, strict=not layout.drop):
+                if self.content is not None:
+                    hashing.call(self.content.add, batch.table)
+                dropped = layout.feed(sketch, batch.table, self._where(batch.file, batch.start))
+                count = batch.table.num_rows
+                self.counts[batch.file] = self.counts.get(batch.file, 0) + count
+                self.dropped, self.bad, since = self.dropped + dropped, self.bad + batch.bad, since + count
+                if batch.end is not None and since >= rows:
+                    self.place, since = batch.end, 0
+                    sketch._fold()
+                    hashing.wait()
+                    self._save()
+                if self.progress is not None:
+                    self.progress(*self.source.share(batch.end or self.place))
 
     def _where(self, file: int, start: int) -> Any:
         return lambda row: self.source.where(file, start + row)
@@ -194,7 +206,7 @@ class _Run:
     def _call(self) -> dict[str, Any]:
         """What must be the same for a run to be resumed."""
         layout = {k: v for k, v in asdict(replace(self.layout, pipeline=None)).items() if k != "pipeline"}
-        call = layout | {"rows": self.sketch.buffer_rows, "seed": self.sketch.random_state}
+        call = layout | {"rows": self.sketch.buffer_rows, "seed": self.sketch.random_state, "content": self.content is not None}
         described = repr(self.sketch.problem) if not isinstance(self.sketch.problem, Kernel) else "Kernel"
         return {k: list(v) if isinstance(v, tuple) else v for k, v in call.items()} | {"problem": described}
 
@@ -205,6 +217,7 @@ class _Run:
                 "dropped": self.dropped,
                 "bad": self.bad,
                 "counts": [self.counts.get(i, 0) for i in range(len(self.files))],
+                "content": None if self.content is None else self.content.to_dict(),
             }
             _sketch_files.save(self.sketch, self.checkpoint, state)
 
@@ -226,6 +239,8 @@ class _Run:
             )
         self.sketch, self.place = sketch, Place(**state["place"])
         self.dropped, self.bad, self.counts = state["dropped"], state["bad"], dict(enumerate(state["counts"]))
+        if self.content is not None:
+            self.content = Content.from_dict(state["content"], self.layout.gaps)
 
     def _changed(self, other: list[list[Any]]) -> str:
         before, now = ({str(f[0]): f for f in files} for files in (other, self.files))
