@@ -38,7 +38,7 @@ def facts(core: Coreset) -> dict[str, Any]:
         "keeps": certificate.keeps,
         "excludes": list(certificate.excludes),
         "notes": list(certificate.notes),
-        "provenance": dict(getattr(core, "provenance", None) or {}),
+        "provenance": dict(core.provenance or {}),
     }
 
 
@@ -75,7 +75,10 @@ def kept_columns(core: Coreset) -> list[Column]:
         prefix = f"view{i}." if len(views) > 1 else ""
         found += [Column(prefix + name, "feature", values) for name, values in named_columns(view, "x").items()]
     if core.y is not None:
-        found += [Column(name, "target", values) for name, values in named_columns(core.y, "y").items()]
+        known = (core.provenance or {}).get("target")
+        targets = named_columns(core.y, "y")
+        names = [known] if isinstance(known, str) else known or list(targets)
+        found += [Column(name, "target", values) for name, values in zip(names, targets.values(), strict=True)]
     return found
 
 

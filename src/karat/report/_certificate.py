@@ -60,8 +60,8 @@ class CertificateDisplay(Display):
                 "The regulariser has absorbed a part of this coreset's data, so its rows alone do not have the data's moments; "
                 "core.verify measures rows and correction together."
             )
-        certificate = data.verify()
-        return cls(found.full, found.kept, certificate.loss_error, certificate.tolerance)
+        fresh = data.verify()
+        return cls(found.full, found.kept, fresh["loss_error"], fresh["tolerance"])
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the moments and, in ``difference_ax_`` below, the absolute differences."""

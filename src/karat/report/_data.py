@@ -48,8 +48,15 @@ class Data(ABC):
         """Mean and deviation of every column, of all rows and of the kept ones."""
 
     @abstractmethod
-    def verify(self) -> Certificate:
-        """The certificate, measured afresh."""
+    def verify(self) -> dict[str, Any]:
+        """The coreset measured afresh, see :func:`measured_facts`."""
+
+
+def measured_facts(certificate: Certificate, ok: bool, data: str | None, sentence: str) -> dict[str, Any]:
+    """A fresh certificate with its ``tolerance``, and the verdict: ``ok``, ``data`` (how it compares with the hashes stored) and
+    a ``sentence``.
+    """
+    return certificate.to_dict() | {"tolerance": certificate.tolerance, "ok": ok, "data": data, "sentence": sentence}
 
 
 def open_data(
@@ -111,9 +118,10 @@ class MemoryData(Data):
         shift = np.average(kept.parts[0], axis=0, weights=kept.weights)
         return match_columns(column_sums(self.rows, shift), column_sums(kept, shift), shift)
 
-    def verify(self) -> Certificate:
+    def verify(self) -> dict[str, Any]:
         X, y, sample_weight, groups, lengths = self.given
-        return self.core.verify(X, y, sample_weight=sample_weight, groups=groups, lengths=lengths)
+        fresh = self.core.verify(X, y, sample_weight=sample_weight, groups=groups, lengths=lengths)
+        return measured_facts(fresh, fresh.ok, None, str(fresh))
 
 
 def kept_block(core: Coreset) -> Array:

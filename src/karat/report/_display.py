@@ -48,7 +48,7 @@ def plain(ax: Any) -> None:
     ax.set_axisbelow(True)
 
 
-def strip_below(ax: Any, share: float = 0.38) -> Any:
+def strip_below(ax: Any, share: float = 0.55) -> Any:
     """Axes under ``ax``, in a part of its place and with the same x: for errors below what they are errors of."""
     place = ax.get_subplotspec()
     if place is None:  # put there by hand, so there is no grid to divide

@@ -1,4 +1,4 @@
-"""The full data in files, for pictures: one pass over batches, of which nothing is held but sums and a few rows.
+"""The full data in files, for pictures: passes over batches, of which nothing is held but sums and a sample.
 
 rows     the smallest of random keys, one drawn per row: a uniform sample of a source whose length is not known before
 moments  the running sums of :mod:`karat.engine.stream`, in coordinates fitted to the kept rows
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from karat._certificate import Certificate
 from karat._construct import kernel_of
 from karat._coreset import Coreset
 from karat._input import read_input
@@ -22,34 +21,16 @@ from karat.engine.moments import Progress
 from karat.engine.rows import Rows
 from karat.engine.stream import Running
 from karat.errors import InputError
-from karat.io._whole import pieces
-from karat.report._data import Data
+from karat.io import verify_files
+from karat.io._sample import sample_rows
+from karat.io._whole import layout_of, pieces
+from karat.report._data import Data, measured_facts
 from karat.report._moments import ColumnMatch, MomentMatch, column_sums, match, match_columns
 
 ROUNDS = 3  # passes until the coordinates fit; one is enough for the data that the coreset was made from
 
 
-class Reservoir:
-    """A uniform sample of rows that come in batches."""
-
-    def __init__(self, size: int, seed: int) -> None:
-        self.size, self.rng = size, np.random.default_rng(seed)
-        self.keys, self.rows = np.empty(0), np.empty((0, 0))
-
-    def add(self, batch: Rows) -> None:
-        """Let every row of a batch draw a key; the smallest stay."""
-        keys = self.rng.random(len(batch))
-        least = np.inf if len(self.keys) < self.size else self.keys.max()
-        new = np.flatnonzero(keys < least)
-        taken = batch.take(new, np.zeros(batch.columns))[:, 1:]
-        keys = np.concatenate([self.keys, keys[new]])
-        rows = np.concatenate([self.rows.reshape(-1, batch.columns), taken])
-        few = np.argsort(keys, kind="stable")[: self.size]
-        self.keys, self.rows = keys[few], rows[few]
-
-
 class _Seen(NamedTuple):
-    sample: Array
     columns: Array
     moments: MomentMatch
 
@@ -75,7 +56,7 @@ class FileData(Data):
             sums = (*fitted.statistic(self._block - np.concatenate([[0.0], fitted.shift]), self.core.weights), np.zeros(1))
             nothing = tuple(np.zeros_like(part) for part in sums)
             running = Running(fitted, self._block, self.core.weights, nothing, nothing, 0.0)
-            sample, columns = Reservoir(self.size, self.seed), np.zeros((3, self.kept.columns))
+            columns = np.zeros((3, self.kept.columns))
             for piece in pieces(self.core, self.source, self.progress):
                 rows = Rows(piece.parts, piece.weights)
                 if rows.columns != self.kept.columns:
@@ -85,15 +66,18 @@ class FileData(Data):
                 except NonFiniteError:
                     raise InputError("The data has values so large that their powers overflow; rescale the columns.") from None
                 columns += column_sums(rows, self.shift)
-                sample.add(rows)
             settled = running.settle()
             if not settled.again:
                 break
             fitted = settled.kernel
-        return _Seen(sample.rows, columns, match(settled, self.kept))
+        return _Seen(columns, match(settled, self.kept))
 
     def sample(self) -> Array:
-        return self._seen.sample
+        layout = layout_of(self.core)
+        table, _ = sample_rows(self.source, layout.columns, self.size, self.seed)
+        piece, _ = layout.piece(table, 0, lambda row: f"row {row} of a sample")
+        rows = Rows(piece.parts)
+        return rows.take(np.arange(len(rows)), np.zeros(rows.columns))[:, 1:]
 
     def moments(self) -> MomentMatch | None:
         return None if self.core._correction is not None else self._seen.moments
@@ -101,5 +85,6 @@ class FileData(Data):
     def columns(self) -> ColumnMatch:
         return match_columns(self._seen.columns, column_sums(self.kept, self.shift), self.shift)
 
-    def verify(self) -> Certificate:
-        raise NotImplementedError
+    def verify(self) -> dict[str, Any]:
+        found = verify_files(self.core, self.source, progress=self.progress)
+        return measured_facts(found.certificate, found.ok, found.data, str(found))

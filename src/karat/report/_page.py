@@ -74,7 +74,7 @@ def facts(
         "table": table,
         "histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
         "projection": _projection(core, table["chosen"], opened),
-        "verified": None if opened is None else _verified(opened),
+        "verified": None if opened is None else opened.verify(),
         "moments": None if opened is None else _moments(opened),
         "columns": None if opened is None else _columns(core, opened),
         "reproduce": _reproduce(core, known),
@@ -176,11 +176,6 @@ def _projection(core: Coreset, chosen: list[int], data: Data | None) -> dict[str
 
 def _places(places: Array) -> list[list[float]]:
     return [[float(f"{a:.5g}"), float(f"{b:.5g}")] for a, b in places]
-
-
-def _verified(data: Data) -> dict[str, Any]:
-    certificate = data.verify()
-    return certificate.to_dict() | {"tolerance": certificate.tolerance}
 
 
 def _moments(data: Data) -> dict[str, Any] | None:
