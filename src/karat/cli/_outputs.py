@@ -10,6 +10,7 @@ from pathlib import Path
 
 from karat.errors import InputError, StorageError
 
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of output: its name, its suffixes, and how one of before is told from a file of another kind."""

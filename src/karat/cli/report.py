@@ -44,7 +44,8 @@ def report(
         _show.document(sizes | told | {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds})
     else:
         measured = "not measured afresh; name the data with --data" if verified is None else verified["sentence"]
-        lines = {"report": f"{output} ({_show.amount(output.stat().st_size)})", "data": measured, "time": _show.seconds(seconds)}
+        size = _show.amount(output.stat().st_size)
+        lines = {"report": f"{output} ({size})", "data": measured, "time": _show.seconds(seconds)}
         _show.facts(f"{found['rows']:,} rows, {found['kept']:,} kept", lines)
     if verified is not None and not verified["ok"]:
         raise typer.Exit(FAILED)

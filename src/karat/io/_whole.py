@@ -46,7 +46,7 @@ def pieces(core: Coreset, source: Any, progress: Progress | None = None) -> Iter
     opened = open_source(source, FOLD)
     layout.check(opened.schema())
     for batch in opened.batches(layout.columns, layout.numeric, FOLD, Place(), strict=not layout.drop):
-        yield layout._piece(batch.table, 0, partial(_where, opened, batch))[0]
+        yield layout.piece(batch.table, 0, partial(_where, opened, batch))[0]
         if progress is not None and batch.end is not None:
             progress(*opened.share(batch.end))
 
