@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
+
     from karat import Coreset
 
 
@@ -62,6 +62,8 @@ def target_names(core: Coreset) -> list[str]:
 
 
 def _columns(table: Any, prefix: str, letter: str) -> dict[str, np.ndarray]:
+    import numpy as np
+
     from karat import frames
 
     if frames.is_frame(table):
