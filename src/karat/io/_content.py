@@ -1,17 +1,17 @@
 """Content: hashes of all rows, which notice one changed digit where moments cannot.
 
-A changed digit among 2e7 rows moves no moment by more than rounding does.  So while a pass reads the rows it hashes them as well:
+A changed digit among 2e7 rows moves no moment by more than rounding does.  So a pass that reads the rows hashes them as well:
 
     word(value)     the 64 bits of the value as a double (-0 counts as 0; every NaN, and a missing number, is the same NaN);
                     a polynomial in the bytes of a text
     h(row)          <- h * M + word, column by column in order of their names, with h ^ (h >> 32) now and then; mixed at the end
     sums            sum of h, and of h * h, over all rows: the same in any order, and every duplicate counts
-    blocks          sum of h(row i) * key(i), per block of 2^17 rows of the source: a changed block is found by its rows
+    blocks          sum of h(row i) * key(i), per block of 2^15 rows of the source: a changed block is found by its rows
 
-all modulo 2^64.  Words are values, not bytes of a file, so the same numbers in CSV, Parquet or Arrow, as float32 or as integers,
-agree, and neither batches nor the borders of files matter.  Each step is a bijection of h: a row with one changed value always has
-another hash.  Equal blocks mean identical data, equal sums the same rows in another order.  The hashes notice accidents (a
-rewritten file, a lost or doubled row); they are no signature, and whoever wants to forge rows can.
+all modulo 2^64.  Words are values, not bytes of a file, so the same numbers in CSV, Parquet or Arrow, as float32 or as
+integers, agree, and neither batches nor the borders of files matter.  Each step is a bijection of h: a row with one changed
+value always has another hash.  Equal blocks mean identical data, equal sums the same rows in another order.  The hashes notice
+accidents (a rewritten file, a lost or doubled row); they are no signature, and whoever wants to forge rows can.
 
 All rows that are read count, also those that ``on_missing="drop"`` leaves out; broken lines of a CSV file are not read.
 """
@@ -24,9 +24,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-BLOCK = 2**17
+BLOCK = 2**15
 FOLD = 4  # columns between two folds of the high bits into the low ones, which a float32 leaves empty
-SLICE = 2**15  # rows at a time: the scratch arrays stay in the cache
 TEXT = 2**20  # bytes of text at a time
 HALF = np.uint64(32)
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -57,7 +56,7 @@ class Content:
         self.blocks: list[int] = []  # the last one is open
         self._first = self._next = 0  # of the rows, where the open block begins and where it ends
         self._keys = _mixed(np.arange(1, BLOCK + 1, dtype=np.uint64) * MULTIPLIER)
-        self._scratch = [np.empty(SLICE, dtype=np.uint64) for _ in range(3)]
+        self._scratch = [np.empty(BLOCK, dtype=np.uint64) for _ in range(3)]  # they stay in the cache
 
     def add(self, table: Any) -> None:
         """Go on with the rows of a table or record batch."""
@@ -66,7 +65,7 @@ class Content:
         while start < table.num_rows:
             if self.rows == self._next:
                 self._open()
-            stop = min(start + SLICE, table.num_rows, start + self._next - self.rows)
+            stop = min(table.num_rows, start + self._next - self.rows)
             self._sum(self._hashes([v[start:stop] for v in values], stop - start))
             self.rows, start = self.rows + stop - start, stop
 
@@ -116,13 +115,36 @@ class Content:
 
     @staticmethod
     def from_dict(state: dict[str, Any], gaps: bool) -> Content:
-        """The same, to go on."""
-        content = Content(state["columns"], gaps, state["parts"][:-1])
+        """The hashes of one source, to go on."""
+        content = Content(state["columns"], gaps)
         content.rows, content.sums = state["rows"], [int(s, 16) for s in state["sums"]]
         content.blocks = [int(b, 16) for b in state["blocks"]]
-        content._first = (content.rows - sum(content.parts) - 1) // BLOCK * BLOCK + sum(content.parts) if content.rows else 0
-        content._next = content._first + BLOCK if content.rows else 0
+        content._first = (len(content.blocks) - 1) * BLOCK
+        content._next = content._first + BLOCK
         return content
+
+
+def joined(contents: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """The hashes of several sources one after the other; None if one has none, or they are of different columns."""
+    known = [content for content in contents if content is not None]
+    if len(known) < len(contents) or any(c["columns"] != known[0]["columns"] for c in known):
+        return None
+    sums = [sum(int(c["sums"][i], 16) for c in known) % MODULUS for i in (0, 1)]
+    return known[0] | {
+        "rows": sum(c["rows"] for c in known),
+        "parts": [rows for c in known for rows in c["parts"]],
+        "sums": [f"{s:016x}" for s in sums],
+        "blocks": [block for c in known for block in c["blocks"]],
+    }
+
+
+def spans(content: dict[str, Any]) -> list[tuple[int, int]]:
+    """The rows of each block, from the first to the one after the last."""
+    found, first = [], 0
+    for rows in content["parts"]:
+        found += [(first + a, first + min(a + BLOCK, rows)) for a in range(0, rows, BLOCK)]
+        first += rows
+    return found
 
 
 def _mixed(values: np.ndarray, scratch: np.ndarray | None = None) -> np.ndarray:

@@ -107,6 +107,8 @@ def coreset_files(
         problem = LeastSquares() if targets else Moments(2)
     if isinstance(problem, Problem) and problem.needs_target and not targets:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
+    if hasattr(problem, "transform"):
+        raise InputError("Rows in files are transformed by a fitted pipeline=; pass the inner problem, and the pipeline.")
     sketch = Sketch(problem, key, random_state=random_state)
     opened = open_source(source, batch_rows or FOLD)
     schema = opened.schema()
@@ -119,7 +121,7 @@ def coreset_files(
     layout.check(schema)
     sketch.buffer_rows = fold_rows(problem, layout, memory, batch_rows)
     hashes = Content(layout.columns, layout.gaps) if content else None
-    run = _Run(opened, layout, sketch, Path(checkpoint) if checkpoint is not None else None, progress, hashes)
+    run = Run(opened, layout, sketch, Path(checkpoint) if checkpoint is not None else None, progress, hashes)
     core = run.finish()
     dropped = {"missing": run.dropped, "broken": run.bad}
     made_from = described_source(source, run.files, run.counts)
@@ -146,7 +148,7 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     return int(wanted)
 
 
-class _Run:
+class Run:
     """One pass, from wherever the checkpoint left off."""
 
     def __init__(
@@ -166,11 +168,7 @@ class _Run:
         with _locked(self.checkpoint):
             if self.checkpoint is not None and self.checkpoint.exists():
                 self._resume(self.checkpoint)
-            start = time.perf_counter()
-            self._read()
-            self.sketch._seconds += time.perf_counter() - start
-            if self.source.identity() != self.files:
-                raise InputError(f"{self._changed(self.source.identity())} changed while it was read; run again.")
+            self.scan()
             self.place = Place(len(self.source.names))
             core = self.sketch.coreset()
             self._save()
@@ -178,6 +176,14 @@ class _Run:
         if self.dropped or self.bad:
             notes.append(f"{self.dropped:,} rows with missing values and {self.bad:,} broken rows were left out.")
         return replace(core, certificate=replace(core.certificate, notes=tuple(notes)))
+
+    def scan(self) -> None:
+        """Let the sketch take all rows that are left."""
+        start = time.perf_counter()
+        self._read()
+        self.sketch._seconds += time.perf_counter() - start
+        if self.source.identity() != self.files:
+            raise InputError(f"{self._changed(self.source.identity())} changed while it was read; run again.")
 
     def _read(self) -> None:
         sketch, layout, rows = self.sketch, self.layout, self.sketch.buffer_rows
