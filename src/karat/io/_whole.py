@@ -30,7 +30,7 @@ def whole(core: Coreset, source: Any) -> Whole:
     blocks: list[np.ndarray] = []
     weights: list[Any] = []
     for batch in opened.batches(layout.columns, layout.numeric, FOLD, Place(), strict=not layout.drop):
-        piece, _ = layout._piece(batch.table, 0, partial(_where, opened, batch))
+        piece, _ = layout.piece(batch.table, 0, partial(_where, opened, batch))
         blocks.append(np.column_stack([np.asarray(part, dtype=float) for part in piece.parts]))
         weights.append(piece.weights)
     if not blocks:
