@@ -40,35 +40,22 @@ def lines(core: Coreset) -> dict[str, str]:
 
 def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
     """The kept rows by column: where each came from, its weight, and its values."""
-    found: dict[str, np.ndarray] = {"row": core.indices, "weight": core.weights}
-    found |= {name: values for name, values in (("key", core.keys), ("group", core.groups)) if values is not None}
-    tables = core.X if isinstance(core.X, tuple) else (core.X,)
-    for i, table in enumerate(tables):
-        found |= _columns(table, f"view{i}." if len(tables) > 1 else "", "x")
-    if core.y is not None:
-        found |= dict(zip(target_names(core), _columns(core.y, "", "y").values(), strict=True))
-    return found
+    from karat._facts import kept_columns
+
+    return {column.name: column.values for column in kept_columns(core)}
 
 
 def feature_names(core: Coreset) -> list[str]:
     """Names of the feature columns; x0, x1, .. where they have none."""
-    return list(_columns(core.X, "", "x"))
+    return _names(core, "feature")
 
 
 def target_names(core: Coreset) -> list[str]:
     """Names of the targets; y, or y0, y1, .. where they have none."""
-    known = (core.provenance or {}).get("target")
-    return [known] if isinstance(known, str) else known or list(_columns(core.y, "", "y"))
+    return _names(core, "target")
 
 
-def _columns(table: Any, prefix: str, letter: str) -> dict[str, np.ndarray]:
-    import numpy as np
+def _names(core: Coreset, role: str) -> list[str]:
+    from karat._facts import kept_columns
 
-    from karat import frames
-
-    if frames.is_frame(table):
-        return {f"{prefix}{name or letter}": values for name, values in frames.columns_of(table).items()}
-    values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
-    if values.ndim == 1:
-        return {f"{prefix}{letter}": values}
-    return {f"{prefix}{letter}{i}": column for i, column in enumerate(values.T)}
+    return [column.name for column in kept_columns(core) if column.role == role]
