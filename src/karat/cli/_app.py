@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from karat.cli import build, plan
+from karat.cli import build, plan, reproduce
 from karat.cli._options import expanded
 
 app = typer.Typer(
@@ -43,6 +43,6 @@ def karat(
     """Accurate coresets: a few real rows with weights on which a model trains to exactly the same answer."""
 
 
-_COMMANDS: list[Any] = [build.build, plan.plan]
+_COMMANDS: list[Any] = [build.build, plan.plan, reproduce.reproduce]
 for _command in _COMMANDS:
     _add(_command)
