@@ -110,9 +110,14 @@ def _jax() -> Iterator[None]:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import jax
 
-    with warnings.catch_warnings(), jax.experimental.enable_x64():
-        warnings.simplefilter("ignore")
-        yield
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        jax.config.update("jax_enable_x64", before)
 
 
 def kernel_herding(views: Views, m: int, rng: np.random.Generator) -> Choice:

@@ -66,7 +66,7 @@ def regression(p: int, X: Array, y: Array, title: str) -> Task:
 
     def error(index: Indices, weights: Array) -> tuple[float, float]:
         found = train(X[index], y[index], weights)
-        return difference(found, expected), loss(found) / least - 1.0
+        return difference(found, expected), max(0.0, loss(found) / least - 1.0)  # below 0 there is rounding only
 
     def build() -> tuple[Indices, Array]:
         core = karat.coreset(X, y, problem)

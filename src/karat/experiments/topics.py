@@ -17,12 +17,12 @@ from karat.experiments.settings import Settings
 
 DOCUMENTS, WORDS, TOPICS = 1000, 55, 3
 SEEN = 25  # a word of the vocabulary occurs in at least so many documents
-# Words of every abstract, whatever its subject.
-EVERYWHERE = """
-    analysis approach based case data developed different general high known large method methods model models new number obtained
-    paper present presented problem problems propose proposed provide recent result results shown shows studied study systems time
-    use used using work
-""".split()
+EVERYWHERE = (
+    "analysis", "approach", "based", "case", "data", "developed", "different", "general", "high", "known", "large", "method",
+    "methods", "model", "models", "new", "number", "obtained", "paper", "present", "presented", "problem", "problems",
+    "propose", "proposed", "provide", "recent", "result", "results", "shown", "shows", "studied", "study", "systems", "time",
+    "use", "used", "using", "work",
+)  # words of any abstract, whatever its subject  # fmt: skip
 PAPER = {
     "Physics": ["magnetic", "spin", "field", "phase", "quantum"],
     "Maths": ["prove", "finite", "multi", "result", "dimensional"],
