@@ -1,7 +1,7 @@
 """Running times against the theorems: O(n d^2 + d^8 log n) for ridge regression, O(n k^3 + k^12 log n) for latent models.
 
-An O() leaves its constant open.  The theorem's curve is drawn with the smallest constant for which it bounds the measured times of
-the paper's algorithm taken literally, or of karat where that is not run: only the shape means something.
+An O() leaves its constant open.  The theorem's curve is drawn with the smallest constant for which it bounds the measured times
+of the paper's algorithm taken literally, or of karat where that is not run: only the shape means something.
 """
 
 from __future__ import annotations
