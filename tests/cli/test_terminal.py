@@ -17,7 +17,7 @@ from cli.conftest import KARAT, command, environment, leftovers
 
 import karat
 
-COMMANDS = ["build", "train", "verify", "inspect", "merge", "plan", "demo"]
+COMMANDS = ["build", "train", "verify", "report", "inspect", "merge", "plan", "demo", "reproduce"]
 
 
 @pytest.fixture(scope="module")

@@ -53,8 +53,8 @@ class Data(ABC):
 
 
 def measured_facts(certificate: Certificate, ok: bool, data: str | None, sentence: str) -> dict[str, Any]:
-    """A fresh certificate with its ``tolerance``, and the verdict: ``ok``, ``data`` (how it compares with the hashes stored) and
-    a ``sentence``.
+    """A fresh certificate with its ``tolerance``, and the verdict: ``ok``, ``data`` (compared with the hashes stored) and a
+    ``sentence``.
     """
     return certificate.to_dict() | {"tolerance": certificate.tolerance, "ok": ok, "data": data, "sentence": sentence}
 
