@@ -9,7 +9,7 @@ export KARAT_DATA ?= $(wildcard $(abspath ../shared/datasets))
 # Tests run in two processes: one BLAS thread each, or the four would wait for each other on two cores.
 test quick: export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test quick lint bench clean
+.PHONY: demo test quick lint bench reproduce clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,5 +36,10 @@ bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --group peers || echo "Peers could not be installed; their rows are left out."
 	$(BIN)/python benchmarks/run.py
 
+# The paper's tables and figures, with peers where they can be installed, into reproduction/index.html.
+reproduce: $(STAMP)
+	$(BIN)/python -m pip install --quiet --group peers || echo "Peers could not be installed; the page says so and has the rest."
+	$(BIN)/karat reproduce
+
 clean:
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) dist reproduction .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

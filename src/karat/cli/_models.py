@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from karat.errors import InputError, MissingExtraError, NotExactError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from karat import Coreset
 
 CONVERGED = {"tol": 1e-12, "max_iter": 100_000}
@@ -89,6 +89,8 @@ class _OwnProblem(Trainer):
         return _shaped(*self.problem.solve(core))
 
     def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
+        import numpy as np
+
         from karat.problems.minimise import minimise_power
 
         own = self.problem
@@ -183,17 +185,21 @@ def timed(job: Callable[[], dict[str, np.ndarray]]) -> Fitted:
 
 
 def _linear(estimator: Any) -> dict[str, np.ndarray]:
-    coef = np.atleast_2d(estimator.coef_)
-    return {"coef": coef, "intercept": np.broadcast_to(estimator.intercept_, len(coef))}
+    return _shaped(estimator.coef_.T, estimator.intercept_)
 
 
 def _shaped(coef: Any, intercept: Any) -> dict[str, np.ndarray]:
-    coef = np.atleast_2d(np.asarray(coef).T)
-    return {"coef": coef, "intercept": np.broadcast_to(intercept, len(coef))}
+    """Coefficients (d,) or (d, T) as a row per target, and an intercept for each."""
+    import numpy as np
+
+    rows = np.atleast_2d(np.asarray(coef).T)
+    return {"coef": rows, "intercept": np.broadcast_to(intercept, len(rows))}
 
 
 def _learned(model: Any) -> dict[str, np.ndarray]:
     """The fitted arrays of a learner; those of several views one by one."""
+    import numpy as np
+
     found: dict[str, np.ndarray] = {}
     for name, value in vars(model).items():
         if not name.endswith("_") or name.startswith(("_", "n_")):

@@ -8,6 +8,7 @@ for data in memory and for data in files, which is read in batches and never hel
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,9 @@ class Data(ABC):
         """The coreset measured afresh, see :func:`measured_facts`."""
 
 
-def measured_facts(certificate: Certificate, ok: bool, data: str | None, sentence: str) -> dict[str, Any]:
-    """A fresh certificate, and the verdict: ``ok``, how the ``data`` compares with the hashes stored, and a ``sentence``."""
-    return certificate.to_dict() | {"tolerance": certificate.tolerance, "ok": ok, "data": data, "sentence": sentence}
+def measured_facts(certificate: Certificate, ok: bool, data: str | None, changed: Sequence[str]) -> dict[str, Any]:
+    """A fresh certificate, and the verdict: ``ok``, how the ``data`` compares with the hashes stored, and what ``changed``."""
+    return certificate.to_dict() | {"tolerance": certificate.tolerance, "ok": ok, "data": data, "changed": list(changed)}
 
 
 def open_data(
@@ -119,7 +120,7 @@ class MemoryData(Data):
     def verify(self) -> dict[str, Any]:
         X, y, sample_weight, groups, lengths = self.given
         fresh = self.core.verify(X, y, sample_weight=sample_weight, groups=groups, lengths=lengths)
-        return measured_facts(fresh, fresh.ok, None, str(fresh))
+        return measured_facts(fresh, fresh.ok, None, ())
 
 
 def kept_block(core: Coreset) -> Array:

@@ -87,4 +87,4 @@ class FileData(Data):
 
     def verify(self) -> dict[str, Any]:
         found = verify_files(self.core, self.source, progress=self.progress)
-        return measured_facts(found.certificate, found.ok, found.data, str(found))
+        return measured_facts(found.certificate, found.ok, found.data, [str(block) for block in found.changed])
