@@ -109,6 +109,12 @@ def test_memory_does_not_grow_with_the_data(tmp_path):
     assert pa.total_allocated_bytes() - before < 1e6
 
 
+def test_paths_in_lists_tuples_and_objects(file_core, folder):
+    paths = sorted(folder[0].glob("*.parquet"))
+    for given in (folder[0], paths, tuple(str(p) for p in paths)):
+        assert facts(file_core, given)["verified"]["data"] == "identical"
+
+
 def test_options_of_memory_are_refused_for_files(file_core, folder):
     with pytest.raises(karat.InputError, match="data in memory"):
         facts(file_core, str(folder[0]), sample_weight=np.ones(5000))
@@ -117,3 +123,21 @@ def test_options_of_memory_are_refused_for_files(file_core, folder):
 def test_a_coreset_of_memory_does_not_know_its_columns(core, folder):
     with pytest.raises(karat.InputError, match="columns"):
         facts(core, str(folder[0]))
+
+
+def test_the_call_makes_the_same_coreset(file_core):
+    found = {}
+    exec(facts(file_core)["reproduce"]["python"], {"karat": karat}, found)
+    assert np.array_equal(found["core"].indices, file_core.indices)
+    np.testing.assert_allclose(found["core"].weights, file_core.weights, rtol=1e-9)
+
+
+def test_a_merged_coreset_against_all_its_files(folder, table):
+    home, _ = folder
+    parts = [karat.coreset_files(home / f"{i}.parquet", "y", sample_weight="w") for i in range(3)]
+    merged = parts[0].merge(parts[1]).merge(parts[2])
+    found = facts(merged, [str(home / f"{i}.parquet") for i in range(3)])
+    assert found["verified"]["ok"]
+    assert found["verified"]["data"] == "identical"
+    assert found["moments"]["worst"] < 1e-12
+    assert found["rows"] == len(table[1])

@@ -40,16 +40,18 @@ class Scale:
 
     def ticks(self, most: int = 6) -> list[dict[str, Any]]:
         """Round values between the ends with their places and labels."""
-        values = _decades(self.low, self.high, most) if self.logarithmic else _steps(self.low, self.high, most, 1.0 if self.whole else 0.0)
+        values = (_decades if self.logarithmic else _steps)(self.low, self.high, most)
+        if self.whole:
+            values = [value for value in values if value == int(value)]
         return [{"at": float(self(value)), "label": number(value, 4).removeprefix(f"1 {TIMES} ")} for value in values]
 
 
-def _steps(low: float, high: float, most: int, least: float) -> list[float]:
-    rough = max((high - low) / most, least)
+def _steps(low: float, high: float, most: int) -> list[float]:
+    rough = (high - low) / most
     power = 10.0 ** floor(log10(rough))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
-    return [round(i * step, 12) for i in range(first, last + 1)]
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
 def _decades(low: float, high: float, most: int) -> list[float]:

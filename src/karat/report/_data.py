@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from karat.engine.candidates import sample
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import Progress
 from karat.engine.rows import Rows
-from karat.errors import InputError
+from karat.errors import InputError, MissingExtraError
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample
 from karat.report._moments import ColumnMatch, MomentMatch, column_sums, match_columns, match_in_memory, match_latent
@@ -70,18 +71,26 @@ def open_data(
     seed: int = 0,
 ) -> Data:
     """A reader for ``(X, y)``, for a table X alone, or for files, of which it samples ``size`` rows."""
-    if isinstance(data, str | Path) or (isinstance(data, list) and data and all(isinstance(d, str | Path) for d in data)):
+    if are_paths(data):
         if any(value is not None for value in (sample_weight, groups, lengths)):
             raise InputError("sample_weight, groups and lengths are for data in memory; the coreset knows them of files.")
+        if find_spec("pyarrow") is None:
+            raise MissingExtraError("Reading files", "io")
         if isinstance(core.problem, Latent):  # whose maps need all rows at once, when they were built as now
             from karat.io._whole import whole
 
             return MemoryData(core, whole(core, data).X, None, None, None, None, size, seed)
         from karat.report._files import FileData
 
-        return FileData(core, data, size, seed, progress)
+        return FileData(core, data if isinstance(data, str | Path) else list(data), size, seed, progress)
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     return MemoryData(core, frames.collected(X), frames.collected(y), sample_weight, groups, lengths, size, seed)
+
+
+def are_paths(data: Any) -> bool:
+    """Whether data is named rather than given."""
+    several = isinstance(data, list | tuple) and len(data) > 0
+    return isinstance(data, str | Path) or (several and all(isinstance(one, str | Path) for one in data))
 
 
 class MemoryData(Data):

@@ -227,6 +227,8 @@ def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
         arguments += ["on_missing='drop'"] if origin["on_missing"] == "drop" else []
         arguments += [f"random_state={origin['seed']}"] if origin["seed"] else []
         call = f"core = karat.coreset_files({', '.join(arguments)})"
+    elif origin.get("merged"):
+        call = "core = functools.reduce(karat.Coreset.merge, parts)  # the coresets of the parts, made as above"
     else:
         arguments = ["X", *(["y"] if core.y is not None else []), f"problem={problem}"]
         arguments += ["groups=groups"] if core.groups is not None else []
