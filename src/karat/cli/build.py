@@ -92,4 +92,4 @@ def build(
         _show.document(_cores.summary(core) | found)
         return
     speed = {"time": f"{_show.seconds(seconds)} ({core.n_rows / seconds:,.0f} rows/s)"}
-    _show.facts(f"{core.n_rows:,} rows became {len(core):,} in {output}", _cores.lines(core) | speed)
+    _show.facts(f"{core.n_rows:,} rows became {len(core):,} in {output}", _cores.lines(core) | speed, _show.GOLD)
