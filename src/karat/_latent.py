@@ -147,7 +147,9 @@ def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Ce
     maps, reduction = guarded(tables, compare)
     notes, refuted = list(problem.notes(data.inputs, data.dropped)), False
     if core.maps is not None:
-        apart = [name for name in core.maps if name not in BASIS and not _same_map(core.maps[name], maps.get(name))]
+        allowed = _proof(problem, reduction, data, len(core), 0.0, notes).tolerance
+        compared = [name for name in core.maps if name not in BASIS]
+        apart = [name for name in compared if not _same_map(core.maps[name], maps.get(name), allowed)]
         if apart:
             notes.append(f"The stored maps are not those of this data ({', '.join(apart)} differ).")
             refuted = True
@@ -157,10 +159,10 @@ def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Ce
     return _proof(problem, reduction, data, len(core), time.perf_counter() - start, notes, refuted)
 
 
-def _same_map(stored: np.ndarray, fresh: np.ndarray | None) -> bool:
+def _same_map(stored: np.ndarray, fresh: np.ndarray | None, allowed: float) -> bool:
     if fresh is None or np.shape(stored) != np.shape(fresh):
         return False
-    return bool(np.abs(stored - fresh).max(initial=0.0) <= 1e-10 * max(np.abs(fresh).max(initial=0.0), 1e-300))
+    return bool(np.abs(stored - fresh).max(initial=0.0) <= allowed * max(np.abs(fresh).max(initial=0.0), 1e-300))
 
 
 def _same_samples(core: Coreset, data: Sample, kept: Sample) -> bool:

@@ -11,7 +11,7 @@ Folds happen at places that depend on the files alone, so a resumed run repeats 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,14 +20,16 @@ from typing import Any, Literal
 import numpy as np
 
 from karat import _sketch_files
-from karat._construct import Progress
+from karat._construct import Progress, refuse_for_latent
 from karat._coreset import Coreset
 from karat._plan import FOLD, fold_memory
 from karat._sketch import Sketch
 from karat.errors import InputError
+from karat.io._latent_roles import latent_roles, refuse_sequence
 from karat.io._rows import Layout
 from karat.io._source import Place, Source, open_source
 from karat.problems import Kernel, LeastSquares, Moments, Problem
+from karat.problems.latent import Latent
 
 MEMORY = 10**9
 LEAST_ROWS = 1000
@@ -49,8 +51,9 @@ def coreset_files(
     key: str | None = None,
     pipeline: Any = None,
     random_state: int = 0,
+    sequence: str | None = None,
 ) -> Coreset:
-    """A coreset of rows in files, in one pass and bounded memory.
+    """A coreset of rows in files, in one pass (latent-variable problems: two) and bounded memory.
 
     Parameters
     ----------
@@ -63,7 +66,7 @@ def coreset_files(
     problem : Problem, optional
         What must not change; :class:`~karat.problems.LeastSquares` if there is a target, else ``Moments(2)``.
     columns : list of str, optional
-        The features; by default all columns that have no other role.
+        The features; by default all columns that have no other role.  For MultiView, three lists, one per view.
     batch_rows : int, optional
         Rows between folds; by default a million, or what ``memory`` allows.
     on_missing : {"error", "drop"}
@@ -80,6 +83,9 @@ def coreset_files(
         Features go through its ``transform`` (as a pandas frame) first, for categorical columns and the like.
     random_state : int
         The choice of rows depends on it, the exactness does not.
+    sequence : str, optional
+        For HiddenMarkov, a column that names the sequence of a row; neighbours of the same name are in one sequence, also
+        from one file to the next.  Without it all rows are one sequence.
 
     Returns
     -------
@@ -96,6 +102,13 @@ def coreset_files(
     if pipeline is not None and not hasattr(pipeline, "transform"):
         raise InputError("pipeline must be a fitted transformer with a transform method.")
     targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+    if isinstance(problem, Latent):
+        from karat.io._two_pass import TwoPass
+
+        refuse_for_latent(problem, target, groups)
+        roles = latent_roles(problem, columns, sequence, sample_weight, key, pipeline, on_missing)
+        return TwoPass(source, problem, roles, batch_rows, memory, checkpoint, progress, random_state).finish()
+    refuse_sequence(problem, sequence)
     if problem is None:
         problem = LeastSquares() if targets else Moments(2)
     if isinstance(problem, Problem) and problem.needs_target and not targets:
@@ -111,7 +124,7 @@ def coreset_files(
     layout = Layout(tuple(columns), targets, sample_weight, groups, key, pipeline, on_missing == "drop")
     layout.check(schema)
     sketch.buffer_rows = fold_rows(problem, layout, memory, batch_rows)
-    run = _Run(opened, layout, sketch, Path(checkpoint) if checkpoint is not None else None, progress)
+    run = Run(opened, layout, sketch, Path(checkpoint) if checkpoint is not None else None, progress)
     return run.finish()
 
 
@@ -134,7 +147,7 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     return int(wanted)
 
 
-class _Run:
+class Run:
     """One pass, from wherever the checkpoint left off."""
 
     def __init__(
@@ -152,36 +165,52 @@ class _Run:
         with _locked(self.checkpoint):
             if self.checkpoint is not None and self.checkpoint.exists():
                 self._resume(self.checkpoint)
-            start = time.perf_counter()
-            self._read()
-            self.sketch._seconds += time.perf_counter() - start
-            if self.source.identity() != self.files:
-                raise InputError(f"{self._changed(self.source.identity())} changed while it was read; run again.")
-            self.place = Place(len(self.source.names))
-            core = self.sketch.coreset()
+            core = self._passes()
             self._save()
         notes = [*core.certificate.notes]
         if self.dropped or self.bad:
             notes.append(f"{self.dropped:,} rows with missing values and {self.bad:,} broken rows were left out.")
         return replace(core, certificate=replace(core.certificate, notes=tuple(notes)))
 
+    def _passes(self) -> Coreset:
+        """All that is left to read, and the coreset."""
+        self._read()
+        return self.sketch.coreset()
+
     def _read(self) -> None:
-        sketch, layout, rows = self.sketch, self.layout, self.sketch.buffer_rows
+        """What is left of a pass."""
+        start = time.perf_counter()
+        self._take_batches()
+        self.sketch._seconds += time.perf_counter() - start
+        if self.source.identity() != self.files:
+            raise InputError(f"{self._changed(self.source.identity())} changed while it was read; run again.")
+        self.place = Place(len(self.source.names))
+
+    def _take_batches(self) -> None:
+        layout, rows = self.layout, self.sketch.buffer_rows
         since = 0
         if self.place.file >= len(self.source.names):
             return
         for batch in self.source.batches(layout.columns, layout.numeric, rows, self.place, strict=not layout.drop):
-            dropped = layout.feed(sketch, batch.table, self._where(batch.file, batch.start))
+            dropped = self._feed(batch.table, self._where(batch.file, batch.start))
             count = batch.table.num_rows
             self.dropped, self.bad, since = self.dropped + dropped, self.bad + batch.bad, since + count
             if batch.end is not None and since >= rows:
                 self.place, since = batch.end, 0
-                sketch._fold()
+                self.sketch._fold()
                 self._save()
             if self.progress is not None:
-                self.progress(*self.source.share(batch.end or self.place))
+                self.progress(*self._share(batch.end or self.place))
 
-    def _where(self, file: int, start: int) -> Any:
+    def _feed(self, table: Any, where: Callable[[int], str]) -> int:
+        """Take the rows of a table; how many were left out."""
+        return self.layout.feed(self.sketch, table, where)
+
+    def _share(self, place: Place) -> tuple[int, int]:
+        """Bytes done, and bytes in all."""
+        return self.source.share(place)
+
+    def _where(self, file: int, start: int) -> Callable[[int], str]:
         return lambda row: self.source.where(file, start + row)
 
     def _call(self) -> dict[str, Any]:
@@ -191,13 +220,22 @@ class _Run:
         described = repr(self.sketch.problem) if not isinstance(self.sketch.problem, Kernel) else "Kernel"
         return {k: list(v) if isinstance(v, tuple) else v for k, v in call.items()} | {"problem": described}
 
+    def _state(self) -> dict[str, Any]:
+        """What a checkpoint holds beside the sketch."""
+        state = {"call": self._call(), "files": self.files, "place": asdict(self.place)}
+        return state | {"dropped": self.dropped, "bad": self.bad}
+
     def _save(self) -> None:
         if self.checkpoint is not None:
-            state = {"call": self._call(), "files": self.files, "place": asdict(self.place)}
-            _sketch_files.save(self.sketch, self.checkpoint, state | {"dropped": self.dropped, "bad": self.bad})
+            _sketch_files.save(self.sketch, self.checkpoint, self._state())
 
     def _resume(self, path: Path) -> None:
         sketch, state = _sketch_files.load(path, self.sketch.problem)
+        self._go_on(path, state)
+        self.sketch = sketch
+
+    def _go_on(self, path: Path, state: dict[str, Any]) -> None:
+        """From the place of a checkpoint, if it is one of this call and these files."""
         if "call" not in state:
             raise InputError(f"{path} is a checkpoint of a sketch, not of coreset_files; choose another path.")
         mine = self._call()
@@ -212,7 +250,7 @@ class _Run:
                 f"{self._changed(state['files'])} changed since the checkpoint {path} was written; delete the checkpoint to "
                 "start afresh."
             )
-        self.sketch, self.place = sketch, Place(**state["place"])
+        self.place = Place(**state["place"])
         self.dropped, self.bad = state["dropped"], state["bad"]
 
     def _changed(self, other: list[list[Any]]) -> str:

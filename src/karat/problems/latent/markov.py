@@ -103,7 +103,7 @@ class HiddenMarkov(ThreeViews):
         """One-hot rows of the symbols, or the table itself."""
         if self.emissions == "gaussian":
             return table.toarray() if sparse.issparse(table) else table
-        values = table.toarray() if sparse.issparse(table) else table
+        values = table.toarray() if sparse.issparse(table) else table[:]
         if values.shape[1] != 1:
             raise InputError(f"Categorical emissions are symbols 0, 1, .. in one column; X has {values.shape[1]} columns.")
         values = np.asarray(values)[:, 0]
