@@ -55,6 +55,12 @@ class Kernel(ABC):
     def features(self, block: Array) -> Array:
         """The kernel features of a block (b x m)."""
 
+    @property
+    def statistic_size(self) -> int:
+        """About how many numbers the statistic holds."""
+        left, right = self.product_shape
+        return left * right
+
     def condition(self, block: Array, witness: Callable[[], Array] | None = None) -> float:
         """By how much the coordinates magnify the rounding of the rows; ``witness`` as in :meth:`gap`."""
         return 1.0

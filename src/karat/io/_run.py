@@ -29,7 +29,7 @@ from karat.io._latent_roles import latent_roles, refuse_sequence
 from karat.io._rows import Layout
 from karat.io._source import Place, Source, open_source
 from karat.problems import Kernel, LeastSquares, Moments, Problem
-from karat.problems.latent import Latent
+from karat.problems.latent import Latent, MultiView
 
 MEMORY = 10**9
 LEAST_ROWS = 1000
@@ -134,7 +134,8 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     if layout.pipeline is not None or isinstance(problem, Kernel):  # the number of features is not known yet
         fixed, each = 0, 8 * 8 * width
     else:
-        fixed, each = fold_memory(problem, len(layout.features), len(layout.targets))
+        tables = 3 if isinstance(problem, MultiView) else 1
+        fixed, each = fold_memory(problem, -(-len(layout.features) // tables), len(layout.targets))
     if not isinstance(memory, int) or memory < fixed + each * LEAST_ROWS:
         raise InputError(f"memory={memory!r} is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least.")
     most = (memory - fixed) // each

@@ -43,6 +43,7 @@ class Latent(Problem):
     parts: ClassVar[str]
     short: ClassVar[str] = ""  # what is wrong with inputs that are left out
     reach: ClassVar[int] = 1  # rows that make a sample
+    tables: ClassVar[int] = 1  # of d columns each, that are stored of a sample
     keep: Keep
     total_weight: bool
 

@@ -256,6 +256,10 @@ class TermKernel(Kernel):
         left, right = max((term.shape for term in terms), key=lambda s: s[0] * s[1])
         self.product_shape = (left, max(right, -(-reading // left)))
 
+    @property
+    def statistic_size(self) -> int:
+        return sum(left * right for left, right in (term.shape for term in self.terms))
+
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
         return self  # whitening has been done by the maps
 

@@ -35,6 +35,8 @@ PAIRS = ((0, 1), (0, 2), (1, 2))
 class ThreeViews(Latent):
     """Shared by both."""
 
+    tables: ClassVar[int] = 3
+
     @property
     def with_variances(self) -> bool:
         """Whether |x2|^2 z1 is kept too."""
