@@ -79,7 +79,8 @@ def open_data(
         if isinstance(core.problem, Latent):  # whose maps need all rows at once, when they were built as now
             from karat.io._whole import whole
 
-            return MemoryData(core, whole(core, data).X, None, None, None, None, size, seed)
+            found = whole(core, data)
+            return MemoryData(core, found.X, None, found.weights, None, found.lengths, size, seed)
         from karat.report._files import FileData
 
         return FileData(core, data if isinstance(data, str | Path) else list(data), size, seed, progress)
