@@ -141,3 +141,31 @@ def test_a_merged_coreset_against_all_its_files(folder, table):
     assert found["verified"]["data"] == "identical"
     assert found["moments"]["worst"] < 1e-12
     assert found["rows"] == len(table[1])
+
+
+def _latent_files(home):
+    rng = np.random.default_rng(2)
+    hidden = rng.integers(2, size=3000)
+    views = np.hstack([3 * np.eye(2, 3)[hidden] + rng.standard_normal((3000, 3)) for _ in range(3)])
+    names = [f"x{i}" for i in range(9)]
+    run = np.repeat(np.arange(6), 500)
+    pq.write_table(pa.table(dict(zip(names, views.T, strict=True)) | {"run": run}), home / "latent.parquet", row_group_size=700)
+    threes = [names[:3], names[3:6], names[6:]]
+    markov = karat.problems.HiddenMarkov(2, emissions="gaussian")
+    return {
+        "mixture": {"problem": karat.problems.GaussianMixture(2), "columns": names},
+        "markov": {"problem": markov, "columns": names[:3], "sequence": "run"},
+        "views": {"problem": karat.problems.MultiView(2), "columns": threes},
+    }
+
+
+@pytest.mark.parametrize("name", ["mixture", "markov", "views"])
+def test_latent_models_in_files(name, tmp_path):
+    core = karat.coreset_files(tmp_path / "latent.parquet", **_latent_files(tmp_path)[name])
+    found = karat.report.write_report(core, tmp_path / "r.html", data=tmp_path / "latent.parquet")
+    assert found["verified"]["ok"]
+    assert found["verified"]["data"] == "identical"
+    assert found["moments"]["worst"] < 1e-10
+    again = {}
+    exec(found["reproduce"]["python"], {"karat": karat}, again)
+    assert np.array_equal(again["core"].indices, core.indices)

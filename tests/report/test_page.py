@@ -146,6 +146,6 @@ def test_missing_extras_are_named(core, table, tmp_path, monkeypatch):
     with pytest.raises(karat.MissingExtraError, match=r"karat\[report\]"):
         karat.report.write_report(core, tmp_path / "r.html")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(karat.MissingExtraError, match=r"WeightsDisplay needs .* karat\[report\]"):
+    with pytest.raises(karat.MissingExtraError, match=r"WeightsDisplay needs .*karat\[report\]"):
         karat.report.WeightsDisplay.from_coreset(core).plot()
     assert karat.report.facts(core, table)["kept"] == len(core)  # facts need neither

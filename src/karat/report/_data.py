@@ -76,14 +76,11 @@ def open_data(
             raise InputError("sample_weight, groups and lengths are for data in memory; the coreset knows them of files.")
         if find_spec("pyarrow") is None:
             raise MissingExtraError("Reading files", "io")
-        if isinstance(core.problem, Latent):  # whose maps need all rows at once, when they were built as now
-            from karat.io._whole import whole
+        from karat.report._files import FileData, LatentFiles
 
-            found = whole(core, data)
-            return MemoryData(core, found.X, None, found.weights, None, found.lengths, size, seed)
-        from karat.report._files import FileData
-
-        return FileData(core, data if isinstance(data, str | Path) else list(data), size, seed, progress)
+        named = data if isinstance(data, str | Path) else list(data)
+        reader = LatentFiles if isinstance(core.problem, Latent) else FileData
+        return reader(core, named, size, seed, progress)
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     return MemoryData(core, frames.collected(X), frames.collected(y), sample_weight, groups, lengths, size, seed)
 

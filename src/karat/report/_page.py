@@ -222,8 +222,8 @@ def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
         given = origin["source"]["given"]
         arguments = [repr(given[0] if len(given) == 1 else given), f"target={origin['target']!r}", f"problem={problem}"]
         arguments.append(f"columns={origin['columns']!r}")
-        roles = {"sample_weight": "weight", "groups": "group", "key": "key"}
-        arguments += [f"{name}={origin['roles'][role]!r}" for name, role in roles.items() if origin["roles"][role] is not None]
+        roles = {"sample_weight": "weight", "groups": "group", "key": "key", "sequence": "sequence"}
+        arguments += [f"{name}={origin['roles'][role]!r}" for name, role in roles.items() if origin["roles"].get(role)]
         arguments += ["on_missing='drop'"] if origin["on_missing"] == "drop" else []
         arguments += [f"random_state={origin['seed']}"] if origin["seed"] else []
         call = f"core = karat.coreset_files({', '.join(arguments)})"
