@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/python examples/demo.py
+	$(BIN)/karat demo
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --durations=10

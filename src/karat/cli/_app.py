@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from inspect import cleandoc
 from typing import Annotated, Any
 
 import typer
 
-from karat.cli import build, plan, reproduce
+from karat.cli import build, demo, inspect, merge, plan, report, reproduce, train
 from karat.cli._options import expanded
+
+NARROW = 70  # columns of a terminal below which framed help would cut the names of options
 
 app = typer.Typer(
     name="karat",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="rich" if shutil.get_terminal_size().columns >= NARROW else None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -43,6 +46,8 @@ def karat(
     """Accurate coresets: a few real rows with weights on which a model trains to exactly the same answer."""
 
 
-_COMMANDS: list[Any] = [build.build, plan.plan, reproduce.reproduce]
+_COMMANDS: list[Any] = [
+    build.build, train.train, inspect.inspect, merge.merge, plan.plan, demo.demo, report.report, reproduce.reproduce,
+]  # fmt: skip
 for _command in _COMMANDS:
     _add(_command)

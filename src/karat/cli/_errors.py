@@ -21,6 +21,12 @@ from typing import Any
 import typer
 
 FAILED, WRONG = 1, 2
+SPOKEN = {  # arguments of the library, in the words of the command line
+    "on_missing='drop'": "--on-missing drop",
+    "choose columns=, or encode it by a fitted pipeline=": "leave it out with --drop-columns, or encode it first",
+    "name some in columns=": "leave fewer out",
+    "memory=": "--memory ",
+}
 
 
 class Stopped(BaseException):
@@ -31,13 +37,17 @@ class Stopped(BaseException):
         self.exit_code = 128 + number
 
 
-def run(app: typer.Typer, arguments: list[str]) -> int:
-    """Run the application; the exit code."""
+def stop_on_signals() -> None:
+    """From here on Ctrl-C and a request to end unwind the stack like an error."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
+
+
+def run(app: typer.Typer, arguments: list[str]) -> int:
+    """Run the application; the exit code."""
     debug = "--debug" in arguments  # looked for here, because lines that cannot be parsed are errors too
     try:
-        code = app(args=arguments, prog_name="karat", standalone_mode=False)
+        code = app(args=arguments, prog_name="karat", standalone_mode=False, obj=arguments)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except Stopped as stop:
@@ -69,11 +79,16 @@ def _sentence(error: Exception) -> str:
     from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
 
     if isinstance(error, InputError | MissingExtraError | NotExactError | StorageError):
-        return str(error)
+        sentence = str(error)
+        for written, typed in SPOKEN.items():
+            sentence = sentence.replace(written, typed)
+        return sentence
     if hasattr(error, "format_message"):  # the command line could not be parsed
         return _of_usage(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'The output'}: {error.strerror}."
+    if isinstance(error, ImportError) and error.name:
+        return f"This needs {error.name}, which is not installed: pip install 'karat[cli]'."
     if isinstance(error, MemoryError):
         return "There is not enough memory; lower --memory, or use a larger machine."
     return f"Unexpected {type(error).__name__} ({error}). Run again with --debug to see where, and report it."
@@ -81,4 +96,5 @@ def _sentence(error: Exception) -> str:
 
 def _of_usage(error: Any) -> str:
     context = error.ctx.command_path if getattr(error, "ctx", None) is not None else "karat"
-    return f"{error.format_message().rstrip('.')}. See '{context} --help'."
+    message = error.format_message().replace("Value error, ", "").rstrip(". ")
+    return f"{message}{'' if message.endswith('?') else '.'} See '{context} --help'."

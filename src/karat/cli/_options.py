@@ -59,14 +59,15 @@ def _parameters(bundle: Any) -> list[inspect.Parameter]:
     ]
 
 
-def count(text: str) -> int:
-    """A whole number, also as 1e9 or 1_000_000."""
-    try:
-        value = float(text)
-        if value == int(value):
-            return int(text) if text.lstrip("+-").replace("_", "").isdigit() else int(value)
-    except (ValueError, OverflowError):
-        pass
+def count(text: str | int) -> int:
+    """A whole number, also as 1e9 or 1_000_000; defaults come as numbers."""
+    for kind in (int, float):
+        try:
+            value = kind(text)
+            if value == int(value):
+                return int(value)
+        except (ValueError, OverflowError):
+            continue
     raise InputError(f"{text!r} is not a whole number, such as 1000000 or 1e6.")
 
 

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from karat.errors import InputError, StorageError
 
-SUFFIXES = (".parquet", ".npz")
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of output: its name, its suffixes, and how one of before is told from a file of another kind."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    is_one: Callable[[Path], bool]
 
 
-def check_output(output: Path, sources: Sequence[str], force: bool) -> None:
-    """Refuse an output that would fail or do harm.  A coreset of before is replaced: that is what building again means."""
-    if output.suffix not in SUFFIXES:
-        raise InputError(f"--output must end in {' or '.join(SUFFIXES)}, not {output.name!r}.")
+def check_output(output: Path, sources: Sequence[str], force: bool, kind: Kind | None = None) -> None:
+    """Refuse an output that would fail or do harm.  One of before is replaced: that is what making it again means."""
+    kind = kind or CORESET
+    if output.suffix not in kind.suffixes:
+        raise InputError(f"--output must end in {' or '.join(kind.suffixes)}, not {output.name!r}.")
     if not output.parent.is_dir():
         raise StorageError(f"There is no folder {output.parent}; make it, or choose another --output.")
     if not os.access(output.parent, os.W_OK):
@@ -29,8 +38,8 @@ def check_output(output: Path, sources: Sequence[str], force: bool) -> None:
                 raise InputError(
                     f"--output {output} lies in the folder {path}, of which every file is read; choose another place."
                 )
-    if output.exists() and not force and not _is_coreset(output):
-        raise InputError(f"{output} exists and is not a coreset; choose another name, or replace it with --force.")
+    if output.exists() and not force and not kind.is_one(output):
+        raise InputError(f"{output} exists and is not {kind.name}; choose another name, or replace it with --force.")
 
 
 def _is_coreset(path: Path) -> bool:
@@ -42,3 +51,6 @@ def _is_coreset(path: Path) -> bool:
         # One that holds a user's function loads with problem=... only, but it is one.
         return "problem=" in str(error)
     return True
+
+
+CORESET = Kind("a coreset", (".parquet", ".npz"), _is_coreset)

@@ -96,7 +96,11 @@ class ProblemOptions:
 
     problem: Annotated[
         Name | None,
-        typer.Option(help="What to keep; least-squares if there is a target, else moments.", rich_help_panel=PANEL),
+        typer.Option(
+            metavar="NAME",
+            help=f"One of {', '.join(Name)}. Default: least-squares if there is a target, else moments.",
+            rich_help_panel=PANEL,
+        ),
     ] = None
     alpha: Annotated[float | None, typer.Option(help="Penalty of ridge (1) or lp (0).", rich_help_panel=PANEL)] = None
     p: Annotated[int | None, typer.Option("--p", help="Power of lp (even) or tensor.", rich_help_panel=PANEL)] = None

@@ -26,6 +26,11 @@ def document(values: Mapping[str, Any]) -> None:
     print(json.dumps(_plain(values), allow_nan=False))
 
 
+def say(text: str, style: str = "") -> None:
+    """A line or a paragraph."""
+    console().print(text, style=style)
+
+
 def facts(title: str, values: Mapping[str, Any]) -> None:
     """Names and values in two columns under a title."""
     from rich.table import Table
@@ -51,6 +56,15 @@ def grid(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for row in rows:
         table.add_row(*(number(v) if isinstance(v, float) else str(v) for v in row))
     console().print(table)
+
+
+def matrix(values: Any, most: int = 10) -> None:
+    """An array of one or two dimensions, its corner if it is large."""
+    rows = values if values.ndim > 1 else values[None]
+    fit = max(1, console().width // 13)
+    grid([str(i) for i in range(min(fit, rows.shape[1]))], [row[:fit].tolist() for row in rows[:most]])
+    if rows.shape[0] > most or rows.shape[1] > fit:
+        say(f"(the first {min(most, rows.shape[0])} x {min(fit, rows.shape[1])}; --json prints all)")
 
 
 def number(value: float) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from karat.cli import _show
+from karat.cli._columns import named
 from karat.cli._options import Common, count
 from karat.cli._problems import ProblemOptions
 from karat.errors import InputError
@@ -25,10 +26,15 @@ class Where(StrEnum):
 def plan(
     problem: ProblemOptions,
     shown: Common,
-    source: Annotated[list[str] | None, typer.Argument(help="Files to plan for, instead of --rows and --columns.")] = None,
+    source: Annotated[
+        list[str] | None, typer.Argument(metavar="DATA", help="Files to plan for, instead of --rows and --columns.")
+    ] = None,
     rows: Annotated[int | None, typer.Option(parser=count, metavar="N", help="Number of rows, such as 1e9.")] = None,
     columns: Annotated[int | None, typer.Option(parser=count, metavar="D", help="Number of feature columns.")] = None,
-    target: Annotated[list[str] | None, typer.Option("--target", "-t", help="Target column of the files.")] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", "-t", metavar="COLUMN", help="Target column of the files; several with commas."),
+    ] = None,
     targets: Annotated[
         int | None, typer.Option(min=0, help="Number of targets, with --rows and --columns (1, or none if none is needed).")
     ] = None,
@@ -49,10 +55,8 @@ def plan(
         from karat.io._extent import extent
 
         found = extent(source)
-        for name in target or ():
-            if name not in found.columns:
-                raise InputError(f"--target {name}: there is no such column; there are {', '.join(found.columns)}.")
-        rows, columns, targets = found.rows, len(found.columns) - len(target or ()), len(target or ())
+        count_targets = len(named("--target", target, found.columns))
+        rows, columns, targets = found.rows, len(found.columns) - count_targets, count_targets
     elif rows is None or columns is None:
         raise InputError("Say how large the data is: name its files, or give --rows and --columns.")
     elif target:

@@ -59,6 +59,8 @@ def large(settings: Settings) -> tuple[Table, Figure]:
     """Sizes stay while n grows, and with them the time of every fit after the first."""
     from matplotlib.figure import Figure as Drawing
 
+    from karat.report._display import plain
+
     rng = np.random.default_rng(0)
     p, d = 4, 3
     rows: list[list[Any]] = []
@@ -79,8 +81,9 @@ def large(settings: Settings) -> tuple[Table, Figure]:
     names = ["fit on all rows", "build the coreset", "fit on the coreset"]
     for place, (name, style) in enumerate(zip(names, ("o-", "s-", "^-"), strict=True)):
         panel.loglog([row[0] for row in rows], [row[3 + place] for row in rows], style, label=name)
-    panel.set(xlabel="rows", ylabel="seconds", title=f"l_{p} regression, d = {d}, {rows[-1][1]} rows kept")
-    panel.grid(alpha=0.25)
+    panel.set(xlabel="rows", ylabel="seconds")
+    panel.set_title(f"l_{p} regression, d = {d}, {rows[-1][1]} rows kept", loc="left", fontsize="medium")
+    plain(panel)
     panel.legend(frameon=False)
     columns = ["rows", "rows kept", "difference of the coefficients", *(f"{name}, seconds" for name in names)]
     return Table("lp_large", f"l_{p} regression on Gaussian columns with heavy-tailed noise", columns, rows), Figure(

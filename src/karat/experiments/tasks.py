@@ -14,10 +14,11 @@ from karat._latent import read_sample
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.experiments import ica, mixtures, topics
-from karat.experiments.measure import difference, matched, real_data
+from karat.experiments.measure import difference, real_data
 from karat.experiments.samplers import Views, leverage_scores, lightweight, standardised
 from karat.experiments.settings import Settings
 from karat.problems.minimise import minimise_power
+from karat.report._recovery import relative_error
 
 ROWS = 10_000
 
@@ -92,7 +93,7 @@ def latent(X: Array, problem: Any, learner: Any, components: Callable[[Any], Arr
                 found = learner().fit_coreset(replace(core, indices=rows, weights=merged, X=X[rows]))
             except InputError:  # the rows do not show that many components
                 return float("nan"), float("nan")
-        return matched(components(found), expected), float("nan")
+        return relative_error(expected, components(found)), float("nan")
 
     def build() -> tuple[Indices, Array]:
         again = karat.coreset(X, problem=problem)
