@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from karat.engine.linalg import Array
+from karat.experiments.axes import readable_logs
 from karat.experiments.data import MissingDataError
 from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.samplers import FIXED, RANDOM, THINNED, Sampler, absent, available, kernel_thinning
@@ -95,7 +96,9 @@ def draw(title: str, curves: dict[str, Curve], place: Any) -> None:
     above.set_title(title, loc="left", fontsize="medium")
     above.set(ylabel="relative error")
     above.tick_params(labelbottom=False)
+    readable_logs(above)
     below.set(xlabel="rows", ylabel="rounding", ylim=(ROUNDING / 3, 1e-11))
+    readable_logs(below)
 
 
 def _legend() -> list[Any]:
@@ -117,7 +120,8 @@ def run(settings: Settings) -> Experiment:
         except MissingDataError as error:
             missing.append(f"The task {name} is left out: {error}")
     drawing = Drawing(figsize=(12, 8.4), layout="constrained")
-    places: Any = np.ravel(drawing.subfigures(2, 3))
+    grid: Any = drawing.subfigures(2, 3)
+    places = grid.ravel()
     rows: list[list[Any]] = []
     for task, place in zip(tasks, places, strict=False):
         settings.say(task.title)
@@ -132,10 +136,10 @@ def run(settings: Settings) -> Experiment:
             "error is that of its parameters against the model of all rows (largest coefficient difference, or distance of the "
             "worst component, both relative). For regression there is also the excess loss: by how much the loss of all rows "
             "at the found coefficients exceeds its minimum. Random methods: median and worst of several seeds.",
-            "Samples of a few dozen rows give a wrong model, at every task; with more rows their error falls like one over the "
-            "square root of the size, so that even half of the data is far from what the coreset gives. Kernel thinning and "
-            "herding keep the distribution better than chance, which helps little here: they keep averages of smooth "
-            "functions, not the moments.",
+            "Samples of a few dozen rows give a wrong model at every task. With more rows their error falls about like one "
+            "over the square root of the size (upper parts of the figure), so that even half of the data is far from what the "
+            "coreset gives (lower parts). Kernel thinning is often the best of the samples: it keeps the averages of smooth "
+            "functions better than chance does. It does not keep moments.",
         ],
         [
             Table(

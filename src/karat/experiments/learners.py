@@ -9,6 +9,7 @@ import numpy as np
 
 import karat
 from karat.engine.linalg import Array
+from karat.experiments.axes import readable_logs
 from karat.experiments.measure import difference, real_data, seconds
 from karat.experiments.result import Figure, Table
 from karat.report import RecoveryErrorDisplay
@@ -79,6 +80,7 @@ def recovery(title: str, name: str, models: dict[str, Model], sizes: Sequence[in
         full, small = np.transpose(middle)
         RecoveryErrorDisplay(sizes, {"all samples": full, f"coreset of {len(core)}": small}).plot(panel)
         panel.set_title(f"{title}, {kind}", loc="left", fontsize="medium")
+        readable_logs(panel)
     columns = ["model", "samples", "kept", "error, all samples", "error, coreset"]
     return Table(name, "Error to the truth against n, median of several draws", columns, rows), Figure(
         name, f"{title}: error to the truth", drawing

@@ -20,6 +20,7 @@ from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.settings import Settings
 from karat.problems import LpRegression
 from karat.problems.minimise import minimise_power
+from karat.report._display import CORE, FULL, OTHER, plain
 
 CASES = {"Iris": (4, 3), "Yeast": (4, 4), "Breast cancer": (4, 3), "Glass": (6, 2)}  # power and number of columns
 LAMBDA = 1.0
@@ -59,8 +60,6 @@ def large(settings: Settings) -> tuple[Table, Figure]:
     """Sizes stay while n grows, and with them the time of every fit after the first."""
     from matplotlib.figure import Figure as Drawing
 
-    from karat.report._display import plain
-
     rng = np.random.default_rng(0)
     p, d = 4, 3
     rows: list[list[Any]] = []
@@ -79,8 +78,8 @@ def large(settings: Settings) -> tuple[Table, Figure]:
     drawing = Drawing(figsize=(6.5, 4), layout="constrained")
     panel = drawing.subplots()
     names = ["fit on all rows", "build the coreset", "fit on the coreset"]
-    for place, (name, style) in enumerate(zip(names, ("o-", "s-", "^-"), strict=True)):
-        panel.loglog([row[0] for row in rows], [row[3 + place] for row in rows], style, label=name)
+    for place, (name, (colour, mark)) in enumerate(zip(names, ((FULL, "o"), (CORE, "s"), (OTHER[0], "^")), strict=True)):
+        panel.loglog([row[0] for row in rows], [row[3 + place] for row in rows], marker=mark, color=colour, label=name)
     panel.set(xlabel="rows", ylabel="seconds")
     panel.set_title(f"l_{p} regression, d = {d}, {rows[-1][1]} rows kept", loc="left", fontsize="medium")
     plain(panel)
