@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from karat.cli import build, demo, inspect, merge, plan, report, reproduce, train
+from karat.cli import build, demo, inspect, merge, plan, report, reproduce, train, verify
 from karat.cli._options import expanded
 
 NARROW = 70  # columns of a terminal below which framed help would cut the names of options
@@ -47,7 +47,8 @@ def karat(
 
 
 _COMMANDS: list[Any] = [
-    build.build, train.train, inspect.inspect, merge.merge, plan.plan, demo.demo, report.report, reproduce.reproduce,
+    build.build, train.train, verify.verify, report.report, inspect.inspect, merge.merge, plan.plan, demo.demo,
+    reproduce.reproduce,
 ]  # fmt: skip
 for _command in _COMMANDS:
     _add(_command)

@@ -12,13 +12,10 @@ if TYPE_CHECKING:
 
 def summary(core: Coreset) -> dict[str, Any]:
     """A coreset in numbers and words, for scripts."""
-    return {
-        "problem": core.problem.describe(),
-        "rows_in": core.n_rows,
-        "rows_kept": len(core),
-        "certificate": core.certificate.to_dict(),
-        "provenance": core.provenance,
-    }
+    from karat._facts import facts
+
+    found = facts(core)
+    return {"rows_in": found.pop("rows"), "rows_kept": found.pop("kept")} | found
 
 
 def lines(core: Coreset) -> dict[str, str]:
@@ -42,7 +39,13 @@ def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
     """The kept rows by column: where each came from, its weight, and its values."""
     from karat._facts import kept_columns
 
-    return {column.name: column.values for column in kept_columns(core)}
+    found: dict[str, np.ndarray] = {}
+    for column in kept_columns(core):
+        name = column.name
+        while name in found:  # a column of the data may be called "weight" or "row", too
+            name += "_"
+        found[name] = column.values
+    return found
 
 
 def feature_names(core: Coreset) -> list[str]:

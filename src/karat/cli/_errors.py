@@ -10,6 +10,7 @@ With ``--json`` an error is also the document on standard output, ``{"error": ".
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -20,12 +21,18 @@ from typing import Any
 
 import typer
 
+from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
+
 FAILED, WRONG = 1, 2
+COMPLETING = "_KARAT_COMPLETE"  # set by the shell that asks for completions
 SPOKEN = {  # arguments of the library, in the words of the command line
     "on_missing='drop'": "--on-missing drop",
     "choose columns=, or encode it by a fitted pipeline=": "leave it out with --drop-columns, or encode it first",
     "name some in columns=": "leave fewer out",
     "memory=": "--memory ",
+    "MultiView takes columns as three lists of names, one per view": "--problem multi-view needs --view three times",
+    "sequence is for HiddenMarkov only": "--sequence is for hidden-markov only",
+    "allow more": "allow more with --memory",
 }
 
 
@@ -53,17 +60,29 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
     except Stopped as stop:
         _say("Stopped; nothing was half-written.")
         return stop.exit_code
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except SystemExit as left:  # completion ends this way
+        # So do typer and rich, with 1, when the reader of our output has seen enough; that is no failure.
+        return left.code if isinstance(left.code, int) and COMPLETING in os.environ else 0
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         if debug:
             traceback.print_exc()
         sentence = _sentence(error)
-        if "--json" in arguments:
-            print(json.dumps({"error": sentence}))
         _say(f"Error: {sentence}")
+        if "--json" in arguments and not _output_is_full(error):
+            print(json.dumps({"error": sentence}))
         return WRONG
+
+
+def _output_is_full(error: Exception) -> bool:
+    """Whether the error is that of standard output; what waits there is then thrown away."""
+    full = isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
+    if full and not isinstance(error, StorageError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -76,8 +95,6 @@ def _say(text: str) -> None:
 
 def _sentence(error: Exception) -> str:
     """The error in words: ours are sentences already, those of the command line parser and the system become some."""
-    from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
-
     if isinstance(error, InputError | MissingExtraError | NotExactError | StorageError):
         sentence = str(error)
         for written, typed in SPOKEN.items():

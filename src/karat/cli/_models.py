@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from karat.errors import InputError, MissingExtraError, NotExactError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from karat import Coreset
 
 CONVERGED = {"tol": 1e-12, "max_iter": 100_000}
@@ -62,7 +62,7 @@ class Trainer(ABC):
         """Learn from the kept rows; refuses what would not give the answer of the full data."""
 
     @abstractmethod
-    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
+    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
         """Learn from all rows."""
 
 
@@ -75,7 +75,7 @@ class _Estimator(Trainer):
     def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
         return _linear(core.fit(self.estimator))
 
-    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
+    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
         return _linear(self.estimator.fit(X, y, sample_weight=weights))
 
 
@@ -88,7 +88,9 @@ class _OwnProblem(Trainer):
     def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
         return _shaped(*self.problem.solve(core))
 
-    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
+    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
+        import numpy as np
+
         from karat.problems.minimise import minimise_power
 
         own = self.problem
@@ -112,8 +114,9 @@ class _Latent(Trainer):
     def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
         return _learned(self._learner().fit_coreset(core))
 
-    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
-        return _learned(self._learner().fit(X, sample_weight=weights))
+    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
+        sequences = {} if lengths is None else {"lengths": lengths}
+        return _learned(self._learner().fit(X, sample_weight=weights, **sequences))
 
 
 def trainer(
@@ -183,17 +186,21 @@ def timed(job: Callable[[], dict[str, np.ndarray]]) -> Fitted:
 
 
 def _linear(estimator: Any) -> dict[str, np.ndarray]:
-    coef = np.atleast_2d(estimator.coef_)
-    return {"coef": coef, "intercept": np.broadcast_to(estimator.intercept_, len(coef))}
+    return _shaped(estimator.coef_.T, estimator.intercept_)
 
 
 def _shaped(coef: Any, intercept: Any) -> dict[str, np.ndarray]:
-    coef = np.atleast_2d(np.asarray(coef).T)
-    return {"coef": coef, "intercept": np.broadcast_to(intercept, len(coef))}
+    """Coefficients (d,) or (d, T) as a row per target, and an intercept for each."""
+    import numpy as np
+
+    rows = np.atleast_2d(np.asarray(coef).T)
+    return {"coef": rows, "intercept": np.broadcast_to(intercept, len(rows))}
 
 
 def _learned(model: Any) -> dict[str, np.ndarray]:
     """The fitted arrays of a learner; those of several views one by one."""
+    import numpy as np
+
     found: dict[str, np.ndarray] = {}
     for name, value in vars(model).items():
         if not name.endswith("_") or name.startswith(("_", "n_")):
