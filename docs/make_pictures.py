@@ -52,8 +52,8 @@ def report() -> None:
         ):
             subprocess.run([Path(sys.executable).with_name("karat"), *line.split()], cwd=folder, check=True)
         with chromium() as browser:
-            views = {"report-light": (1080, 1160, "light", 1.25), "report-dark": (1080, 1160, "dark", 1.25)}
-            for picture, view in (views | {"report-phone": (360, 780, "light", 2.0)}).items():
+            views = {"report-light": (1040, 1430, "light", 1.2), "report-dark": (1040, 1430, "dark", 1.2)}
+            for picture, view in (views | {"report-phone": (360, 1430, "dark", 1.2)}).items():
                 width, height, scheme, scale = view
                 browser.open(folder / "report.html", width, height, scheme, scale)
                 (PICTURES / f"{picture}.png").write_bytes(browser.screenshot())
