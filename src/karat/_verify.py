@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from karat import frames
 from karat._certificate import Certificate
 from karat._construct import certificate_of, claimed, kernel_of, refuse_for_latent, refuse_lengths
 from karat._coreset import Coreset
@@ -23,6 +24,7 @@ from karat.problems.latent import Latent
 
 def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any) -> Certificate:
     """See :meth:`karat.Coreset.verify`."""
+    X = frames.aligned(X, core.X)
     if isinstance(core.problem, Latent):
         from karat._latent import verify_latent
 
