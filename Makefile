@@ -9,7 +9,7 @@ export KARAT_DATA ?= $(wildcard $(abspath ../shared/datasets))
 # Tests run in two processes: one BLAS thread each, or the four would wait for each other on two cores.
 test quick: export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test quick lint bench clean
+.PHONY: demo test quick lint bench docs clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,5 +36,13 @@ bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --group peers || echo "Peers could not be installed; their rows are left out."
 	$(BIN)/python benchmarks/run.py
 
+# Warnings are errors, and every link is followed.  The gallery's examples run; docs/_build/html/index.html is the front page.
+docs: export OPENBLAS_NUM_THREADS ?= 1
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python -m sphinx -b html -n -W --keep-going docs docs/_build/html
+	$(BIN)/python docs/_ext/links.py docs/_build/html
+
 clean:
+	rm -rf docs/_build docs/gallery docs/api/generated
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,6 +1,8 @@
-"""A million rows, one lasso path, twice: on all rows, and on the few dozen that karat keeps.
+"""
+A million rows, one lasso path, twice
+=====================================
 
-Run it with ``make demo``.
+The path of 40 penalties on all rows, and on the few dozen that karat keeps.  ``make demo`` runs it.
 """
 
 from __future__ import annotations

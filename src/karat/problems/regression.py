@@ -169,7 +169,9 @@ class LeastSquares(_Regression):
 @final
 @dataclass(frozen=True)
 class Ridge(_Penalised):
-    """Ridge regression ``sum_i u_i (x_i . w + b - y_i)^2 + alpha |w|^2``; the intercept b is not penalised.
+    """Ridge regression, in which the intercept is not penalised.
+
+    The loss is ``sum_i u_i (x_i . w + b - y_i)^2 + alpha |w|^2``.
 
     Parameters
     ----------
@@ -191,7 +193,9 @@ class Ridge(_Penalised):
 @final
 @dataclass(frozen=True)
 class LpRegression(_Penalised):
-    """l_p regression ``sum_i u_i |x_i . w + b - y_i|^p + alpha |w|_p^p`` for even p; the intercept b is not penalised.
+    """l_p regression for even p, in which the intercept is not penalised.
+
+    The loss is ``sum_i u_i |x_i . w + b - y_i|^p + alpha |w|_p^p``.
 
     Parameters
     ----------

@@ -1,0 +1,50 @@
+"""Formulas as MathML, which browsers set themselves: no script, no network, light and dark alike, readable aloud.
+
+The font is STIX Two Math, taken at build time from the package ``ziamath`` that carries it.
+"""
+
+import re
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.application import Sphinx
+
+FONT = "STIXTwoMath-Regular.ttf"
+# Under these, what is written as an index stands below in a display.
+BELOW = re.compile(r"<msub>(<mo>(?:min|max|sup|inf|lim)</mo>.*?)</msub>", re.DOTALL)
+
+
+def mathml(latex: str, display: bool) -> str:
+    """One formula; ``latex`` may have several lines, aligned at ``&``."""
+    if "\\\\" in latex and not latex.lstrip().startswith("\\begin"):
+        latex = f"\\begin{{align*}}{latex}\\end{{align*}}"
+    text = convert(latex, display="block" if display else "inline")
+    return BELOW.sub(r"<munder>\1</munder>", text) if display else text
+
+
+def visit_math(writer: Any, node: nodes.math) -> None:
+    writer.body.append(mathml(node.astext(), display=False))
+    raise nodes.SkipNode
+
+
+def visit_block(writer: Any, node: nodes.math_block) -> None:
+    writer.body.append(writer.starttag(node, "div", CLASS="formula"))
+    writer.body.append(mathml(node.astext(), display=True) + "</div>\n")
+    raise nodes.SkipNode
+
+
+def copy_font(app: Sphinx, error: Exception | None) -> None:
+    if error is None and app.builder.format == "html":
+        with (files("ziamath") / "fonts" / FONT).open("rb") as source, (Path(app.outdir) / "_static" / FONT).open("wb") as target:
+            shutil.copyfileobj(source, target)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_block, None))
+    app.config.html_math_renderer = "mathml"
+    app.connect("build-finished", copy_font)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,67 @@
+"""Every code block of the README and of the documentation runs, in order, one namespace and one folder per page.
+
+``python`` blocks are executed (with a prompt, as doctests); in ``console`` blocks the lines that call ``karat`` are.  Warnings are
+errors.  Pages whose blocks speak of data that the reader has get that data from ``reader_data``.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from docs.reader_data import ELSEWHERE, prepare
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "gallery"} & set(p.parts))]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: Path) -> list[tuple[str, str, int]]:
+    """Language, text and first line of each block that runs."""
+    text = page.read_text()
+    return [(m[1], m[2], text[: m.start()].count("\n") + 2) for m in BLOCK.finditer(text)]
+
+
+def run_python(source: str, name: str, line: int, names: dict) -> None:
+    if not source.lstrip().startswith(">>>"):
+        exec(compile("\n" * (line - 1) + source, name, "exec"), names)
+        return
+    test = doctest.DocTestParser().get_doctest(source, names, name, name, line)
+    test.examples = [e for e in test.examples if e.want] or test.examples
+    for example in test.examples:
+        if not example.want:
+            example.options[doctest.SKIP] = False
+            exec(compile(example.source, name, "exec"), names)
+    test.examples = [e for e in test.examples if e.want]
+    assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False).run(test).failed == 0
+
+
+def run_console(source: str) -> None:
+    karat = shutil.which("karat", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    for line in source.replace("\\\n", " ").splitlines():
+        words = shlex.split(line.removeprefix("$ "), comments=True)
+        if words[:1] == ["karat"]:
+            done = subprocess.run([karat, *words[1:]], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: str(p.relative_to(ROOT)))
+def test_page(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    name = str(page.relative_to(ROOT))
+    names = {"__name__": "__main__"}
+    prepare(name, names)
+    for language, source, line in blocks(page):
+        for there, here in ELSEWHERE.items():
+            source = source.replace(there, here)
+        if language == "python":
+            run_python(source, name, line, names)
+        else:
+            run_console(source)
