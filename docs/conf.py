@@ -1,7 +1,7 @@
 """How the documentation is built: ``make docs``.
 
-Nothing is fetched from a network: formulas are MathML, pictures are drawn at build time and placed in the page, and the theme's own
-files are local.
+Nothing is fetched from a network: formulas are MathML, pictures are drawn at build time and placed in the page, and the
+theme's own files are local.
 """
 
 import sys
@@ -9,6 +9,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
+
+import drawn  # noqa: E402
 
 import karat  # noqa: E402
 
@@ -28,11 +30,22 @@ extensions = [
     "kept",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.zip", "gallery/**/*.json"]
+exclude_patterns = [
+    "_build",
+    "gallery/**/*.ipynb",
+    "gallery/**/*.py",
+    "gallery/**/*.zip",
+    "gallery/**/*.json",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 nitpicky = True
 # Python's own names are not documented here, and no inventory is fetched for them.
-nitpick_ignore_regex = [("py:.*", r"(collections|dask|fsspec|numpy|pandas|pyarrow|pyspark|sklearn|statsmodels|typing)\..*")]
+nitpick_ignore_regex = [
+    (
+        "py:.*",
+        r"(collections|dask|fsspec|numpy|pandas|pyarrow|pyspark|sklearn|statsmodels|typing)\..*",
+    )
+]
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -43,11 +56,15 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
+THUMBNAIL = HERE / "_build" / "thumbnail.png"
+THUMBNAIL.parent.mkdir(exist_ok=True)
+drawn.save(HERE / "figures" / "thumbnail.py", THUMBNAIL)
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
-    "within_subsection_order": "ExampleTitleSortKey",
+    "within_subsection_order": "gallery_order.ReadingOrder",
+    "default_thumb_file": str(THUMBNAIL),
     "doc_module": ("karat",),
     "backreferences_dir": "gallery/backreferences",
     "download_all_examples": False,
@@ -76,10 +93,10 @@ html_theme_options = {
 }
 
 
-def leave_out_routing(app, what, name, obj, skip, options):  # noqa: D103
+def leave_out_routing(app, what, name, obj, skip, options):
     """scikit-learn adds set_fit_request and the like to every estimator; its own pages explain them."""
     return skip or (name.startswith("set_") and name.endswith("_request"))
 
 
-def setup(app):  # noqa: D103
+def setup(app):
     app.connect("autodoc-skip-member", leave_out_routing)

@@ -2,8 +2,8 @@
 What a coreset costs
 ====================
 
-Time against rows, and against kernel features, measured here and now on small data.  For many rows the pass over them counts, and grows
-like n; for many columns the elimination, which grows like the third power of the number of features.
+Time against rows, and against kernel features, measured here and now on small data. For many rows the pass over them
+counts, and grows like n; for many columns the elimination, which grows like the third power of the number of features.
 """
 
 import time
@@ -42,7 +42,7 @@ def main(n: int = 1_600_000) -> None:
     for d, m, (own, _) in zip(widths, features, by_width, strict=True):
         print(f"{n // 10:>9,} x {d}: {1e3 * own:7.1f} ms, {m} features")
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    _, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
     left.loglog(sizes, by_rows[:, 0], "o-", color="#c98a00", label="karat.coreset")
     left.loglog(sizes, by_rows[:, 1], "s--", color="0.5", label="D'D alone")
     left.set(xlabel="rows (10 columns)", ylabel="seconds")

@@ -2,8 +2,8 @@
 A mixture learned from eleven rows
 ==================================
 
-A Gaussian mixture is learned by moments from 100,000 rows, and again from the few that carry the same third moments.  The means agree to
-rounding.  The picture shows where the kept rows lie: far out, because third moments are made there.
+A Gaussian mixture is learned by moments from 100,000 rows, and again from the few that carry the same third moments.
+The means agree to rounding. The picture shows where the kept rows lie: far out, because third moments are made there.
 """
 
 import matplotlib.pyplot as plt
@@ -21,11 +21,13 @@ def main(n: int = 100_000) -> None:
     few = karat.models.GaussianMixture(3).fit_coreset(core)
     full = karat.models.GaussianMixture(3).fit(X)
     change = np.abs(few.means_ - full.means_).max()
-    print(f"{len(core)} of {n:,} rows; means differ by {change:.0e}, weights by {np.abs(few.weights_ - full.weights_).max():.0e}")
+    print(
+        f"{len(core)} of {n:,} rows; means differ by {change:.0e}, weights by {np.abs(few.weights_ - full.weights_).max():.0e}"
+    )
     print("mixing weights", few.weights_.round(3), "variance", few.covariances_[0].round(3))
     assert change < 1e-9
 
-    figure, ax = plt.subplots(figsize=(6, 4))
+    _, ax = plt.subplots(figsize=(6, 4))
     ax.scatter(*X[:5000, :2].T, s=2, color="0.7", label="5,000 of the rows")
     ax.scatter(*core.X[:, :2].T, s=20 + 200 * core.weights / core.weights.max(), color="#c98a00", alpha=0.8, label="kept rows")
     ax.scatter(*full.means_[:, :2].T, marker="x", s=90, color="#2f7fd1", label="means from all rows")

@@ -2,8 +2,9 @@
 A new problem in 30 lines
 =========================
 
-Angles, with the sum of every trigonometric polynomial up to an order kept.  A problem is a frozen dataclass that hands the engine its
-kernel, evaluates its loss, and says in words what it keeps.  Everything else (reducers, certificates, groups, merging, streams) comes with it.
+Angles, with the sum of every trigonometric polynomial up to an order kept. A problem is a frozen dataclass that hands
+the engine its kernel, evaluates its loss, and says in words what it keeps. Everything else (reducers, certificates,
+groups, merging, streams) comes with it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from karat.problems import Problem
 @final
 @dataclass(frozen=True)
 class Circular(Problem):
-    """The sum of every trigonometric polynomial of the angles in the first column, up to an order.
+    """The sum of every trigonometric polynomial of the angles in the first column.
 
     Parameters
     ----------
@@ -32,8 +33,8 @@ class Circular(Problem):
 
     order: int = 2
     total_weight: bool = True
-    storable: ClassVar[bool] = False  # karat.load finds problems of karat.problems only: load(path, problem=Circular(3))
-    keeps: ClassVar[str] = "the mean direction and every trigonometric moment up to the order"
+    storable: ClassVar[bool] = False  # so it is loaded by karat.load(path, problem=Circular(3))
+    keeps: ClassVar[str] = "every trigonometric moment up to the order"
 
     def features(self, X: np.ndarray) -> np.ndarray:
         angles = X[:, :1] * np.arange(1, self.order + 1)

@@ -2,8 +2,8 @@
 A stream, exact at every moment
 ===============================
 
-Batches arrive; a sketch holds a few rows.  After every batch its coefficients are compared with those of all rows seen so far.  The
-error does not grow: each fold aims at the running sums of all rows, not at what the last fold left.
+Batches arrive; a sketch holds a few rows. After every batch its coefficients are compared with those of all rows seen
+so far. The error does not grow: each fold aims at the running sums of all rows, not at what the last fold left.
 """
 
 import matplotlib.pyplot as plt
@@ -31,7 +31,7 @@ def main(n: int = 200_000, batches: int = 40) -> None:
     print(f"{sketch!r}\nafter {batches} folds the coefficients are off by {errors[-1]:.0e}, at worst {max(errors):.0e}")
     assert max(errors) < 1e-10
 
-    figure, ax = plt.subplots(figsize=(6, 3.2))
+    _, ax = plt.subplots(figsize=(6, 3.2))
     ax.semilogy(seen, errors, "o-", color="#c98a00", ms=4, label="relative error of the coefficients")
     ax.set(xlabel="rows seen", ylim=(1e-17, 1e-9))
     ax.legend()

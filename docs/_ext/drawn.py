@@ -30,23 +30,28 @@ STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
-FONTS = "font-family: inherit"
 
 
-def draw(script: Path) -> str:
-    """The SVG of the figure that ``draw()`` in a script returns."""
+def save(script: Path, target: Any, **options: Any) -> None:
+    """Write the figure that ``draw()`` in a script returns."""
     mpl.use("Agg")
     with mpl.rc_context({**STYLE, "svg.hashsalt": script.stem}):
         figure = runpy.run_path(str(script))["draw"](INK)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
-        figure.clear()
+        figure.savefig(target, transparent=True, **options)
+
+
+def draw(script: Path) -> str:
+    """The same as SVG, to be placed in a page."""
+    buffer = io.StringIO()
+    save(script, buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1sans-serif", text)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     used = set(re.findall(r"#([\w-]+)", text))
-    return re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text)
+    return re.sub(
+        r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text
+    )
 
 
 class Drawn(SphinxDirective):
@@ -60,7 +65,9 @@ class Drawn(SphinxDirective):
         script = Path(self.env.srcdir) / "figures" / f"{self.arguments[0]}.py"
         self.env.note_dependency(str(script))
         figure = nodes.figure(classes=["drawn"])
-        figure += nodes.raw("", f'<div class="picture">{draw(script)}</div>', format="html")
+        figure += nodes.raw(
+            "", f'<div class="picture">{draw(script)}</div>', format="html"
+        )
         caption = nodes.caption()
         inline, messages = self.state.inline_text(" ".join(self.content), self.lineno)
         caption += inline

@@ -3,19 +3,25 @@
 The font is STIX Two Math, taken at build time from the package ``ziamath`` that carries it.
 """
 
-import re
 import shutil
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
+MATHML = "http://www.w3.org/1998/Math/MathML"
 FONT = "STIXTwoMath-Regular.ttf"
-# Under these, what is written as an index stands below in a display.
-BELOW = re.compile(r"<msub>(<mo>(?:min|max|sup|inf|lim)</mo>.*?)</msub>", re.DOTALL)
+BELOW = {
+    "min",
+    "max",
+    "sup",
+    "inf",
+    "lim",
+}  # in a display, what is written as their index stands under them
 
 
 def mathml(latex: str, display: bool) -> str:
@@ -23,7 +29,14 @@ def mathml(latex: str, display: bool) -> str:
     if "\\\\" in latex and not latex.lstrip().startswith("\\begin"):
         latex = f"\\begin{{align*}}{latex}\\end{{align*}}"
     text = convert(latex, display="block" if display else "inline")
-    return BELOW.sub(r"<munder>\1</munder>", text) if display else text
+    if not display:
+        return text
+    ElementTree.register_namespace("", MATHML)
+    tree = ElementTree.fromstring(text)
+    for index in tree.iter(f"{{{MATHML}}}msub"):
+        if (index[0].text or "").strip() in BELOW:
+            index.tag = f"{{{MATHML}}}munder"
+    return ElementTree.tostring(tree, encoding="unicode")
 
 
 def visit_math(writer: Any, node: nodes.math) -> None:
@@ -39,7 +52,10 @@ def visit_block(writer: Any, node: nodes.math_block) -> None:
 
 def copy_font(app: Sphinx, error: Exception | None) -> None:
     if error is None and app.builder.format == "html":
-        with (files("ziamath") / "fonts" / FONT).open("rb") as source, (Path(app.outdir) / "_static" / FONT).open("wb") as target:
+        with (
+            (files("ziamath") / "fonts" / FONT).open("rb") as source,
+            (Path(app.outdir) / "_static" / FONT).open("wb") as target,
+        ):
             shutil.copyfileobj(source, target)
 
 

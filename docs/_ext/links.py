@@ -1,12 +1,32 @@
-"""Every link inside the built pages works, and no page fetches anything from a network: ``python docs/_ext/links.py docs/_build/html``."""
+"""Every link inside the built pages works, and no page fetches anything from a network.
+
+Run it with ``python docs/_ext/links.py docs/_build/html``.
+"""
 
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-FETCHED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("video", "src")}
-HARMLESS = {"canonical", "author", "license", "prev", "next", "search", "index", "help", "top"}  # relations that are not fetched
+FETCHED = {
+    ("script", "src"),
+    ("img", "src"),
+    ("link", "href"),
+    ("iframe", "src"),
+    ("source", "src"),
+    ("video", "src"),
+}
+HARMLESS = {
+    "canonical",
+    "author",
+    "license",
+    "prev",
+    "next",
+    "search",
+    "index",
+    "help",
+    "top",
+}  # relations that are not fetched
 
 
 class Page(HTMLParser):
@@ -22,7 +42,10 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = {name: value or "" for name, value in attrs}
-        for anchor in {found.get("id", ""), found.get("name", "") if tag == "a" else ""} - {""}:
+        for anchor in {
+            found.get("id", ""),
+            found.get("name", "") if tag == "a" else "",
+        } - {""}:
             (self.twice if anchor in self.anchors else self.anchors).add(anchor)
         for name in ("href", "src"):
             if name in found:
@@ -33,21 +56,38 @@ class Page(HTMLParser):
 
 def problems(root: Path) -> list[str]:
     """A sentence for each broken link, double anchor, or address that would be fetched."""
-    pages = {path.resolve(): Page(path) for path in sorted(root.rglob("*.html")) if "_static" not in path.parts}
+    pages = {
+        path.resolve(): Page(path)
+        for path in sorted(root.rglob("*.html"))
+        if "_static" not in path.parts
+    }
     said = []
     for path, page in pages.items():
         name = path.relative_to(root.resolve())
-        said += [f"{name}: {address} would be fetched from a network." for address in page.fetched if urlsplit(address).netloc]
-        said += [f"{name}: the anchor #{anchor} stands twice." for anchor in sorted(page.twice)]
+        said += [
+            f"{name}: {address} would be fetched from a network."
+            for address in page.fetched
+            if urlsplit(address).netloc
+        ]
+        said += [
+            f"{name}: the anchor #{anchor} stands twice."
+            for anchor in sorted(page.twice)
+        ]
         for link in page.links:
             parts = urlsplit(link)
-            if parts.scheme or parts.netloc or link.startswith("#") and len(link) == 1:
+            if parts.scheme or parts.netloc or link == "#":
                 continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = (
+                (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            )
             target = target / "index.html" if target.is_dir() else target
             if not target.exists():
                 said.append(f"{name}: {link} leads nowhere.")
-            elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors:
+            elif (
+                parts.fragment
+                and target in pages
+                and unquote(parts.fragment) not in pages[target].anchors
+            ):
                 said.append(f"{name}: {link} has no such anchor.")
     if not pages:
         said.append(f"{root} holds no pages.")

@@ -13,13 +13,20 @@ GOLD, GREY = "#c98a00", "#8a8a8a"
 
 def moments(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """All weighted sums of products of two columns."""
-    return np.array([weights @ (X[:, a] * X[:, b]) for a, b in combinations_with_replacement(range(X.shape[1]), 2)])
+    return np.array(
+        [
+            weights @ (X[:, a] * X[:, b])
+            for a, b in combinations_with_replacement(range(X.shape[1]), 2)
+        ]
+    )
 
 
 def draw(ink: str) -> Figure:
     rng = np.random.default_rng(2)
     n = 50_000
-    X = rng.standard_normal((n, 6)) @ rng.standard_normal((6, 6)) + rng.uniform(-1, 1, 6)
+    X = rng.standard_normal((n, 6)) @ rng.standard_normal((6, 6)) + rng.uniform(
+        -1, 1, 6
+    )
     core = karat.coreset(X, problem=karat.problems.Moments(2))
     drawn = rng.choice(n, len(core), replace=False)
     full = moments(X, np.full(n, 1 / n))
@@ -34,7 +41,9 @@ def draw(ink: str) -> Figure:
     left.legend(fontsize=8)
     size = np.abs(full).max()
     for values, colour in ((some, GREY), (kept, GOLD)):
-        right.semilogy(np.maximum(np.abs(values - full) / size, 1e-17), "o", color=colour, ms=4)
+        right.semilogy(
+            np.maximum(np.abs(values - full) / size, 1e-17), "o", color=colour, ms=4
+        )
     right.set(xlabel="moment", ylabel="relative error", ylim=(1e-17, 3))
     plt.close(figure)
     return figure

@@ -16,9 +16,16 @@ SECONDS = {
 def draw(ink: str) -> Figure:
     figure, ax = plt.subplots(figsize=(7.5, 2.4))
     names = list(SECONDS)[::-1]
-    ax.barh(names, [SECONDS[n] for n in names], color=[GOLD if n == "karat" else GREY for n in names], height=0.6)
+    ax.barh(
+        names,
+        [SECONDS[n] for n in names],
+        color=[GOLD if n == "karat" else GREY for n in names],
+        height=0.6,
+    )
     for i, name in enumerate(names):
-        ax.text(SECONDS[name] * 1.1, i, f"{SECONDS[name]:.3g} s", va="center", fontsize=9)
+        ax.text(
+            SECONDS[name] * 1.1, i, f"{SECONDS[name]:.3g} s", va="center", fontsize=9
+        )
     ax.set(xscale="log", xlim=(0.008, 12), xlabel="seconds (logarithmic)")
     plt.close(figure)
     return figure

@@ -22,11 +22,31 @@ def draw(ink: str) -> Figure:
     D = np.column_stack([X, y])
     alphas = np.geomspace(0.1, 1e4, 11)
     figure, ax = plt.subplots(figsize=(7, 3.4))
-    for absorb, colour, marker in ((None, "#8a8a8a", "s"), ("diagonal", "#2f7fd1", "^"), ("box", "#c98a00", "o")):
-        rows = [len(karat.coreset(X, y, Ridge(a, fit_intercept=False, absorb=absorb))) for a in alphas]
-        ax.semilogx(alphas, rows, marker=marker, ms=5, color=colour, label=f"absorb={absorb!r}")
-    ax.semilogx(alphas, [claimed(D, a) for a in alphas], "--", color="#d1495b", label="the paper's claim: at most")
-    ax.set(xlabel="alpha", ylabel="rows kept", ylim=(0, 18), title="1,000 rows, 4 columns, no intercept")
+    for absorb, colour, marker in (
+        (None, "#8a8a8a", "s"),
+        ("diagonal", "#2f7fd1", "^"),
+        ("box", "#c98a00", "o"),
+    ):
+        rows = [
+            len(karat.coreset(X, y, Ridge(a, fit_intercept=False, absorb=absorb)))
+            for a in alphas
+        ]
+        ax.semilogx(
+            alphas, rows, marker=marker, ms=5, color=colour, label=f"absorb={absorb!r}"
+        )
+    ax.semilogx(
+        alphas,
+        [claimed(D, a) for a in alphas],
+        "--",
+        color="#d1495b",
+        label="the paper's claim: at most",
+    )
+    ax.set(
+        xlabel="alpha",
+        ylabel="rows kept",
+        ylim=(0, 18),
+        title="1,000 rows, 4 columns, no intercept",
+    )
     ax.legend(fontsize=8.5)
     plt.close(figure)
     return figure

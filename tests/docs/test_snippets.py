@@ -1,12 +1,14 @@
 """Every code block of the README and of the documentation runs, in order, one namespace and one folder per page.
 
-``python`` blocks are executed (with a prompt, as doctests); in ``console`` blocks the lines that call ``karat`` are.  Warnings are
-errors.  Pages whose blocks speak of data that the reader has get that data from ``reader_data``.
+``python`` blocks are executed (with a prompt, as doctests); in ``console`` blocks the lines that call ``karat`` are.  Warnings
+are errors.  Pages whose blocks speak of data that the reader has get that data from ``reader_data``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import doctest
+import io
 import os
 import re
 import shlex
@@ -26,6 +28,8 @@ BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 def blocks(page: Path) -> list[tuple[str, str, int]]:
     """Language, text and first line of each block that runs."""
     text = page.read_text()
+    for there, here in ELSEWHERE.items():
+        text = text.replace(there, here)
     return [(m[1], m[2], text[: m.start()].count("\n") + 2) for m in BLOCK.finditer(text)]
 
 
@@ -33,14 +37,12 @@ def run_python(source: str, name: str, line: int, names: dict) -> None:
     if not source.lstrip().startswith(">>>"):
         exec(compile("\n" * (line - 1) + source, name, "exec"), names)
         return
-    test = doctest.DocTestParser().get_doctest(source, names, name, name, line)
-    test.examples = [e for e in test.examples if e.want] or test.examples
-    for example in test.examples:
-        if not example.want:
-            example.options[doctest.SKIP] = False
-            exec(compile(example.source, name, "exec"), names)
-    test.examples = [e for e in test.examples if e.want]
-    assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False).run(test).failed == 0
+    for example in doctest.DocTestParser().get_examples(source, name):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(example.source, name, "single"), names)
+        shown = not example.want or doctest.OutputChecker().check_output(example.want, printed.getvalue(), doctest.ELLIPSIS)
+        assert shown, f"{name}, line {line + example.lineno}: printed {printed.getvalue()!r}"
 
 
 def run_console(source: str) -> None:
@@ -59,8 +61,6 @@ def test_page(page, tmp_path, monkeypatch, capsys):
     names = {"__name__": "__main__"}
     prepare(name, names)
     for language, source, line in blocks(page):
-        for there, here in ELSEWHERE.items():
-            source = source.replace(there, here)
         if language == "python":
             run_python(source, name, line, names)
         else:
