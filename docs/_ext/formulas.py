@@ -28,13 +28,17 @@ def mathml(latex: str, display: bool) -> str:
     """One formula; ``latex`` may have several lines, aligned at ``&``."""
     if "\\\\" in latex and not latex.lstrip().startswith("\\begin"):
         latex = f"\\begin{{align*}}{latex}\\end{{align*}}"
-    text = convert(latex, display="block" if display else "inline")
-    if not display:
-        return text
     ElementTree.register_namespace("", MATHML)
-    tree = ElementTree.fromstring(text)
+    tree = ElementTree.fromstring(
+        convert(latex, display="block" if display else "inline")
+    )
+    for bar in tree.iter(f"{{{MATHML}}}mo"):
+        if (
+            bar.text or ""
+        ).strip() == "|":  # a fence, not an operator between two things
+            bar.attrib.update(lspace="0", rspace="0", stretchy="false")
     for index in tree.iter(f"{{{MATHML}}}msub"):
-        if (index[0].text or "").strip() in BELOW:
+        if display and (index[0].text or "").strip() in BELOW:
             index.tag = f"{{{MATHML}}}munder"
     return ElementTree.tostring(tree, encoding="unicode")
 

@@ -38,22 +38,24 @@ def problem_of(expression: str) -> problems.Problem:
 def sizes(problem: problems.Problem) -> str:
     """The most rows a coreset can have, for a few numbers of columns."""
     try:
-        rows = [f"{karat.plan(problem, 10**9, d).rows:,} (d = {d})" for d in COLUMNS]
+        rows = [karat.plan(problem, 10**9, d).rows for d in COLUMNS]
     except karat.InputError:
         return "number of features, and one more for the total weight"
-    return ", ".join(rows)
+    if len(set(rows)) == 1:
+        return f"{rows[0]:,}, whatever d"
+    return ", ".join(f"{count:,} (d = {d})" for count, d in zip(rows, COLUMNS, strict=True))
 
 
 def facts(expression: str) -> dict[str, str | list[str]]:
     """What the code says about a problem."""
     problem = problem_of(expression)
-    merges = "yes: the coreset of a union is made of the coresets of its parts"
+    one, two = "yes, so one pass serves streams, files and clusters", "no: the features depend on all rows, so two passes"
     return {
         "Kept": sentence(problem.keeps),
         "Not kept": [sentence(what) for what in problem.excludes],
-        "Rows, at most": sizes(problem),
+        "Rows, at most": f"{sizes(problem)}" + ("" if "lambda" in expression else f", for {expression}"),
         "Target": "yes" if problem.needs_target else "none",
-        "Merging, streams, clusters": merges
+        "Parts merge": one if problem.mergeable else two,
         if problem.mergeable
         else "no: the features depend on all rows",
         "Saved with the coreset": "yes"
