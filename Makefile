@@ -9,7 +9,7 @@ export KARAT_DATA ?= $(wildcard $(abspath ../shared/datasets))
 # Tests run in two processes: one BLAS thread each, or the four would wait for each other on two cores.
 test quick: export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test quick lint bench docs clean
+.PHONY: demo test quick lint bench docs reproduce clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/python examples/demo.py
+	$(BIN)/karat demo
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --durations=10
@@ -43,6 +43,11 @@ docs: $(STAMP)
 	$(BIN)/python -m sphinx -b html -n -W --keep-going docs docs/_build/html
 	$(BIN)/python docs/_ext/links.py docs/_build/html
 
+# The paper's tables and figures, with peers where they can be installed, into reproduction/index.html.
+reproduce: $(STAMP)
+	$(BIN)/python -m pip install --quiet --group peers || echo "Peers could not be installed; the page says so and has the rest."
+	$(BIN)/karat reproduce
+
 clean:
 	rm -rf docs/_build docs/gallery docs/api/generated
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) dist reproduction .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

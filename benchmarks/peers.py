@@ -11,7 +11,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 import numpy as np
-from literal import caratheodory, fast_caratheodory
+
+from karat.experiments.literal import caratheodory, fast_caratheodory
 
 Array = np.ndarray
 Answer = tuple[Array, Array]

@@ -63,6 +63,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
+    "ignore_pattern": r"demo\.py$",  # the command `karat demo`, which leaves its process
     "within_subsection_order": "gallery_order.ReadingOrder",
     "default_thumb_file": str(THUMBNAIL),
     "doc_module": ("karat",),

@@ -12,6 +12,7 @@ from oracles import solve_ridge
 import karat
 from karat import problems
 from karat.engine.caratheodory import reduce_points
+from karat.experiments.literal import claimed_bound, sign_matrix
 from karat.problems import LpRegression, Ridge, TensorContraction
 
 
@@ -61,20 +62,13 @@ def difference_family(d: int) -> np.ndarray:
     return np.array([eye[a] - eye[b] for a, b in combinations(range(d + 1), 2)])
 
 
-def paper_bound(D: np.ndarray, copies: float, lam: float) -> float:
-    """Theorem ridge: ``sum_i 1 / (1 + lambda^2 / sigma_i^2) + 1``, sigma the singular values of the unfolded kernel rows."""
-    unfolded = np.sqrt(copies) * np.einsum("ia,ib->iab", D, D).reshape(len(D), -1)
-    sigma = np.linalg.svd(unfolded, compute_uv=False)
-    return 1 + float(np.sum(1 / (1 + lam**2 / sigma[sigma > 1e-9] ** 2)))
-
-
 @pytest.mark.parametrize(("d", "bound"), [(2, 1.115), (4, 1.379), (8, 2.343)])
 def test_difference_family_refutes_the_size_theorem(d, bound):
     """E14: every kind of row must be present, while the theorem promises about one."""
     copies = 1e4
     lam = copies**0.75
     D = difference_family(d)
-    assert paper_bound(D, copies, lam) == pytest.approx(bound, abs=2e-3)
+    assert claimed_bound(D, lam, copies) == pytest.approx(bound, abs=2e-3)
     X, y = np.repeat(D[:, :-1], 3, axis=0), np.repeat(D[:, -1], 3)
     core = karat.coreset(X, y, Ridge(lam, fit_intercept=False, absorb="box"), sample_weight=np.full(len(y), copies / 3))
     assert len(core) == comb(d + 1, 2)
@@ -83,13 +77,6 @@ def test_difference_family_refutes_the_size_theorem(d, bound):
     coef = problems.Ridge(lam, fit_intercept=False, absorb="box").solve(core).coef
     expected, _ = solve_ridge(D[:, :-1], D[:, -1], np.full(len(D), copies), lam, False)
     assert np.abs(coef - expected).max() <= 1e-10 * np.abs(expected).max()
-
-
-def sign_matrix(d: int) -> np.ndarray:
-    """The paper's matrix M of the sign kernel: -1 above the diagonal, +1 below it and on it, 0 at (y, y)."""
-    M = np.tril(np.ones((d + 1, d + 1))) - np.triu(np.ones((d + 1, d + 1)), 1)
-    M[d, d] = 0.0
-    return M
 
 
 def test_ridge_solve_needs_the_label_term():

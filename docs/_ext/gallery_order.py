@@ -3,7 +3,7 @@
 from pathlib import Path
 
 ORDER = [
-    "demo",
+    "lasso_path",
     "grid_search",
     "categories",
     "polynomial",

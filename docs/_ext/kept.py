@@ -10,6 +10,9 @@ import karat
 from karat import problems
 
 COLUMNS = (5, 10, 20)
+ONE_PASS = "yes, so one pass serves streams, files and clusters"
+TWO_PASSES = "no: the features depend on all rows, so two passes"
+NOT_SAVED = "no: load it with karat.load(path, problem=...)"
 EVERYTHING = {
     "least-squares": "LeastSquares()",
     "ridge": "Ridge(1.0)",
@@ -43,24 +46,22 @@ def sizes(problem: problems.Problem) -> str:
         return "number of features, and one more for the total weight"
     if len(set(rows)) == 1:
         return f"{rows[0]:,}, whatever d"
-    return ", ".join(f"{count:,} (d = {d})" for count, d in zip(rows, COLUMNS, strict=True))
+    return ", ".join(
+        f"{count:,} (d = {d})" for count, d in zip(rows, COLUMNS, strict=True)
+    )
 
 
 def facts(expression: str) -> dict[str, str | list[str]]:
     """What the code says about a problem."""
     problem = problem_of(expression)
-    one, two = "yes, so one pass serves streams, files and clusters", "no: the features depend on all rows, so two passes"
+    of = "" if "lambda" in expression else f", for {expression}"
     return {
         "Kept": sentence(problem.keeps),
         "Not kept": [sentence(what) for what in problem.excludes],
-        "Rows, at most": f"{sizes(problem)}" + ("" if "lambda" in expression else f", for {expression}"),
+        "Rows, at most": sizes(problem) + of,
         "Target": "yes" if problem.needs_target else "none",
-        "Parts merge": one if problem.mergeable else two,
-        if problem.mergeable
-        else "no: the features depend on all rows",
-        "Saved with the coreset": "yes"
-        if problem.storable
-        else "no: load it with karat.load(path, problem=...)",
+        "Parts merge": ONE_PASS if problem.mergeable else TWO_PASSES,
+        "Saved with the coreset": "yes" if problem.storable else NOT_SAVED,
     }
 
 

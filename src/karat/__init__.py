@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from karat._sketch import Sketch
     from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
     from karat.estimators import CoresetRegressor, exact_cv
-    from karat.io import coreset_files
+    from karat.io import FileVerification, coreset_files, verify_files
 
 __version__ = "0.1.0"
 
@@ -25,6 +25,7 @@ __all__ = [
     "Certificate",
     "Coreset",
     "CoresetRegressor",
+    "FileVerification",
     "InputError",
     "MissingExtraError",
     "NotExactError",
@@ -37,6 +38,7 @@ __all__ = [
     "load",
     "plan",
     "problems",
+    "verify_files",
 ]
 
 # Names are imported when they are first used: the command line answers at once, and extras are not needed before their time.
@@ -49,11 +51,11 @@ _HOMES = {
     "_sketch": ["Sketch"],
     "errors": ["InputError", "MissingExtraError", "NotExactError", "StorageError"],
     "estimators": ["CoresetRegressor", "exact_cv"],
-    "io": ["coreset_files"],
+    "io": ["FileVerification", "coreset_files", "verify_files"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _EXTRAS = {"estimators": ("sklearn", {"sklearn", "joblib"}), "io": ("io", {"pyarrow"})}
-_MODULES = ["dask", "estimators", "models", "problems", "report", "spark"]
+_MODULES = ["dask", "estimators", "io", "models", "problems", "report", "spark"]
 
 
 def __getattr__(name: str) -> Any:

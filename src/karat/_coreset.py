@@ -42,6 +42,8 @@ class Coreset:
         Values of a key column, which identify rows across sources.
     maps : dict of arrays or None
         Latent-variable problems: the maps of the full data, without which the rows do not give its parameters.
+    provenance : dict or None
+        Where the rows came from (files, columns, seed, version, content hashes), as :func:`karat.coreset_files` writes it.
     """
 
     indices: np.ndarray
@@ -54,6 +56,7 @@ class Coreset:
     certificate: Certificate
     keys: np.ndarray | None = None
     maps: dict[str, Array] | None = None
+    provenance: dict[str, Any] | None = None
     _correction: Correction | None = None
 
     def __post_init__(self) -> None:
@@ -152,7 +155,14 @@ class Coreset:
         return merge(self, other, random_state)
 
     def save(self, path: str | Path) -> None:
-        """Write to an ``.npz`` file (arrays and JSON, no pickle), atomically."""
+        """Write to a file, atomically and without pickle; :func:`karat.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            ``.npz`` (arrays and JSON), or ``.parquet`` (extra ``io``): the kept rows with columns ``weight`` and ``row`` (and
+            ``group``, ``key``), which any tool can open, and everything else in the metadata of its schema.
+        """
         from karat._files import save
 
         save(self, Path(path))

@@ -1,4 +1,8 @@
-"""Files: arrays and JSON in one .npz, written atomically, never pickled."""
+"""Files: arrays and JSON, written atomically, never pickled.
+
+A coreset is a JSON header and named arrays.  An ``.npz`` holds them as they are; a Parquet file (:mod:`karat._parquet`) holds
+those of the rows as columns that any tool can open.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +21,21 @@ from karat._atomic import write_atomically
 from karat._certificate import Certificate
 from karat._coreset import Coreset
 from karat.engine.correction import Correction
-from karat.errors import InputError
+from karat.errors import InputError, MissingExtraError
 from karat.problems import Problem
 
 FORMAT_VERSION = 1
+PARQUET = b"PAR1"  # with which a Parquet file begins
 
 
 def save(core: Coreset, path: Path) -> None:
     """See :meth:`karat.Coreset.save`."""
-    arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights, "groups": core.groups, "keys": core.keys}
-    containers = {name: _store(table, name, arrays) for name, table in (("X", core.X), ("y", core.y))}
-    arrays |= {f"map_{name}": value for name, value in (core.maps or {}).items()}
-    if core._correction is not None:
-        arrays |= {"correction_sets": core._correction.sets, "correction_delta": core._correction.delta}
-    header = {"certificate": core.certificate.to_dict(), "n_rows": core.n_rows, "containers": containers}
-    write_archive(path, problem_header(core.problem) | header, arrays)
+    if path.suffix == ".parquet":
+        write_atomically(path, lambda file: file.write(_parquet().pack_table(*described(core))))
+    elif path.suffix == ".npz":
+        write_archive(path, *described(core))
+    else:
+        raise InputError(f"A coreset is saved as .npz or .parquet, not {path.suffix or 'without a suffix'!r}: {path}.")
 
 
 def load(path: str | Path, problem: Problem | None = None) -> Coreset:
@@ -40,15 +44,39 @@ def load(path: str | Path, problem: Problem | None = None) -> Coreset:
     Parameters
     ----------
     path : path
+        An ``.npz`` or ``.parquet`` file.
     problem : Problem, optional
         Needed where the problem holds a user's function, which is not saved.
     """
     path = Path(path)
-    header, arrays = read_archive(path, "a coreset file")
+    data = read_bytes(path)
+    parquet = path.suffix == ".parquet" or data.startswith(PARQUET)
+    header, arrays = (_parquet().unpack_table if parquet else unpack)(data, str(path), "a coreset file")
     try:
         return _restored(header, arrays, saved_problem(header, str(path), problem))
     except KeyError as error:
         raise InputError(f"{path} is damaged: it holds no {error}.") from error
+
+
+def _parquet() -> Any:
+    try:
+        from karat import _parquet
+    except ImportError as error:
+        if (error.name or "").split(".")[0] != "pyarrow":
+            raise
+        raise MissingExtraError("A coreset in a Parquet file", "io") from None
+    return _parquet
+
+
+def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A coreset as a header for JSON and named arrays, among them those of its containers."""
+    arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights, "groups": core.groups, "keys": core.keys}
+    containers = {name: _store(table, name, arrays) for name, table in (("X", core.X), ("y", core.y))}
+    arrays |= {f"map_{name}": value for name, value in (core.maps or {}).items()}
+    if core._correction is not None:
+        arrays |= {"correction_sets": core._correction.sets, "correction_delta": core._correction.delta}
+    header = {"certificate": core.certificate.to_dict(), "n_rows": core.n_rows, "containers": containers}
+    return problem_header(core.problem) | header | {"provenance": core.provenance}, arrays
 
 
 def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> Coreset:
@@ -67,6 +95,7 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
         certificate=Certificate.from_dict(header["certificate"]),
         keys=arrays.get("keys"),
         maps=maps or None,
+        provenance=header.get("provenance"),
         _correction=correction,
     )
 
@@ -135,21 +164,38 @@ def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) ->
 
 def read_archive(path: Path, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and arrays of :func:`write_archive`."""
+    return unpack(read_bytes(path), str(path), what)
+
+
+def read_bytes(path: Path) -> bytes:
     try:
-        return unpack(path.read_bytes(), str(path), what)
+        return path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}).") from error
 
 
+def plain(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays that need no pickle: text of any kind becomes plain text, None is left out."""
+    known = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
+    return {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in known.items()}
+
+
+def to_json(header: dict[str, Any]) -> bytes:
+    return json.dumps({"format_version": FORMAT_VERSION} | header).encode()
+
+
+def check_version(header: dict[str, Any], name: str) -> None:
+    version = header.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise InputError(f"{name} has format version {version}; this karat reads up to {FORMAT_VERSION}. Update karat.")
+
+
 def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
-    """Arrays and a JSON header as the bytes of an ``.npz``; text of any kind becomes plain text, None is left out."""
-    plain = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
-    plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in plain.items()}
-    plain["header"] = np.frombuffer(json.dumps({"format_version": FORMAT_VERSION} | header).encode(), dtype=np.uint8)
+    """A JSON header and arrays as the bytes of an ``.npz``."""
     file = io.BytesIO()
-    np.savez_compressed(file, **plain)  # type: ignore[arg-type]
+    np.savez_compressed(file, **plain(arrays), header=np.frombuffer(to_json(header), dtype=np.uint8))  # type: ignore[arg-type]
     return file.getvalue()
 
 
@@ -161,7 +207,5 @@ def unpack(data: bytes, name: str, what: str) -> tuple[dict[str, Any], dict[str,
         header = json.loads(arrays.pop("header").tobytes())
     except (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError, AttributeError, zlib.error) as error:
         raise InputError(f"{name} is not {what}, or it is damaged ({error}).") from error
-    version = header.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise InputError(f"{name} has format version {version}; this karat reads up to {FORMAT_VERSION}. Update karat.")
+    check_version(header, name)
     return header, arrays

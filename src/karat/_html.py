@@ -1,35 +1,42 @@
-"""The HTML repr of a coreset for notebooks: one small table, everything from the data escaped."""
+"""The HTML repr of a coreset for notebooks: a headline and one small table, everything from the data escaped."""
 
 from __future__ import annotations
 
 from html import escape
 from typing import TYPE_CHECKING
 
+from karat._facts import facts
+from karat._numbers import count, duration, error, number
+
 if TYPE_CHECKING:
     from karat._coreset import Coreset
 
 STYLE = "border-collapse:collapse;font-size:90%"
 CELL = "text-align:left;padding:2px 10px 2px 0;vertical-align:top"
+HEAD = "border-left:3px solid #b8860b;padding-left:10px"
 
 
 def coreset_html(core: Coreset) -> str:
     """A headline and a table of the certificate."""
-    certificate = core.certificate
-    mark = "&#10003; exact" if certificate.ok else "&#10007; not exact"
-    facts = {
-        "problem": core.problem.describe(),
-        "worst loss error over every query": f"{certificate.loss_error:.1e}",
-        "size, rank, bound": f"{certificate.size:,}, {certificate.rank:,}, {certificate.bound:,}",
-        "weights": f"{core.weights.min():.3g} to {core.weights.max():.3g}, sum {core.weights.sum():.10g}",
-        "made by": f"{certificate.method}, {certificate.seconds:.3g} s, passes: {certificate.passes}",
-        "kept": certificate.keeps,
-        "not kept": "; ".join(certificate.excludes),
+    known = facts(core)
+    certificate, weights = known["certificate"], known["weights"]
+    mark = "&#10003; exact" if known["exact"] else "&#10007; not exact"
+    lines = {
+        "problem": known["problem"],
+        "worst loss error over every query": error(certificate["loss_error"]),
+        "size, rank, bound": ", ".join(count(certificate[name]) for name in ("size", "rank", "bound")),
+        "weights": f"{number(weights['min'])} to {number(weights['max'])}, sum {number(weights['sum'], 10)}",
+        "made by": f"{certificate['method']}, {duration(certificate['seconds'])}, passes: {certificate['passes']}",
+        "kept": known["keeps"],
+        "not kept": "; ".join(known["excludes"]),
     }
-    if certificate.notes:
-        facts["note"] = " ".join(certificate.notes)
+    if known["groups"] is not None:
+        lines["groups"] = count(known["groups"])
+    if known["notes"]:
+        lines["note"] = " ".join(known["notes"])
     rows = "".join(
         f'<tr><th style="{CELL}">{escape(name)}</th><td style="{CELL}">{escape(value)}</td></tr>'
-        for name, value in facts.items()
+        for name, value in lines.items()
     )
-    head = f"<b>{core.n_rows:,} &rarr; {len(core):,} rows</b> &nbsp; {mark}"
-    return f'<div>{head}<table style="{STYLE}">{rows}</table></div>'
+    head = f"<b>{count(known['rows'])} &rarr; {count(known['kept'])} rows</b> &nbsp; {mark}"
+    return f'<div style="{HEAD}">{head}<table style="{STYLE}">{rows}</table></div>'

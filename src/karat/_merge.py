@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from karat._input import group_labels, read_input
 from karat.engine.build import build
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Ridge
+
+SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "problem")  # said once where all parts agree
 
 
 def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
@@ -55,4 +58,18 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     # The parts may be off by what their own certificates say, relative to a smaller loss than that of the union.
     inherited = max(first.certificate.loss_error, second.certificate.loss_error)
     certificate = replace(merged.certificate, loss_error=merged.certificate.loss_error + inherited)
-    return replace(merged, certificate=certificate)._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
+    merged = replace(merged, certificate=certificate, provenance=_joined(first, second))
+    return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
+
+
+def _joined(first: Coreset, second: Coreset) -> dict[str, Any] | None:
+    """Where the rows of a union came from: what each part says of its own, one after the other."""
+    if first.provenance is None and second.provenance is None:
+        return None
+    parts: list[dict[str, Any] | None] = []
+    for core in (first, second):
+        own = core.provenance or {}
+        parts += own.get("merged", [core.provenance])
+    known = [part or {} for part in parts]
+    same = {name: known[0].get(name) for name in SHARED if all(part.get(name) == known[0].get(name) for part in known)}
+    return same | {"merged": parts}

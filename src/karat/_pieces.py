@@ -88,6 +88,12 @@ class Buffer:
         self.used = end
         return replace(piece, parts=views)
 
+    def gathered(self, pieces: list[Piece]) -> list[Piece]:
+        """The same pieces; as a single one, without a copy, if all of them are held here."""
+        if sum(map(len, pieces)) != self.used:
+            return pieces
+        return [replace(stack(pieces), parts=[a[: self.used] for a in self.arrays])]
+
 
 def stack(pieces: Sequence[Piece]) -> Piece:
     """Pieces of equal columns, one after the other; dense column blocks are not copied."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+import numpy as np
+
 from karat.engine.build import FIRST, PILOT, SECOND
 from karat.engine.kernel import Kernel
 from karat.engine.moments import block_rows
@@ -109,7 +111,7 @@ def plan(
         raise InputError(f"problem must be one of karat.problems, such as LeastSquares(), not {problem!r}.")
     counts = {"n": n, "d": d, "targets": targets, "groups": groups, "partitions": partitions, "workers": workers}
     for name, value in counts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
     if source not in SOURCES:
         raise InputError(f"source must be one of {', '.join(SOURCES)}, not {source!r}.")

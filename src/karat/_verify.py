@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from karat import frames
 from karat._certificate import Certificate
 from karat._construct import certificate_of, claimed, kernel_of, refuse_for_latent, refuse_lengths
 from karat._coreset import Coreset
@@ -15,6 +16,7 @@ from karat._input import Table, explain_non_finite, group_labels, read_input
 from karat.engine.absorb import measure_absorbed
 from karat.engine.build import NonFiniteError, Reduction, settle
 from karat.engine.candidates import sample
+from karat.engine.kernel import Settled
 from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
@@ -23,6 +25,7 @@ from karat.problems.latent import Latent
 
 def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any) -> Certificate:
     """See :meth:`karat.Coreset.verify`."""
+    X = frames.aligned(X, core.X)
     if isinstance(core.problem, Latent):
         from karat._latent import verify_latent
 
@@ -42,33 +45,50 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
             f"The coreset has {own.columns} columns and {own.targets} targets, the data has {table.columns} and "
             f"{table.targets}."
         )
-    notes, refuted = [], False
-    known = labels
-    if core.groups is not None:
-        known = [label for label in labels if label in set(np.unique(core.groups))]
-        if len(known) < len(labels) or len(known) < len(np.unique(core.groups)):
-            notes.append("The groups are not those of the coreset.")
-            refuted = True
-    if not known:
-        raise InputError("None of the groups of this data is a group of the coreset.")
-    reductions = [_measured(core, table, own, label) for label in known]
+    known, notes = shared_groups(core, labels)
+    refuted = bool(notes)
+    reductions = [_group(core, table, own, label) for label in known]
     if core._correction is None and core.n_rows == table.count and not _same_rows(core, table, own):
         notes.append("The kept rows are not the rows of this data at the stored indices.")
         refuted = True
     if core.n_rows != table.count:
         notes.append(f"The coreset stands for {core.n_rows:,} rows, the data has {table.count:,}.")
+    return proof(core, reductions, table.total, table.count, start, notes, refuted)
+
+
+def proof(
+    core: Coreset, reductions: list[Reduction], total: float, n_rows: int, start: float, notes: list[str], refuted: bool
+) -> Certificate:
+    """A fresh certificate; the rank, that of all groups, is not measured again."""
     seconds = time.perf_counter() - start
-    return certificate_of(core.problem, reductions, table.total, table.count, len(core), seconds, notes, refuted)
+    fresh = certificate_of(core.problem, reductions, total, n_rows, len(core), seconds, notes, refuted)
+    return replace(fresh, rank=core.certificate.rank)
 
 
-def _measured(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
-    """The reduction that the coreset claims to be, measured against the full data of one group."""
+def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str]]:
+    """Those groups of the data that the coreset has, and what is to be said if they are not the same."""
+    if core.groups is None:
+        return labels, []
+    own = set(np.unique(core.groups))
+    known = [label for label in labels if label in own]
+    if not known:
+        raise InputError("None of the groups of this data is a group of the coreset.")
+    return known, [] if len(known) == len(labels) == len(own) else ["The groups are not those of the coreset."]
+
+
+def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
+    """The coreset measured against the full data of one group."""
     rows, kept = table.rows(label), own.rows(label)
     try:
         pilot = sample(np.random.default_rng(1), len(rows), 16384)
         settled, passes = settle(rows, kernel_of(core.problem, table), pilot)
     except NonFiniteError:
         raise explain_non_finite(table, "its powers") from None
+    return measured(core, rows, settled, kept, passes)
+
+
+def measured(core: Coreset, rows: Rows, settled: Settled, kept: Rows, passes: int) -> Reduction:
+    """The reduction that a coreset claims to be, against settled moments; ``rows`` have them, and show what rows look like."""
     found = claimed(core, rows, settled, kept, passes)
     if core._correction is None:
         return found

@@ -92,6 +92,19 @@ def column_names(table: Any, count: int) -> list[str]:
     return [str(i) for i in range(count)]
 
 
+def aligned(table: Any, like: Any) -> Any:
+    """The columns of ``like``, by their names, if both are frames; else the table itself."""
+    if not (is_frame(table) and is_frame(like)) or dimensions(table) != 2 or dimensions(like) != 2:
+        return table
+    frame, names = _narwhals(table), list(_narwhals(like).columns)
+    if list(frame.columns) == names:
+        return table
+    missing = [str(name) for name in names if name not in frame.columns]
+    if missing:
+        raise InputError(f"The data has no column {missing[0]!r}, which the coreset has; it has {', '.join(frame.columns)}.")
+    return frame.select(names).to_native()
+
+
 def as_table(table: Any, name: str) -> Any:
     """A two-dimensional numeric array, or a CSR matrix, that shares memory with the input where possible."""
     if isinstance(table, Mapped):

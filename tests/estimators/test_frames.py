@@ -166,3 +166,12 @@ def test_single_precision_becomes_double(table):
     assert frames.in_double(X)["count"].dtype == X["count"].dtype
     assert frames.in_double(pl.from_pandas(X)).schema["height"] == pl.Float64
     assert frames.in_double(X["height"]).dtype == np.float64
+
+
+def test_verify_goes_by_the_names_of_columns(table):
+    X, y = table
+    core = karat.coreset(X, y)
+    assert core.verify(X[X.columns[::-1]].assign(unused=1.0), y).ok
+    assert core.verify(pl.from_pandas(X), y.to_numpy()).ok
+    with pytest.raises(InputError, match="no column 'flag'"):
+        core.verify(X.drop(columns="flag"), y)

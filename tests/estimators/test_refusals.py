@@ -34,6 +34,7 @@ from sklearn.preprocessing import (
     StandardScaler,
     TargetEncoder,
 )
+from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 import karat
@@ -191,7 +192,8 @@ def test_what_a_coreset_does_not_keep(data):
         (karat.coreset(X, y, problems.Mean()), LinearRegression(), "second moments"),
         (karat.coreset(X, y), models.LinearDiscriminant(), "groups=labels"),
         (by_class, GaussianNB(), "karat.models.GaussianNaiveBayes"),
-        (by_class, LogisticRegression(), "not known"),
+        (by_class, LogisticRegression(), "LinearDiscriminant"),
+        (karat.coreset(X, y), SVR(), "within epsilon"),
         (by_class, RidgeClassifier(class_weight="balanced"), "class_weight"),
     ]
     for core, estimator, words in cases:

@@ -180,7 +180,7 @@ def test_terms_are_the_tensors_they_stand_for(k, seed):
     bracketed = lambda a: np.einsum("i,jl->ijl", a, S) + np.einsum("j,il->ijl", a, S) + np.einsum("l,ij->ijl", a, S)  # noqa: E731
     one, two, three = (slice(a * k, (a + 1) * k) for a in range(3))
     np.testing.assert_allclose(expand(bracket(S) @ z[one, 0], k, 3), bracketed(z[one, 0]), atol=1e-12)
-    pairs = S[tuple(monomials(k, 2).indices.T)] * np.sqrt(monomials(k, 2).multinomials())
+    pairs = S[tuple(monomials(k, 2).indices.T)] * np.sqrt(monomials(k, 2).multinomials)
     np.testing.assert_allclose(expand(pairs @ bracket_rows(z[one, 0]), k, 3), bracketed(z[one, 0]), atol=1e-12)
     cubic = expand(Cubic("", one, S, float(q)).features(z)[:, 0], k, 3)
     np.testing.assert_allclose(cubic, np.einsum("i,j,l->ijl", *[z[one, 0]] * 3) - q * bracketed(z[one, 0]), atol=1e-10)

@@ -32,6 +32,7 @@ from karat.errors import InputError
 PILOT = 2048
 COMPLETE = 16384  # up to this many rows the pilot is all of them
 FIRST, SECOND = 2.5, 6.0  # uniform candidates, in units of m
+BESIDE = 1.0  # the same, beside rows that carry most of the moments already
 ROUNDS = 6
 WITNESS = 2**21  # features of rows looked at to bound the loss from below, where no exact formula exists
 EXACT = 1e-10  # a vertex with a larger gap is not accepted while another way is left
@@ -151,7 +152,7 @@ def sampled(rows: Rows, settled: Settled, pool: Indices, rng: np.random.Generato
     """
     always = np.arange(held)
     share = rows.total - float(own_weights(rows, always).sum())
-    for times in (FIRST, SECOND):
+    for times in (FIRST, SECOND) if not held else (BESIDE, FIRST, SECOND):
         size = int(times * settled.kernel.width)
         chosen = pool[sample(rng, len(pool), size)] if size <= len(pool) else held + sample(rng, len(rows) - held, size)
         nominal = own_weights(rows, chosen) * (share / max(own_weights(rows, chosen).sum(), TINY))

@@ -40,7 +40,7 @@ class Correction:
     def _terms(self, coefficients: Array) -> tuple[Array, Array]:
         table = monomials(self.columns + 1, self.sets.shape[1])
         z = np.append(coefficients, -1.0)
-        return table.multinomials() * self.delta, z[self.sets]
+        return table.multinomials * self.delta, z[self.sets]
 
     def value(self, coefficients: Array) -> float:
         scale, factors = self._terms(coefficients)

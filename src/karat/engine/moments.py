@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import lru_cache, reduce
 from itertools import pairwise
 from typing import Any, cast
 
@@ -74,8 +74,18 @@ def sweep(
     if threads == 1:
         return run(starts)
     cuts = np.linspace(0, len(starts), threads + 1).astype(int)
-    with ThreadPoolExecutor(threads) as pool:
-        return reduce(combine, pool.map(run, [starts[a:b] for a, b in pairwise(cuts)]))
+    own, *others = [starts[a:b] for a, b in pairwise(cuts)]
+    coming = [_workers(os.getpid()).submit(run, part) for part in others]
+    try:
+        return reduce(combine, (part.result() for part in coming), run(own))
+    finally:
+        wait(coming)
+
+
+@lru_cache(maxsize=1)
+def _workers(process: int) -> ThreadPoolExecutor:
+    """Threads that stay, since a new one starts on the core of its maker and moves away late; a forked process has its own."""
+    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="karat")
 
 
 def add(left: Statistic, right: Statistic) -> Statistic:

@@ -13,7 +13,7 @@ The sum of all of them over the rows needs no n x m matrix: a multiset t of degr
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
 from math import factorial, prod
 
@@ -45,11 +45,13 @@ class Monomials:
             return variables
         return np.asarray(self.lower.values(variables)[self.parent] * variables[self.indices[:, -1]])
 
+    @cached_property
     def multinomials(self) -> Array:
         """Number of orderings c_t of each multiset."""
         top = factorial(self.degree)
         return np.array([top // prod(factorial(t.count(v)) for v in set(t)) for t in self.sets], dtype=float)
 
+    @cached_property
     def split(self) -> tuple[Indices, Indices]:
         """Positions of each multiset's first ceil(p/2) and last floor(p/2) indices among the lower monomials."""
         high = (self.degree + 1) // 2

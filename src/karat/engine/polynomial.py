@@ -68,11 +68,12 @@ class Polynomial(Kernel):
                 f"than the {MOST:,} that a coreset is worth making for; lower the degree or the number of columns."
             )
         table = monomials(count, self.degree)
-        first, last = table.split()
+        first, last = table.split
         inner = count - basis.apart
-        keep = np.array([len({v for v in t if v >= inner}) <= 1 for t in table.sets], dtype=bool)
-        self.kept = np.flatnonzero(keep)
-        self.root = np.sqrt(table.multinomials()[self.kept])
+        self.kept = np.arange(len(table))
+        if basis.apart:
+            self.kept = np.flatnonzero([len({v for v in t if v >= inner}) <= 1 for t in table.sets])
+        self.root = np.sqrt(table.multinomials[self.kept])
         self.first, self.last = first[self.kept], last[self.kept]
         self.width = len(self.kept) + self.total
         high = (self.degree + 1) // 2
@@ -182,7 +183,7 @@ class Polynomial(Kernel):
             return super().gap(block, weights, settled, witness)
         half = monomials(self.basis.map.shape[1], self.degree // 2)
         values = half.values(np.ascontiguousarray(self._variables(block).T))
-        root = np.sqrt(half.multinomials())
+        root = np.sqrt(half.multinomials)
         difference = np.outer(root, root) * ((values * weights) @ values.T - settled.statistic[-1])
         full = np.outer(root, root) * settled.statistic[-1]
         inner = len(full) - self.basis.apart

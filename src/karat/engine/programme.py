@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
@@ -35,6 +34,8 @@ class Vertex(NamedTuple):
 
 def programme(features: Array, cost: Array, lower: Array, upper: Array, total: float) -> Vertex | None:
     """A vertex of the programme on the candidates, and its dual; None if the solver gives up."""
+    from scipy.optimize import linprog  # 0.1 s that only absorbing regularisers need
+
     size = np.sqrt(np.square(features).mean(axis=0))
     size[size == 0] = 1.0
     matrix = (features / size).T

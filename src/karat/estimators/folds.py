@@ -56,6 +56,9 @@ class ExactCV:
     cv: list[Split]
     refit: Coreset
 
+    def __repr__(self) -> str:
+        return f"ExactCV({len(self.cv)} splits of {self.core!r})"
+
 
 def exact_cv(
     X: Any,

@@ -105,6 +105,17 @@ WHY_NOT = {
     "QuantileRegressor": "absolute errors are not a function of moments",
     "TheilSenRegressor": "medians are not a function of moments",
     "RANSACRegressor": "it counts rows near a model",
+    **dict.fromkeys(["SVR", "LinearSVR", "NuSVR"], "errors within epsilon count for nothing, which moments cannot tell"),
+    **dict.fromkeys(["SVC", "LinearSVC", "NuSVC"], "its answer hangs on the rows nearest to the border, not on moments"),
+    "LogisticRegression": "its loss is not a polynomial of the data; karat.models.LinearDiscriminant is exact",
+    **dict.fromkeys(
+        ["PoissonRegressor", "GammaRegressor", "TweedieRegressor"], "its likelihood is not a polynomial of the data"
+    ),
+    **dict.fromkeys(["KNeighborsRegressor", "KNeighborsClassifier"], "it looks for neighbours among all rows"),
+    **dict.fromkeys(["MLPRegressor", "MLPClassifier"], "its loss is not a polynomial of the data"),
+    **dict.fromkeys(["KernelRidge", "GaussianProcessRegressor"], "it compares every pair of rows"),
+    "KMeans": "which centre is nearest is not a function of moments; karat.models.GaussianMixture learns from moments",
+    "GaussianMixture": "EM needs every row's likelihood; karat.models.GaussianMixture learns from moments",
     "SGDRegressor": "it visits rows one by one, and its answer depends on their order",
     "TransformedTargetRegressor": "it transforms y; transform y yourself before building",
     "TargetEncoder": "it averages y over rows in random folds",

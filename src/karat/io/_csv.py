@@ -138,7 +138,8 @@ class CsvFiles(Source):
         if broken and strict:
             bad = broken[0]
             text = bytes(data)
-            where = line + text[: max(text.find(bad.text.encode()), 0)].count(b"\n") + 2
+            found = re.search(rb"^" + re.escape(bad.text.encode()) + rb"\r?$", text, re.MULTILINE)
+            where = line + text[: found.start() if found else 0].count(b"\n") + 2
             raise InputError(
                 f"{self.names[file]}, line {where:,}: {bad.actual_columns} values where the header has {bad.expected_columns} "
                 f"({bad.text[:60]!r}). Mend the line, or leave such rows out with on_missing='drop'."

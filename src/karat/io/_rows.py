@@ -51,6 +51,11 @@ class Layout:
         names = [*(self.features if self.pipeline is None else ()), *self.targets]
         return names if self.weight is None else [*names, self.weight]
 
+    @property
+    def gaps(self) -> bool:
+        """Whether numbers that are missing may be read."""
+        return self.drop or self.pipeline is not None
+
     def check(self, schema: pa.Schema) -> None:
         """Refuse text where numbers are needed, before anything is read."""
         for name in self.numeric:
@@ -62,7 +67,7 @@ class Layout:
 
     def feed(self, sketch: Sketch, table: Any, where: Callable[[int], str]) -> int:
         """Let the sketch take the rows of a table; return how many were left out.  ``where`` puts a row in words."""
-        piece, dropped = self._piece(table, sketch.n_rows, where)
+        piece, dropped = self.piece(table, sketch.n_rows, where)
         if len(piece):
             count = sum(p.shape[1] for p in piece.parts) - len(self.targets)
             names = self._feature_names(count)
@@ -80,7 +85,7 @@ class Layout:
         given = getattr(self.pipeline, "get_feature_names_out", lambda: range(count))
         return [str(name) for name in given()]
 
-    def _piece(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Piece, int]:
+    def piece(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Piece, int]:
         """Rows for the sketch, numbered from ``number`` on, and how many were left out."""
         keep = np.ones(table.num_rows, dtype=bool)
         parts = [self._numbers(table, name, keep, where) for name in self.targets]

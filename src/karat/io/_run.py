@@ -25,6 +25,9 @@ from karat._coreset import Coreset
 from karat._plan import FOLD, fold_memory
 from karat._sketch import Sketch
 from karat.errors import InputError
+from karat.io._ahead import behind
+from karat.io._content import Content
+from karat.io._provenance import described_source, provenance
 from karat.io._rows import Layout
 from karat.io._source import Place, Source, open_source
 from karat.problems import Kernel, LeastSquares, Moments, Problem
@@ -49,15 +52,16 @@ def coreset_files(
     key: str | None = None,
     pipeline: Any = None,
     random_state: int = 0,
+    content: bool = True,
 ) -> Coreset:
     """A coreset of rows in files, in one pass and bounded memory.
 
     Parameters
     ----------
     source : path, list of paths, or stream
-        Parquet, CSV (also ``.gz``) or Arrow/Feather files: one, a list, or a folder (``year=2024/`` in its names gives
-        columns).  Addresses such as ``s3://`` are opened by pyarrow or fsspec.  Also an Arrow record-batch reader, a
-        DuckDB relation, or anything else with an Arrow stream.
+        Parquet, CSV (also ``.gz``) or Arrow/Feather files: one, a list, a pattern (``part-*.parquet``, ``**``), or a folder
+        (``year=2024/`` in its names gives columns).  Addresses such as ``s3://`` are opened by pyarrow or fsspec.  Also an
+        Arrow record-batch reader, a DuckDB relation, or anything else with an Arrow stream.
     target : str or list of str, optional
         The target column or columns.
     problem : Problem, optional
@@ -80,11 +84,14 @@ def coreset_files(
         Features go through its ``transform`` (as a pandas frame) first, for categorical columns and the like.
     random_state : int
         The choice of rows depends on it, the exactness does not.
+    content : bool
+        Hash the rows while they are read, so that :func:`karat.verify_files` can tell the same data from changed data.
 
     Returns
     -------
     Coreset
-        ``indices`` number the rows through all files in order of their names; X is an Arrow table.
+        ``indices`` number the rows through all files in order of their names; X is an Arrow table; ``provenance`` says what
+        it was made from.
 
     Raises
     ------
@@ -100,6 +107,8 @@ def coreset_files(
         problem = LeastSquares() if targets else Moments(2)
     if isinstance(problem, Problem) and problem.needs_target and not targets:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
+    if hasattr(problem, "transform"):
+        raise InputError("Rows in files are transformed by a fitted pipeline=; pass the inner problem, and the pipeline.")
     sketch = Sketch(problem, key, random_state=random_state)
     opened = open_source(source, batch_rows or FOLD)
     schema = opened.schema()
@@ -111,8 +120,13 @@ def coreset_files(
     layout = Layout(tuple(columns), targets, sample_weight, groups, key, pipeline, on_missing == "drop")
     layout.check(schema)
     sketch.buffer_rows = fold_rows(problem, layout, memory, batch_rows)
-    run = _Run(opened, layout, sketch, Path(checkpoint) if checkpoint is not None else None, progress)
-    return run.finish()
+    hashes = Content(layout.columns, layout.gaps) if content else None
+    run = Run(opened, layout, sketch, Path(checkpoint) if checkpoint is not None else None, progress, hashes)
+    core = run.finish()
+    dropped = {"missing": run.dropped, "broken": run.bad}
+    made_from = described_source(source, run.files, run.counts)
+    found = None if run.content is None else run.content.to_dict()
+    return replace(core, provenance=provenance(made_from, layout, problem, sketch.random_state, dropped, found))
 
 
 def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None) -> int:
@@ -134,17 +148,19 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     return int(wanted)
 
 
-class _Run:
+class Run:
     """One pass, from wherever the checkpoint left off."""
 
     def __init__(
-        self, source: Source, layout: Layout, sketch: Sketch, checkpoint: Path | None, progress: Progress | None
-    ) -> None:
-        self.source, self.layout, self.sketch = source, layout, sketch
+        self, source: Source, layout: Layout, sketch: Sketch, checkpoint: Path | None, progress: Progress | None,
+        content: Content | None,
+    ) -> None:  # fmt: skip
+        self.source, self.layout, self.sketch, self.content = source, layout, sketch, content
         self.checkpoint, self.progress = checkpoint, progress
         self.files = source.identity()
         self.place = Place()
         self.dropped = self.bad = 0
+        self.counts: dict[int, int] = {}  # rows of the files read so far
         if checkpoint is not None and not self.files:
             raise InputError("A stream comes only once, so it cannot be resumed; leave checkpoint out or write it to files.")
 
@@ -152,11 +168,7 @@ class _Run:
         with _locked(self.checkpoint):
             if self.checkpoint is not None and self.checkpoint.exists():
                 self._resume(self.checkpoint)
-            start = time.perf_counter()
-            self._read()
-            self.sketch._seconds += time.perf_counter() - start
-            if self.source.identity() != self.files:
-                raise InputError(f"{self._changed(self.source.identity())} changed while it was read; run again.")
+            self.scan()
             self.place = Place(len(self.source.names))
             core = self.sketch.coreset()
             self._save()
@@ -165,21 +177,34 @@ class _Run:
             notes.append(f"{self.dropped:,} rows with missing values and {self.bad:,} broken rows were left out.")
         return replace(core, certificate=replace(core.certificate, notes=tuple(notes)))
 
+    def scan(self) -> None:
+        """Let the sketch take all rows that are left."""
+        start = time.perf_counter()
+        self._read()
+        self.sketch._seconds += time.perf_counter() - start
+        if self.source.identity() != self.files:
+            raise InputError(f"{self._changed(self.source.identity())} changed while it was read; run again.")
+
     def _read(self) -> None:
         sketch, layout, rows = self.sketch, self.layout, self.sketch.buffer_rows
         since = 0
         if self.place.file >= len(self.source.names):
             return
-        for batch in self.source.batches(layout.columns, layout.numeric, rows, self.place, strict=not layout.drop):
-            dropped = layout.feed(sketch, batch.table, self._where(batch.file, batch.start))
-            count = batch.table.num_rows
-            self.dropped, self.bad, since = self.dropped + dropped, self.bad + batch.bad, since + count
-            if batch.end is not None and since >= rows:
-                self.place, since = batch.end, 0
-                sketch._fold()
-                self._save()
-            if self.progress is not None:
-                self.progress(*self.source.share(batch.end or self.place))
+        with behind() as hashing:  # while rows are read and folded
+            for batch in self.source.batches(layout.columns, layout.numeric, rows, self.place, strict=not layout.drop):
+                if self.content is not None:
+                    hashing.call(self.content.add, batch.table)
+                dropped = layout.feed(sketch, batch.table, self._where(batch.file, batch.start))
+                count = batch.table.num_rows
+                self.counts[batch.file] = self.counts.get(batch.file, 0) + count
+                self.dropped, self.bad, since = self.dropped + dropped, self.bad + batch.bad, since + count
+                if batch.end is not None and since >= rows:
+                    self.place, since = batch.end, 0
+                    sketch._fold()
+                    hashing.wait()
+                    self._save()
+                if self.progress is not None:
+                    self.progress(*self.source.share(batch.end or self.place))
 
     def _where(self, file: int, start: int) -> Any:
         return lambda row: self.source.where(file, start + row)
@@ -187,14 +212,20 @@ class _Run:
     def _call(self) -> dict[str, Any]:
         """What must be the same for a run to be resumed."""
         layout = {k: v for k, v in asdict(replace(self.layout, pipeline=None)).items() if k != "pipeline"}
-        call = layout | {"rows": self.sketch.buffer_rows, "seed": self.sketch.random_state}
+        call = layout | {"rows": self.sketch.buffer_rows, "seed": self.sketch.random_state, "content": self.content is not None}
         described = repr(self.sketch.problem) if not isinstance(self.sketch.problem, Kernel) else "Kernel"
         return {k: list(v) if isinstance(v, tuple) else v for k, v in call.items()} | {"problem": described}
 
     def _save(self) -> None:
         if self.checkpoint is not None:
-            state = {"call": self._call(), "files": self.files, "place": asdict(self.place)}
-            _sketch_files.save(self.sketch, self.checkpoint, state | {"dropped": self.dropped, "bad": self.bad})
+            state: dict[str, Any] = {"call": self._call(), "files": self.files, "place": asdict(self.place)}
+            state |= {
+                "dropped": self.dropped,
+                "bad": self.bad,
+                "counts": [self.counts.get(i, 0) for i in range(len(self.files))],
+                "content": None if self.content is None else self.content.to_dict(),
+            }
+            _sketch_files.save(self.sketch, self.checkpoint, state)
 
     def _resume(self, path: Path) -> None:
         sketch, state = _sketch_files.load(path, self.sketch.problem)
@@ -213,7 +244,9 @@ class _Run:
                 "start afresh."
             )
         self.sketch, self.place = sketch, Place(**state["place"])
-        self.dropped, self.bad = state["dropped"], state["bad"]
+        self.dropped, self.bad, self.counts = state["dropped"], state["bad"], dict(enumerate(state["counts"]))
+        if self.content is not None:
+            self.content = Content.from_dict(state["content"], self.layout.gaps)
 
     def _changed(self, other: list[list[Any]]) -> str:
         before, now = ({str(f[0]): f for f in files} for files in (other, self.files))

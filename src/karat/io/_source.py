@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -23,6 +24,8 @@ KINDS = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".tsv": "csv", ".tsv.gz": "csv",
     ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
+
+WILD = "*?["
 
 
 @dataclass(frozen=True)
@@ -123,9 +126,11 @@ def _find(source: str) -> tuple[Any, list[File]]:
     """The file system and the data files at a path or address, in order of their names."""
     filesystem, path = _file_system(source)
     info = filesystem.get_file_info(path)
-    if info.type == pafs.FileType.NotFound:
+    if info.type == pafs.FileType.NotFound and any(sign in path for sign in WILD):
+        path, found = _matching(filesystem, source, path)
+    elif info.type == pafs.FileType.NotFound:
         raise InputError(f"There is no file or folder {source}.")
-    if info.type == pafs.FileType.Directory:
+    elif info.type == pafs.FileType.Directory:
         inside = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
         found = [f for f in inside if f.is_file and _kind(f.path) and not _hidden(f.path[len(path) :])]
         if not found:
@@ -136,6 +141,32 @@ def _find(source: str) -> tuple[Any, list[File]]:
         found = [info]
     found.sort(key=lambda f: f.path)
     return filesystem, [File(f.path, f.size or 0, f.mtime_ns or 0, _folders(f.path[len(path) :])) for f in found]
+
+
+def _matching(filesystem: Any, source: str, path: str) -> tuple[str, list[Any]]:
+    """The folder above the first wildcard of a pattern, and the data files below it that match."""
+    parts = PurePosixPath(path).parts
+    fixed = next(i for i, part in enumerate(parts) if any(sign in part for sign in WILD))
+    home, pattern = str(PurePosixPath(*parts[:fixed])), parts[fixed:]
+    selector = pafs.FileSelector(home, allow_not_found=True, recursive=len(pattern) > 1 or "**" in pattern)
+    below = ((f, PurePosixPath(f.path).parts[fixed:]) for f in filesystem.get_file_info(selector) if f.is_file)
+    found = [f for f, names in below if _matches(names, pattern) and _kind(f.path)]
+    if not found:
+        raise InputError(f"No data file matches {source}; known are {', '.join(KINDS)}. ({home} was searched.)")
+    return home, found
+
+
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path matches, part by part; ``**`` stands for any folders, and only a dot matches a leading dot."""
+    if not pattern:
+        return not names
+    if pattern[0] == "**" and _matches(names, pattern[1:]):
+        return True
+    if not names or (names[0].startswith(".") and not pattern[0].startswith(".")):
+        return False
+    if pattern[0] == "**":
+        return _matches(names[1:], pattern)
+    return fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
 
 
 def _file_system(source: str) -> tuple[Any, str]:

@@ -1,1 +1,47 @@
-"""Pictures and the HTML page."""
+"""Pictures and the HTML page: matplotlib displays in scikit-learn's convention, and one self-contained report."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from karat.report._certificate import CertificateDisplay
+    from karat.report._page import facts, write_report
+    from karat.report._projection import ProjectionDisplay
+    from karat.report._recovery import RecoveryDisplay, RecoveryErrorDisplay
+    from karat.report._scaling import ScalingDisplay
+    from karat.report._sizes import SizeDisplay
+    from karat.report._weights import WeightsDisplay
+
+__all__ = [
+    "CertificateDisplay",
+    "ProjectionDisplay",
+    "RecoveryDisplay",
+    "RecoveryErrorDisplay",
+    "ScalingDisplay",
+    "SizeDisplay",
+    "WeightsDisplay",
+    "facts",
+    "write_report",
+]
+
+_HOMES = {
+    "_certificate": ["CertificateDisplay"],
+    "_page": ["facts", "write_report"],
+    "_projection": ["ProjectionDisplay"],
+    "_recovery": ["RecoveryDisplay", "RecoveryErrorDisplay"],
+    "_scaling": ["ScalingDisplay"],
+    "_sizes": ["SizeDisplay"],
+    "_weights": ["WeightsDisplay"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'karat.report' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"karat.report.{_HOME_OF[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

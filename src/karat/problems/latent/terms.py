@@ -38,7 +38,7 @@ CHOLESKY = 1e-6  # smallest pivot of unit columns for which the Gram matrix is t
 def expand(unique: Array, variables: int, order: int) -> Array:
     """The full symmetric tensor (k, .., k) of unique entries scaled by ``sqrt(c_t)``."""
     table = monomials(variables, order)
-    entries = unique / np.sqrt(table.multinomials())
+    entries = unique / np.sqrt(table.multinomials)
     grid = np.sort(np.indices((variables,) * order).reshape(order, -1), axis=0)
     codes = np.ravel_multi_index(tuple(table.indices.T), (variables,) * order)
     found = np.searchsorted(codes, np.ravel_multi_index(tuple(grid), (variables,) * order))
@@ -54,7 +54,7 @@ def bracket(metric: Array) -> Array:
     rows = np.arange(len(table))
     for one, two, three in ((i, j, m), (j, i, m), (m, i, j)):
         np.add.at(L, (rows, one), metric[two, three])
-    return L * np.sqrt(table.multinomials())[:, None]
+    return L * np.sqrt(table.multinomials)[:, None]
 
 
 class Term(ABC):
@@ -109,8 +109,8 @@ class Power(Term):
         self.name, self.columns, self.degree = name, columns, degree
         self.table = monomials(columns.stop - columns.start, degree)
         self.width = len(self.table)
-        self.root = np.sqrt(self.table.multinomials())
-        self.first, self.last = self.table.split()
+        self.root = np.sqrt(self.table.multinomials)
+        self.first, self.last = self.table.split
         high = (degree + 1) // 2
         self.left, self.right = (monomials(self.table.variables, h) for h in (high, degree - high))
         self.shape = (len(self.left), len(self.right))
@@ -177,7 +177,7 @@ class Symmetric(Term):
         k = a.stop - a.start
         table = monomials(k, 3)
         self.width, self.shape = len(table), (k * k, k)
-        self.root = np.sqrt(table.multinomials())
+        self.root = np.sqrt(table.multinomials)
         self.orders = [table.indices[:, order] for order in permutations(range(3))]
 
     def features(self, c: Array) -> Array:

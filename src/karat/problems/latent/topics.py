@@ -112,7 +112,7 @@ class _Topics(Latent):
             centre, axes = standardise(M, maps["m1"])
             M, a = (M - centre) @ axes, 0.0
         pair, triple = monomials(k, 2), monomials(k, 3)
-        root2, root3 = np.sqrt(pair.multinomials()), np.sqrt(triple.multinomials())
+        root2, root3 = np.sqrt(pair.multinomials), np.sqrt(triple.multinomials)
         M_pairs = np.ascontiguousarray(pair.values(M.T).T)
         M_triples = np.ascontiguousarray(triple.values(M.T).T)
         i, j, m = triple.indices.T
@@ -158,7 +158,7 @@ def bracket_rows(vector: Array) -> Array:
     """The matrix P with ``s P = [vector | S]``, both in scaled unique entries."""
     k = len(vector)
     pair = monomials(k, 2)
-    root = np.sqrt(pair.multinomials())
+    root = np.sqrt(pair.multinomials)
     rows = np.empty((len(pair), len(monomials(k, 3))))
     for row, (p, q) in enumerate(pair.sets):
         unit = np.zeros((k, k))

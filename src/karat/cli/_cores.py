@@ -1,0 +1,64 @@
+"""Coreset files as commands see them: in words, in numbers, and as columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from karat import Coreset
+
+
+def summary(core: Coreset) -> dict[str, Any]:
+    """A coreset in numbers and words, for scripts."""
+    from karat._facts import facts
+
+    found = facts(core)
+    return {"rows_in": found.pop("rows"), "rows_kept": found.pop("kept")} | found
+
+
+def lines(core: Coreset) -> dict[str, str]:
+    """The same for people, up to what is kept and what is not."""
+    certificate = core.certificate
+    exact = "" if certificate.ok else ", NOT exact"
+    found = {
+        "problem": core.problem.describe(),
+        "rows in": f"{core.n_rows:,}",
+        "rows kept": f"{len(core):,} (rank {certificate.rank:,}, bound {certificate.bound:,})",
+        "worst error": f"{certificate.loss_error:.1e} relative, over every query{exact}",
+        "kept": certificate.keeps,
+        "not kept": "; ".join(certificate.excludes),
+    }
+    if certificate.notes:
+        found["note"] = " ".join(certificate.notes)
+    return found
+
+
+def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
+    """The kept rows by column: where each came from, its weight, and its values."""
+    from karat._facts import kept_columns
+
+    found: dict[str, np.ndarray] = {}
+    for column in kept_columns(core):
+        name = column.name
+        while name in found:  # a column of the data may be called "weight" or "row", too
+            name += "_"
+        found[name] = column.values
+    return found
+
+
+def feature_names(core: Coreset) -> list[str]:
+    """Names of the feature columns; x0, x1, .. where they have none."""
+    return _names(core, "feature")
+
+
+def target_names(core: Coreset) -> list[str]:
+    """Names of the targets; y, or y0, y1, .. where they have none."""
+    return _names(core, "target")
+
+
+def _names(core: Coreset, role: str) -> list[str]:
+    from karat._facts import kept_columns
+
+    return [column.name for column in kept_columns(core) if column.role == role]

@@ -1,0 +1,114 @@
+"""What a command line leaves behind: an exit code and, where something is wrong, one sentence.
+
+    0   fine
+    1   a verification failed
+    2   bad use, bad data, or a file that cannot be read or written
+    130, 143   stopped by Ctrl-C or a request to end; nothing is half-written
+
+With ``--json`` an error is also the document on standard output, ``{"error": "..."}``; with ``--debug`` its traceback is shown.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+from typing import Any
+
+import typer
+
+from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
+
+FAILED, WRONG = 1, 2
+COMPLETING = "_KARAT_COMPLETE"  # set by the shell that asks for completions
+SPOKEN = {  # arguments of the library, in the words of the command line
+    "on_missing='drop'": "--on-missing drop",
+    "choose columns=, or encode it by a fitted pipeline=": "leave it out with --drop-columns, or encode it first",
+    "name some in columns=": "leave fewer out",
+    "memory=": "--memory ",
+}
+
+
+class Stopped(BaseException):
+    """A signal asked us to end: whatever is being written is cleaned up on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
+
+
+def stop_on_signals() -> None:
+    """From here on Ctrl-C and a request to end unwind the stack like an error."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+
+
+def run(app: typer.Typer, arguments: list[str]) -> int:
+    """Run the application; the exit code."""
+    debug = "--debug" in arguments  # looked for here, because lines that cannot be parsed are errors too
+    try:
+        code = app(args=arguments, prog_name="karat", standalone_mode=False, obj=arguments)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except Stopped as stop:
+        _say("Stopped; nothing was half-written.")
+        return stop.exit_code
+    except SystemExit as left:  # completion ends this way
+        # So do typer and rich, with 1, when the reader of our output has seen enough; that is no failure.
+        return left.code if isinstance(left.code, int) and COMPLETING in os.environ else 0
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        sentence = _sentence(error)
+        _say(f"Error: {sentence}")
+        if "--json" in arguments and not _output_is_full(error):
+            print(json.dumps({"error": sentence}))
+        return WRONG
+
+
+def _output_is_full(error: Exception) -> bool:
+    """Whether the error is that of standard output; what waits there is then thrown away."""
+    full = isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
+    if full and not isinstance(error, StorageError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped(number)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _sentence(error: Exception) -> str:
+    """The error in words: ours are sentences already, those of the command line parser and the system become some."""
+    if isinstance(error, InputError | MissingExtraError | NotExactError | StorageError):
+        sentence = str(error)
+        for written, typed in SPOKEN.items():
+            sentence = sentence.replace(written, typed)
+        return sentence
+    if hasattr(error, "format_message"):  # the command line could not be parsed
+        return _of_usage(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'The output'}: {error.strerror}."
+    if isinstance(error, ImportError) and error.name:
+        return f"This needs {error.name}, which is not installed: pip install 'karat[cli]'."
+    if isinstance(error, MemoryError):
+        return "There is not enough memory; lower --memory, or use a larger machine."
+    return f"Unexpected {type(error).__name__} ({error}). Run again with --debug to see where, and report it."
+
+
+def _of_usage(error: Any) -> str:
+    context = error.ctx.command_path if getattr(error, "ctx", None) is not None else "karat"
+    message = error.format_message().replace("Value error, ", "").rstrip(". ")
+    return f"{message}{'' if message.endswith('?') else '.'} See '{context} --help'."

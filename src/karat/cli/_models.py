@@ -1,0 +1,209 @@
+"""The models that ``karat train`` knows, each trained the same way from a coreset and from all rows.
+
+Alpha means what scikit-learn means by it: ridge and l_p add ``alpha |w|^p`` to the sum of losses, lasso and elastic net to half
+their mean.  Iterative solvers run to convergence, so that a difference between coreset and data is one of the rows.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from karat.errors import InputError, MissingExtraError, NotExactError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from karat import Coreset
+
+CONVERGED = {"tol": 1e-12, "max_iter": 100_000}
+
+
+class Model(StrEnum):
+    """The models by name; a latent model learns from a coreset of its own problem."""
+
+    OLS = "ols"
+    RIDGE = "ridge"
+    LASSO = "lasso"
+    ELASTIC_NET = "elastic-net"
+    LP = "lp"
+    GAUSSIAN_MIXTURE = "gaussian-mixture"
+    SINGLE_TOPIC = "single-topic"
+    LATENT_DIRICHLET = "latent-dirichlet"
+    HIDDEN_MARKOV = "hidden-markov"
+    MULTI_VIEW = "multi-view"
+    ICA = "ica"
+
+
+_LINEAR = (Model.OLS, Model.RIDGE, Model.LASSO, Model.ELASTIC_NET, Model.LP)
+_OWN = {
+    "LeastSquares": Model.OLS, "Ridge": Model.RIDGE, "LpRegression": Model.LP, "GaussianMixture": Model.GAUSSIAN_MIXTURE,
+    "SingleTopic": Model.SINGLE_TOPIC, "LatentDirichlet": Model.LATENT_DIRICHLET, "HiddenMarkov": Model.HIDDEN_MARKOV,
+    "MultiView": Model.MULTI_VIEW, "ICA": Model.ICA,
+}  # fmt: skip
+
+
+class Fitted(NamedTuple):
+    """What was learned, by name, and how long it took."""
+
+    parameters: dict[str, np.ndarray]
+    seconds: float
+
+
+class Trainer(ABC):
+    """A model with its parameters."""
+
+    @abstractmethod
+    def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
+        """Learn from the kept rows; refuses what would not give the answer of the full data."""
+
+    @abstractmethod
+    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
+        """Learn from all rows."""
+
+
+@dataclass(frozen=True)
+class _Estimator(Trainer):
+    """A linear model of scikit-learn."""
+
+    estimator: Any
+
+    def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
+        return _linear(core.fit(self.estimator))
+
+    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
+        return _linear(self.estimator.fit(X, y, sample_weight=weights))
+
+
+@dataclass(frozen=True)
+class _OwnProblem(Trainer):
+    """The minimiser of the coreset's own problem, with what its regulariser has absorbed."""
+
+    problem: Any
+
+    def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
+        return _shaped(*self.problem.solve(core))
+
+    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
+        import numpy as np
+
+        from karat.problems.minimise import minimise_power
+
+        own = self.problem
+        weights = np.ones(len(X)) if weights is None else weights
+        return _shaped(*minimise_power(X, y, weights, own.power, own.penalty, own.fit_intercept))
+
+
+@dataclass(frozen=True)
+class _Latent(Trainer):
+    """A latent-variable model, learned by moments."""
+
+    problem: Any
+
+    def _learner(self) -> Any:
+        from karat import models
+
+        kind = getattr(models, type(self.problem).__name__)
+        known = kind().get_params()
+        return kind(**{name: value for name, value in self.problem.params().items() if name in known})
+
+    def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
+        return _learned(self._learner().fit_coreset(core))
+
+    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
+        return _learned(self._learner().fit(X, sample_weight=weights))
+
+
+def trainer(
+    core: Coreset, model: Model | None, alpha: float | None, l1_ratio: float | None, intercept: bool
+) -> tuple[Model, Trainer]:
+    """The model that was asked for, by default that of the coreset's own problem; options it does not have are errors."""
+    problem = core.problem
+    own = _OWN.get(type(problem).__name__)
+    model = model or own
+    if model is None:
+        raise InputError(f"A coreset of {problem.describe()} has no model of its own; name one with --model.")
+    linear = model in _LINEAR
+    given = {"--alpha": alpha is not None, "--l1-ratio": l1_ratio is not None, "--no-intercept": not intercept}
+    takes = {"--alpha": linear and model is not Model.OLS, "--l1-ratio": model is Model.ELASTIC_NET, "--no-intercept": linear}
+    for option, takes_it in takes.items():
+        if given[option] and not takes_it:
+            raise InputError(f"{option} does not apply to --model {model}.")
+    if not linear:
+        if model is not own:
+            raise NotExactError(
+                f"A coreset of {problem.describe()} does not teach --model {model}; build one with its problem."
+            )
+        return model, _Latent(problem)
+    if alpha is None:
+        alpha = getattr(problem, "alpha", None) if model is own else None
+    if alpha is None and model is not Model.OLS:
+        raise InputError(f"--model {model} needs --alpha.")
+    intercept = intercept and getattr(problem, "fit_intercept", True)
+    if model is Model.LP or core.correction is not None:
+        return model, _own_problem(problem, model, own, alpha, intercept)
+    return model, _Estimator(_estimator(model, alpha, 0.5 if l1_ratio is None else l1_ratio, intercept))
+
+
+def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | None, intercept: bool) -> _OwnProblem:
+    """The coreset's own problem, at another alpha where nothing was absorbed."""
+    if model is not own:
+        raise NotExactError(
+            f"A coreset of {problem.describe()} does not give --model {model}; build one with --problem {model}."
+        )
+    if problem.absorb is not None and (alpha, intercept) != (problem.alpha, problem.fit_intercept):
+        raise NotExactError(
+            f"The regulariser has absorbed a part of the data, so this coreset serves alpha = {problem.alpha:g} "
+            f"{'with' if problem.fit_intercept else 'without'} an intercept only."
+        )
+    return _OwnProblem(replace(problem, alpha=alpha, fit_intercept=intercept))
+
+
+def _estimator(model: Model, alpha: float | None, l1_ratio: float, intercept: bool) -> Any:
+    try:
+        from sklearn import linear_model as skl
+
+        import karat.estimators.fitting  # noqa: F401  (imported before the clock starts)
+    except ImportError as error:
+        raise MissingExtraError(f"--model {model}", "sklearn") from error
+    if model is Model.OLS:
+        return skl.LinearRegression(fit_intercept=intercept)
+    if model is Model.RIDGE:
+        return skl.Ridge(alpha, fit_intercept=intercept)
+    if model is Model.LASSO:
+        return skl.Lasso(alpha, fit_intercept=intercept, **CONVERGED)
+    return skl.ElasticNet(alpha, l1_ratio=l1_ratio, fit_intercept=intercept, **CONVERGED)
+
+
+def timed(job: Callable[[], dict[str, np.ndarray]]) -> Fitted:
+    start = time.perf_counter()
+    return Fitted(job(), time.perf_counter() - start)
+
+
+def _linear(estimator: Any) -> dict[str, np.ndarray]:
+    return _shaped(estimator.coef_.T, estimator.intercept_)
+
+
+def _shaped(coef: Any, intercept: Any) -> dict[str, np.ndarray]:
+    """Coefficients (d,) or (d, T) as a row per target, and an intercept for each."""
+    import numpy as np
+
+    rows = np.atleast_2d(np.asarray(coef).T)
+    return {"coef": rows, "intercept": np.broadcast_to(intercept, len(rows))}
+
+
+def _learned(model: Any) -> dict[str, np.ndarray]:
+    """The fitted arrays of a learner; those of several views one by one."""
+    import numpy as np
+
+    found: dict[str, np.ndarray] = {}
+    for name, value in vars(model).items():
+        if not name.endswith("_") or name.startswith(("_", "n_")):
+            continue
+        parts = {f"{name}{i}": v for i, v in enumerate(value)} if isinstance(value, tuple) else {name: value}
+        found |= {key: part for key, part in parts.items() if isinstance(part, np.ndarray)}
+    return found

@@ -1,0 +1,56 @@
+"""Where a result may be written, checked before the work begins: not over the data, and not over a file of another kind."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from karat.errors import InputError, StorageError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of output: its name, its suffixes, and how one of before is told from a file of another kind."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    is_one: Callable[[Path], bool]
+
+
+def check_output(output: Path, sources: Sequence[str], force: bool, kind: Kind | None = None) -> None:
+    """Refuse an output that would fail or do harm.  One of before is replaced: that is what making it again means."""
+    kind = kind or CORESET
+    if output.suffix not in kind.suffixes:
+        raise InputError(f"--output must end in {' or '.join(kind.suffixes)}, not {output.name!r}.")
+    if not output.parent.is_dir():
+        raise StorageError(f"There is no folder {output.parent}; make it, or choose another --output.")
+    if not os.access(output.parent, os.W_OK):
+        raise StorageError(f"The folder {output.parent} is not writable; choose another --output.")
+    place = output.resolve()
+    for source in sources:
+        for path in map(Path, glob.glob(source, recursive=True) or [source]):
+            if place == path.resolve():
+                raise InputError(f"--output {output} is the data itself; choose another name.")
+            if path.is_dir() and place.is_relative_to(path.resolve()):
+                raise InputError(
+                    f"--output {output} lies in the folder {path}, of which every file is read; choose another place."
+                )
+    if output.exists() and not force and not kind.is_one(output):
+        raise InputError(f"{output} exists and is not {kind.name}; choose another name, or replace it with --force.")
+
+
+def _is_coreset(path: Path) -> bool:
+    import karat
+
+    try:
+        karat.load(path)
+    except InputError as error:
+        # One that holds a user's function loads with problem=... only, but it is one.
+        return "problem=" in str(error)
+    return True
+
+
+CORESET = Kind("a coreset", (".parquet", ".npz"), _is_coreset)

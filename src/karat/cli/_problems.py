@@ -1,0 +1,165 @@
+"""From ``--problem`` and its options to a Problem; an option that the problem does not have is an error, never ignored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from karat.errors import InputError
+
+if TYPE_CHECKING:
+    from karat.problems import Problem
+
+PANEL = "What must not change"
+
+
+class Name(StrEnum):
+    """The problems by the names they have on the command line."""
+
+    LEAST_SQUARES = "least-squares"
+    RIDGE = "ridge"
+    LP = "lp"
+    MOMENTS = "moments"
+    MEAN = "mean"
+    TENSOR = "tensor"
+    GAUSSIAN_MIXTURE = "gaussian-mixture"
+    SINGLE_TOPIC = "single-topic"
+    LATENT_DIRICHLET = "latent-dirichlet"
+    HIDDEN_MARKOV = "hidden-markov"
+    MULTI_VIEW = "multi-view"
+    ICA = "ica"
+
+
+class Absorb(StrEnum):
+    """How a regulariser carries a part of the data."""
+
+    DIAGONAL = "diagonal"
+    BOX = "box"
+
+
+class Variances(StrEnum):
+    """Of a Gaussian mixture."""
+
+    SHARED = "shared"
+    SPHERICAL = "spherical"
+
+
+class Emissions(StrEnum):
+    """Of a hidden Markov model."""
+
+    CATEGORICAL = "categorical"
+    GAUSSIAN = "gaussian"
+
+
+class Keep(StrEnum):
+    """What a latent coreset carries by itself."""
+
+    TENSOR = "tensor"
+    MOMENTS = "moments"
+    ALL = "all"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The class of a problem, and the parameter behind each of its options; those in ``required`` have no default."""
+
+    name: str
+    options: dict[str, str]
+    required: tuple[str, ...] = ()
+
+
+_PENALISED = {"alpha": "alpha", "absorb": "absorb", "intercept": "fit_intercept", "total_weight": "total_weight"}
+_LATENT = {"keep": "keep", "total_weight": "total_weight"}
+_KINDS = {
+    Name.LEAST_SQUARES: _Kind("LeastSquares", {"intercept": "fit_intercept", "total_weight": "total_weight"}),
+    Name.RIDGE: _Kind("Ridge", _PENALISED),
+    Name.LP: _Kind("LpRegression", {"p": "p", **_PENALISED}, ("p",)),
+    Name.MOMENTS: _Kind("Moments", {"degree": "degree"}),
+    Name.MEAN: _Kind("Mean", {}),
+    Name.TENSOR: _Kind("TensorContraction", {"p": "p", "total_weight": "total_weight"}, ("p",)),
+    Name.GAUSSIAN_MIXTURE: _Kind("GaussianMixture", {"k": "n_components", "variances": "variances", **_LATENT}, ("k",)),
+    Name.SINGLE_TOPIC: _Kind("SingleTopic", {"k": "n_topics", **_LATENT}, ("k",)),
+    Name.LATENT_DIRICHLET: _Kind("LatentDirichlet", {"k": "n_topics", "alpha0": "alpha0", **_LATENT}, ("k", "alpha0")),
+    Name.HIDDEN_MARKOV: _Kind("HiddenMarkov", {"k": "n_states", "emissions": "emissions", **_LATENT}, ("k",)),
+    Name.MULTI_VIEW: _Kind("MultiView", {"k": "n_components", **_LATENT}, ("k",)),
+    Name.ICA: _Kind("ICA", {"k": "n_components", **_LATENT}, ("k",)),
+}
+_FLAGS = {"intercept": "--no-intercept", "total_weight": "--no-total-weight"}
+
+
+@dataclass(frozen=True)
+class ProblemOptions:
+    """A problem and its parameters; None is "not given"."""
+
+    problem: Annotated[
+        Name | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"One of {', '.join(Name)}. Default: least-squares if there is a target, else moments.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    alpha: Annotated[float | None, typer.Option(help="Penalty of ridge (1) or lp (0).", rich_help_panel=PANEL)] = None
+    p: Annotated[int | None, typer.Option("--p", help="Power of lp (even) or tensor.", rich_help_panel=PANEL)] = None
+    degree: Annotated[int | None, typer.Option(help="Highest degree of moments (2).", rich_help_panel=PANEL)] = None
+    absorb: Annotated[
+        Absorb | None,
+        typer.Option(help="Let the penalty of ridge or lp carry a part of the data: fewer rows.", rich_help_panel=PANEL),
+    ] = None
+    k: Annotated[
+        int | None, typer.Option("--k", help="Components, topics or states of a latent model.", rich_help_panel=PANEL)
+    ] = None
+    alpha0: Annotated[
+        float | None, typer.Option("--alpha0", help="Concentration of latent-dirichlet.", rich_help_panel=PANEL)
+    ] = None
+    variances: Annotated[Variances | None, typer.Option(help="Of gaussian-mixture.", rich_help_panel=PANEL)] = None
+    emissions: Annotated[Emissions | None, typer.Option(help="Of hidden-markov.", rich_help_panel=PANEL)] = None
+    keep: Annotated[
+        Keep | None, typer.Option(help="What a latent coreset carries by itself (tensor).", rich_help_panel=PANEL)
+    ] = None
+    intercept: Annotated[
+        bool | None, typer.Option("--no-intercept", help="Models have no intercept.", rich_help_panel=PANEL)
+    ] = None
+    total_weight: Annotated[
+        bool | None, typer.Option("--no-total-weight", help="Do not keep the total weight.", rich_help_panel=PANEL)
+    ] = None
+
+    def takes_target(self) -> bool:
+        """Whether the problem that was named looks at a target."""
+        from karat import problems
+
+        return self.problem is not None and bool(getattr(problems, _KINDS[self.problem].name).needs_target)
+
+    def chosen(self, target: bool) -> Problem:
+        """The problem, checked; the default depends on whether there is a target."""
+        from karat import problems
+
+        name = self.problem or (Name.LEAST_SQUARES if target else Name.MOMENTS)
+        kind = _KINDS[name]
+        given = {f.name: v for f in fields(self) if f.name != "problem" and (v := getattr(self, f.name)) is not None}
+        for option in given:
+            if option not in kind.options:
+                takes = ", ".join(map(_flag, kind.options)) or "no options of its own"
+                raise InputError(f"{_flag(option)} does not apply to --problem {name}, which takes {takes}.")
+        for option in kind.required:
+            if option not in given:
+                raise InputError(f"--problem {name} needs {_flag(option)}.")
+        problem: Problem = getattr(problems, kind.name)(**{kind.options[o]: _value(o, v) for o, v in given.items()})
+        if target and not problem.needs_target:
+            raise InputError(f"--problem {name} has no target; leave --target out, and the column counts as one of the data.")
+        if problem.needs_target and not target:
+            raise InputError(f"--problem {name} needs --target.")
+        return problem
+
+
+def _flag(option: str) -> str:
+    return _FLAGS.get(option, f"--{option}")
+
+
+def _value(option: str, value: Any) -> Any:
+    if option in _FLAGS:
+        return False
+    return str(value) if isinstance(value, StrEnum) else value

@@ -1,0 +1,177 @@
+"""karat demo: a million rows, one lasso path three times: on all rows, on the few that karat keeps, on as many at random."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from karat.cli import _cores, _show
+from karat.cli._options import Common, count
+from karat.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from karat import Coreset
+
+COLUMNS, ALPHAS = 10, 20
+BAR = 30  # characters of the longest bar
+
+
+def demo(
+    shown: Common,
+    rows: Annotated[int, typer.Option(parser=count, metavar="N", help="Rows of the data, which is made up.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the data and of the choice of rows.")] = 0,
+) -> None:
+    """A lasso path on a million rows and on the few that karat keeps, side by side; takes a few seconds, needs no network.
+
+    Example:  karat demo
+    """
+    found = run(rows, seed)
+    if shown.as_json:
+        _show.document(found)
+    else:
+        _print(found)
+
+
+def run(rows: int, seed: int = 0) -> dict[str, Any]:
+    """Everything the demo shows, in numbers."""
+    import numpy as np
+
+    import karat
+
+    try:
+        from sklearn.linear_model import HuberRegressor
+    except ImportError as error:
+        raise MissingExtraError("karat demo", "sklearn") from error
+    X, y = made_up(rows, seed)
+    core, building = _timed(lambda: karat.coreset(X, y, random_state=seed))
+    chance = np.random.default_rng(seed + 1).choice(rows, size=len(core), replace=False)
+    alphas = np.geomspace(2.0, 0.002, ALPHAS)
+    full, slow = _timed(lambda: lasso_path(X, y, alphas))
+    kept, fast = _timed(lambda: lasso_path(core.X, core.y, alphas, core.weights))
+    drawn, also_fast = _timed(lambda: lasso_path(X[chance], y[chance], alphas))
+    proof, verifying = _timed(lambda: core.verify(X, y))
+    variance, few = np.var(y), np.average(core.y, weights=core.weights)
+    spread = np.average((core.y - few) ** 2, weights=core.weights)
+    path = [
+        {
+            "alpha": alphas[i],
+            "non_zero": int((full[i, :-1] != 0).sum()),
+            "r2_all_rows": 1 - np.mean((X @ full[i, :-1] + full[i, -1] - y) ** 2) / variance,
+            "r2_coreset": 1 - np.average((core.X @ kept[i, :-1] + kept[i, -1] - core.y) ** 2, weights=core.weights) / spread,
+            "difference": np.abs(full[i] - kept[i]).max(),
+        }
+        for i in range(0, ALPHAS, 3)
+    ]
+    return _cores.summary(core) | {
+        "columns": COLUMNS,
+        "alphas": ALPHAS,
+        "path": path,
+        "ways": [
+            {"name": "all rows", "seconds": slow, "error": None},
+            {"name": f"the {len(core)} of karat", "seconds": building + fast, "error": _relative(kept, full)},
+            {"name": f"{len(core)} at random", "seconds": also_fast, "error": _relative(drawn, full)},
+        ],
+        "building_seconds": building,
+        "verified": proof.ok,
+        "verified_error": proof.loss_error,
+        "verifying_seconds": verifying,
+        "refusal": _refusal(core, HuberRegressor()),
+    }
+
+
+def made_up(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Correlated, skewed, shifted columns, and a target with heavy-tailed noise that half of them explain."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    mixing = np.eye(COLUMNS) + 0.3 * rng.standard_normal((COLUMNS, COLUMNS))
+    X = np.exp(0.5 * rng.standard_normal((rows, COLUMNS))) @ mixing + rng.uniform(-5, 5, COLUMNS)
+    truth = np.where(np.arange(COLUMNS) % 2, rng.standard_normal(COLUMNS), 0.0)
+    return X, X @ truth + 3.0 + rng.standard_t(5, rows)
+
+
+def lasso_path(X: Any, y: Any, alphas: Any, weights: Any = None) -> np.ndarray:
+    """Coefficients and intercept at each alpha."""
+    import numpy as np
+    from sklearn.linear_model import Lasso
+
+    model = Lasso(warm_start=True, tol=1e-12, max_iter=100_000)
+    path = []
+    for alpha in alphas:
+        model.set_params(alpha=alpha).fit(X, y, sample_weight=weights)
+        path.append(np.append(model.coef_, model.intercept_))
+    return np.array(path)
+
+
+def _timed(job: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    return job(), time.perf_counter() - start
+
+
+def _relative(path: np.ndarray, truth: np.ndarray) -> float:
+    return float(abs(path - truth).max() / abs(truth).max())
+
+
+def _refusal(core: Coreset, estimator: Any) -> str:
+    from karat.errors import NotExactError
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            core.fit(estimator)
+        except NotExactError as refusal:
+            return str(refusal)
+    raise AssertionError("a Huber loss is not a polynomial of the data")
+
+
+def _print(found: dict[str, Any]) -> None:
+    certificate = found["certificate"]
+    _show.facts(
+        f"{found['rows_in']:,} rows x {found['columns']} columns and a target became {found['rows_kept']:,} rows",
+        {
+            "worst error": f"{certificate['loss_error']:.1e} relative, over every linear model there is",
+            "time": _show.seconds(found["building_seconds"]),
+            "kept": certificate["keeps"],
+            "not kept": "; ".join(certificate["excludes"]),
+        },
+    )
+    _show.say(f"\nA lasso path of {found['alphas']} alphas, on all rows and on the {found['rows_kept']}", style="bold")
+    names = ["alpha", "non-zero", "R2, all rows", "R2, coreset", "difference"]
+    _show.grid(
+        names,
+        [
+            [
+                f"{at['alpha']:.4f}",
+                at["non_zero"],
+                f"{at['r2_all_rows']:.12f}",
+                f"{at['r2_coreset']:.12f}",
+                f"{at['difference']:.0e}",
+            ]
+            for at in found["path"]
+        ],
+    )
+    _show.say("\nTime, building included, and digits of the coefficients that agree", style="bold")
+    longest = max(way["seconds"] for way in found["ways"])
+    rows = []
+    for way in found["ways"]:
+        bar = "█" * max(1, round(BAR * way["seconds"] / longest))
+        digits = "" if way["error"] is None else f"{_digits(way['error'])} digits"
+        rows.append([way["name"], _show.seconds(way["seconds"]), digits, bar])
+    _show.grid(["", "time", "agree to", ""], rows)
+    verdict = "exact" if found["verified"] else "NOT exact"
+    _show.say(
+        f"\nVerified afresh on all rows in {_show.seconds(found['verifying_seconds'])}: {verdict}, worst relative loss error "
+        f"{found['verified_error']:.1e}.\n\nWhat is not kept is refused:\n{found['refusal']}"
+    )
+
+
+def _digits(error: float) -> int:
+    from math import floor, log10
+
+    return max(0, floor(-log10(max(error, 1e-16))))

@@ -1,0 +1,79 @@
+"""karat inspect: what a coreset file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from karat.cli import _cores, _show
+from karat.cli._options import Common
+
+if TYPE_CHECKING:
+    from karat import Coreset
+
+FILES = 5  # named one by one
+WIDTH = 12  # characters of a column of the table of rows
+
+
+def inspect(
+    core: Annotated[Path, typer.Argument(metavar="CORESET", help="A coreset file.")],
+    shown: Common,
+    rows: Annotated[int, typer.Option(min=0, help="Kept rows to show, the heaviest first.")] = 5,
+) -> None:
+    """What a coreset is: its certificate, where it came from, and its heaviest rows.
+
+    Example:  karat inspect core.parquet --rows 10
+    """
+    import karat
+
+    loaded = karat.load(core)
+    columns = _cores.kept_columns(loaded)
+    heaviest = (-loaded.weights).argsort(kind="stable")[:rows]
+    if shown.as_json:
+        some = [{name: values[i] for name, values in columns.items()} for i in heaviest]
+        _show.document(_cores.summary(loaded) | {"columns": list(columns), "rows": some})
+        return
+    _show.facts(str(core), _cores.lines(loaded) | _more(loaded))
+    if rows:
+        _print_rows(columns, heaviest, len(loaded))
+
+
+def _more(core: Coreset) -> dict[str, str]:
+    certificate = core.certificate
+    found = {
+        "weights": f"{core.weights.min():.3g} to {core.weights.max():.3g}, sum {core.weights.sum():.10g}",
+        "made by": f"{certificate.method}, {_show.seconds(certificate.seconds)}, passes: {certificate.passes}",
+    }
+    if core.groups is not None:
+        found["groups"] = f"{len(set(core.groups.tolist())):,}"
+    if core.maps is not None:
+        found["maps"] = ", ".join(core.maps)
+    if core.correction is not None:
+        found["correction"] = "stored: a part of the data is carried by the regulariser"
+    return found | _origin(core)
+
+
+def _origin(core: Coreset) -> dict[str, str]:
+    """Where the rows came from; a merged coreset names its parts."""
+    known: dict[str, Any] = core.provenance or {}
+    parts = [part or {} for part in known.get("merged", [known])]
+    files = [file for part in parts for file in (part.get("source") or {}).get("files", [])]
+    if not files:
+        return {}
+    more = f" and {len(files) - FILES:,} more" if len(files) > FILES else ""
+    found = {"made from": ", ".join(f"{file['name']} ({file['rows']:,} rows)" for file in files[:FILES]) + more}
+    made = [f"karat {part['karat']}, {part['created']}, seed {part['seed']}" for part in parts if "created" in part]
+    found["made with"] = "; ".join(dict.fromkeys(made))
+    commands = [part["command"] for part in parts if part.get("command")]
+    return found | ({"command": "\n".join(commands)} if commands else {})
+
+
+def _print_rows(columns: dict[str, Any], heaviest: Any, kept: int) -> None:
+    fit = max(2, _show.console().width // WIDTH)
+    names = list(columns)[:fit]
+    hidden = len(columns) - len(names)
+    more = f", {hidden:,} more columns not shown" if hidden else ""
+    _show.say(f"\nHeaviest rows, {len(heaviest):,} of {kept:,}{more}")
+    _show.grid(names, [[columns[name][i].item() for name in names] for i in heaviest])

@@ -1,0 +1,93 @@
+"""karat plan: what a coreset would cost, before any data is read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from karat.cli import _show
+from karat.cli._columns import named
+from karat.cli._options import Common, count
+from karat.cli._problems import ProblemOptions
+from karat.errors import InputError
+
+
+class Where(StrEnum):
+    """Where the rows lie."""
+
+    MEMORY = "memory"
+    FILES = "files"
+    CLUSTER = "cluster"
+
+
+def plan(
+    problem: ProblemOptions,
+    shown: Common,
+    source: Annotated[
+        list[str] | None, typer.Argument(metavar="DATA", help="Files to plan for, instead of --rows and --columns.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(parser=count, metavar="N", help="Number of rows, such as 1e9.")] = None,
+    columns: Annotated[int | None, typer.Option(parser=count, metavar="D", help="Number of feature columns.")] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", "-t", metavar="COLUMN", help="Target column of the files; several with commas."),
+    ] = None,
+    targets: Annotated[
+        int | None, typer.Option(min=0, help="Number of targets, with --rows and --columns (1, or none if none is needed).")
+    ] = None,
+    groups: Annotated[int, typer.Option(min=1, help="Number of groups (folds).")] = 1,
+    where: Annotated[Where, typer.Option(help="Where the rows lie.")] = Where.FILES,
+    partitions: Annotated[int, typer.Option(min=1, help="Parts of the data on a cluster.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Parts that are read at the same time on a cluster.")] = 1,
+) -> None:
+    """Rows, memory, passes and time that a coreset would take, and why.
+
+    Example:  karat plan --rows 1e9 --columns 12 --problem ridge --alpha 10
+    """
+    import karat
+
+    if source:
+        if (rows, columns, targets) != (None, None, None):
+            raise InputError("Name files, or say --rows, --columns and --targets; not both.")
+        from karat.io._extent import extent
+
+        found = extent(source)
+        count_targets = len(named("--target", target, found.columns))
+        rows, columns, targets = found.rows, len(found.columns) - count_targets, count_targets
+    elif rows is None or columns is None:
+        raise InputError("Say how large the data is: name its files, or give --rows and --columns.")
+    elif target:
+        raise InputError("--target is for files; with --rows and --columns, say --targets.")
+    if targets is None:
+        targets = 1 if problem.problem is None or problem.takes_target() else 0
+    chosen = problem.chosen(targets > 0)
+    expected = karat.plan(
+        chosen,
+        rows,
+        columns,
+        targets=max(targets, 1),
+        groups=groups,
+        source=where.value,
+        partitions=partitions,
+        workers=workers,
+    )
+    asked = {"problem": chosen.describe(), "rows_in": rows, "columns": columns}
+    if shown.as_json:
+        _show.document(asked | asdict(expected))
+        return
+    beside = "in each process" if expected.method == "sketch" else "beside the data"
+    lines = {
+        "problem": asked["problem"],
+        "data": f"{'about ' if source and not found.exact else ''}{rows:,} rows, {columns:,} columns",
+        "rows kept": f"at most {expected.rows:,}",
+        "memory": f"about {_show.amount(expected.memory)} {beside}",
+        "passes": f"{expected.passes}, by {expected.method}",
+        "time": f"about {_show.seconds(expected.seconds)}",
+        "why": expected.why,
+    }
+    if expected.travels:
+        lines["travels"] = _show.amount(expected.travels)
+    _show.facts("What to expect", lines)

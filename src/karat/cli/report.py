@@ -1,0 +1,60 @@
+"""karat report: a coreset as one HTML page."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from karat.cli import _show
+from karat.cli._errors import FAILED
+from karat.cli._options import Common
+from karat.cli._outputs import Kind, check_output
+from karat.cli._progress import progress
+
+
+def report(
+    core: Annotated[Path, typer.Argument(metavar="CORE", help="A coreset file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write: .html.")],
+    shown: Common,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DATA", help="The data itself: measure the coreset afresh and show both. Repeat for several."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a report.")] = False,
+) -> None:
+    """One HTML page about a coreset: certificate, weights, projection, moments, kept rows; needs no network to be read.
+
+    Example:  karat report core.parquet --data data.parquet -o report.html
+    """
+    check_output(output, [str(core), *(data or ())], force, Kind("a report", (".html", ".htm"), _is_report))
+    import karat
+    from karat.report import write_report
+
+    start = time.perf_counter()
+    loaded = karat.load(core)
+    with progress("Reading", not shown.as_json) as advance:
+        found = write_report(loaded, output, data, progress=advance)
+    seconds, verified = time.perf_counter() - start, found["verified"]
+    if shown.as_json:
+        told = {name: found[name] for name in ("problem", "exact", "verified", "weights")}
+        sizes = {"rows_in": found["rows"], "rows_kept": found["kept"]}
+        _show.document(sizes | told | {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds})
+    else:
+        measured = "not measured afresh; name the data with --data" if verified is None else verified["sentence"]
+        lines = {
+            "report": f"{output} ({_show.amount(output.stat().st_size)})",
+            "data": measured,
+            "time": _show.seconds(seconds),
+        }
+        _show.facts(f"{found['rows']:,} rows, {found['kept']:,} kept", lines)
+    if verified is not None and not verified["ok"]:
+        raise typer.Exit(FAILED)
+
+
+def _is_report(path: Path) -> bool:
+    """Whether a file says that karat made it."""
+    with path.open("rb") as file:
+        return b'name="generator" content="karat' in file.read(4096)

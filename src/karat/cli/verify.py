@@ -1,0 +1,80 @@
+"""karat verify: the data read again, and the certificate of a coreset proven or refuted."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from karat.cli import _show
+from karat.cli._columns import known_columns, named
+from karat.cli._errors import FAILED
+from karat.cli._options import Common, size
+from karat.cli._progress import progress
+
+BLOCKS = 3  # changed blocks named one by one
+SAID = {
+    "identical": "identical to what the coreset was made from",
+    "reordered": "the same rows in another order",
+    "changed": "CHANGED since the coreset was made",
+    "unknown": "unknown: the coreset holds no hashes of these columns",
+}
+
+
+def verify(
+    core: Annotated[Path, typer.Argument(metavar="CORESET", help="A coreset file.")],
+    shown: Common,
+    source: Annotated[
+        list[str] | None, typer.Argument(metavar="DATA", help="Its data; by default the files it was made from.")
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", "-t", metavar="COLUMN", help="Target, if the coreset does not say.")
+    ] = None,
+    columns: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Features, if the coreset does not say.")] = None,
+    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Weights, if the coreset does not say.")] = None,
+    groups: Annotated[str | None, typer.Option(metavar="COLUMN", help="Groups, if the coreset does not say.")] = None,
+    memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
+) -> None:
+    """Prove or refute a coreset: are its moments those of the data, and is the data what it was made from?
+
+    The data is read once. Exit code 1 if a moment differs or a row has changed.
+
+    Example:  karat verify core.parquet data.parquet
+    """
+    import karat
+
+    verify_files = karat.verify_files
+    start = time.perf_counter()
+    known = known_columns(source) if source and (target or columns) else []
+    options: dict[str, Any] = {
+        "target": named("--target", target, known) or None,
+        "columns": named("--columns", columns, known) or None,
+    }
+    options |= {} if memory is None else {"memory": memory}
+    with progress("Reading", not shown.as_json) as advance:
+        found = verify_files(core, source or None, sample_weight=weight, groups=groups, progress=advance, **options)
+    seconds = time.perf_counter() - start
+    if shown.as_json:
+        _show.document(found.to_dict() | {"seconds": seconds})
+    else:
+        _show.facts(f"{core}: {'proven' if found.ok else 'REFUTED'}", _lines(found) | {"time": _show.seconds(seconds)})
+    if not found.ok:
+        raise typer.Exit(FAILED)
+
+
+def _lines(found: Any) -> dict[str, str]:
+    certificate = found.certificate
+    verdict = "the same" if certificate.ok else "NOT the same"
+    lines = {
+        "moments": f"{verdict}: worst relative loss error {certificate.loss_error:.1e} (allowed {certificate.tolerance:.0e})",
+        "data": SAID[found.data],
+        "rows": f"{certificate.n_rows:,} read, {certificate.size:,} kept",
+    }
+    if found.changed:
+        more = f"\nand {len(found.changed) - BLOCKS:,} more blocks" if len(found.changed) > BLOCKS else ""
+        lines["where"] = "\n".join(map(str, found.changed[:BLOCKS])) + more
+    if certificate.notes:
+        lines["note"] = " ".join(certificate.notes)
+    return lines

@@ -1,0 +1,128 @@
+"""The paper's Algorithms 2, 5 and 6, taken literally: NumPy, an SVD per removed point, the ambient dimension as the stop.
+
+They are here to be looked at and measured against; nothing of the library uses them.  Three guards, without which they do not
+end:
+
+* Algorithm 5 is called with k > d + 1 clusters.  The paper leaves k open; with k <= d + 1 no cluster is ever removed and
+  the recursion is endless.
+* The weight that determines the step is set to zero.  Rounding may leave it at 1e-17, and ``w > 0`` would keep the point.
+* Both recursions are tail calls, written as loops: Python would run out of stack.
+
+Algorithms 5 and 6 stop at d + 1 points for points in R^d, whatever the rank.  The benchmarks hand them the unique monomials
+without the constant, which is kind: on the paper's vec(d d') with (d+1)^2 entries they would keep almost twice as many rows.
+
+Algorithm 2 stacks the unfolded rows vec(d d') on lambda T, T the diagonal matrix of signs, and reduces both together.  With
+weights W_ab on the rows of T and Delta = S - S_c what the kept data miss of the moments, that asks for
+``W_ab = 1 - Delta_ab / lambda`` above the diagonal, ``1 + Delta_ab / lambda`` below and on it: data may miss up to lambda of
+each cross moment.  The paper then solves ``(Xc'Xc + lambda I_c) w = Xc'yc`` with I_c the weighted signs.  That is wrong twice:
+only the symmetric part of I_c belongs there, and the signs in the label's row and column are a term of the right side.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from karat.engine.linalg import Array, Indices
+
+
+def caratheodory(points: Array, weights: Array) -> Array:
+    """Algorithm 6: remove one point after the other; O(n^3) per point, O(n^4) in all.  New weights, mostly zero."""
+    weights = weights.astype(float)
+    alive = np.flatnonzero(weights > 0)
+    while len(alive) > points.shape[1] + 1:
+        chosen = points[alive]
+        differences = (chosen[1:] - chosen[0]).T
+        null = np.linalg.svd(differences, full_matrices=True)[2][-1]
+        null = np.concatenate([[-null.sum()], null])
+        ratios = np.full(len(alive), np.inf)
+        np.divide(weights[alive], null, out=ratios, where=null > 0)
+        out = ratios.argmin()
+        weights[alive] -= ratios[out] * null
+        weights[alive[out]] = 0.0
+        alive = alive[weights[alive] > 0]
+    weights[weights < 0] = 0.0
+    return weights
+
+
+def fast_caratheodory(points: Array, weights: Array, clusters: int | None = None) -> tuple[Indices, Array]:
+    """Algorithm 5: Algorithm 6 on the means of clusters, then again on the points of the clusters that are left.
+
+    Returns indices and weights.
+    """
+    width = points.shape[1]
+    clusters = 2 * (width + 1) if clusters is None else clusters
+    if clusters <= width + 1:
+        raise ValueError(f"{clusters} clusters of points in R^{width}: with at most {width + 1} the recursion never ends.")
+    index = np.flatnonzero(weights > 0)
+    weights = weights[index].astype(float)
+    while len(index) > width + 1:
+        bounds = np.linspace(0, len(index), min(clusters, len(index)) + 1).astype(int)
+        mass = np.add.reduceat(weights, bounds[:-1])
+        means = np.array([weights[a:b] @ points[index[a:b]] for a, b in pairwise(bounds)])
+        kept = caratheodory(means / mass[:, None], mass)
+        weights = weights * np.repeat(kept / mass, np.diff(bounds))
+        index, weights = index[weights > 0], weights[weights > 0]
+    return index, weights
+
+
+def sign_matrix(d: int) -> Array:
+    """The paper's matrix M of Algorithm 2: -1 above the diagonal, +1 below it and on it, 0 at (y, y)."""
+    M = np.tril(np.ones((d + 1, d + 1))) - np.triu(np.ones((d + 1, d + 1)), 1)
+    M[d, d] = 0.0
+    return M
+
+
+def unfolded(D: Array) -> Array:
+    """Rows vec(d d') with all (d+1)^2 products, each cross product twice."""
+    return np.asarray(np.einsum("ia,ib->iab", D, D).reshape(len(D), -1))
+
+
+def claimed_bound(D: Array, lam: float, copies: float = 1.0) -> float:
+    """The paper's Theorem on ridge: ``sum_i 1 / (1 + lambda^2 / sigma_i^2) + 1`` data rows at most; it is false.
+
+    sigma are the singular values of the unfolded rows, of each of which there are ``copies``.
+    """
+    sigma = np.linalg.svd(unfolded(np.sqrt(np.sqrt(copies)) * D), compute_uv=False)
+    sigma = sigma[sigma > 1e-12 * sigma[0]]
+    return 1.0 + float(np.sum(1.0 / (1.0 + lam**2 / sigma**2)))
+
+
+class SignCoreset(NamedTuple):
+    """What Algorithm 2 keeps: data rows with weights, and the weights of the rows of T as a matrix."""
+
+    rows: Indices
+    weights: Array
+    signs: Array
+
+
+def sign_coreset(X: Array, y: Array, lam: float) -> SignCoreset:
+    """Algorithm 2: a coreset for ridge regression by the sign matrix T."""
+    n, d = X.shape
+    signs = lam * np.diag(sign_matrix(d).ravel())
+    points = np.vstack([unfolded(np.column_stack([X, y])), signs])
+    kept, weights = fast_caratheodory(points, np.ones(len(points)))
+    mass = np.zeros(len(points))
+    mass[kept] = weights
+    rows = np.flatnonzero(mass[:n])
+    return SignCoreset(rows, mass[rows], mass[n:].reshape(d + 1, d + 1))
+
+
+def solve_as_written(core: SignCoreset, X: Array, y: Array, lam: float) -> Array:
+    """The paper's solve, ``(Xc'Xc + lambda I_c)^-1 Xc'yc``."""
+    d = X.shape[1]
+    weighted = X[core.rows].T * core.weights
+    carried = (core.signs * sign_matrix(d))[:d, :d]
+    return np.asarray(np.linalg.solve(weighted @ X[core.rows] + lam * carried, weighted @ y[core.rows]))
+
+
+def solve_corrected(core: SignCoreset, X: Array, y: Array, lam: float) -> Array:
+    """The right solve: I_c made symmetric, and its label terms on the right side."""
+    d = X.shape[1]
+    weighted = X[core.rows].T * core.weights
+    carried = core.signs * sign_matrix(d)
+    carried = (carried + carried.T) / 2
+    left, right = weighted @ X[core.rows] + lam * carried[:d, :d], weighted @ y[core.rows] + lam * carried[:d, d]
+    return np.asarray(np.linalg.solve(left, right))

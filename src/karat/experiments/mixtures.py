@@ -1,0 +1,122 @@
+"""Table 2 of the paper: Gaussian mixtures by moments, from all rows and from the coreset.
+
+The coreset keeps the whitened third-moment tensor: binom(k+2, 3) + 1 rows, together with the full data's whitening.  The loss
+is the k-means loss of all rows with the learned means as centres.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import comb
+from typing import Any
+
+import numpy as np
+
+import karat
+from karat import models, problems
+from karat._latent import kept_sample, own_maps, read_sample
+from karat.engine.linalg import Array
+from karat.experiments.measure import difference, kmeans_loss, real_data, seconds
+from karat.experiments.result import Experiment, Table
+from karat.experiments.settings import Settings
+
+#              k, loss, rows, columns, size, speed-up
+PAPER = {
+    "Credit card": (4, 1025.93, 8636, 17, 21, 15.0),
+    "Synthetic": (3, 101541.14, 10_000, 30, 11, 29.25),
+    "Covertype": (4, 4082.34, 101_012, 54, 21, 643.8),
+}
+NOISE = 101541.14 / 300_000  # variance of the synthetic set: the paper's loss, per coordinate
+
+
+def unit_rows(X: Array) -> Array:
+    return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
+
+
+def synthetic() -> Array:
+    """10,000 rows of three Gaussians in 30 dimensions."""
+    rng = np.random.default_rng(0)
+    means = rng.uniform(-1.0, 1.0, (3, 30))
+    return np.asarray(means[rng.integers(3, size=10_000)] + np.sqrt(NOISE) * rng.standard_normal((10_000, 30)))
+
+
+def tensor_seconds(X: Array, core: karat.Coreset) -> tuple[float, float]:
+    """Time to sum the whitened tensor, over all rows and over the coreset's; the part that the paper's speed-up is about."""
+    problem: Any = core.problem
+    sample, _ = read_sample(X, problem, None, None)
+    kept = kept_sample(core)
+    maps = own_maps(core, kept)
+    return seconds(lambda: problem.statistics(sample, maps)), seconds(lambda: problem.statistics(kept, maps))
+
+
+def compare(name: str, X: Array) -> tuple[list[Any], list[Any]]:
+    """A row of losses and a row of sizes and times."""
+    k, paper_loss, _, _, paper_size, paper_speed = PAPER[name]
+    problem = problems.GaussianMixture(k)
+    with real_data():
+        core = karat.coreset(X, problem=problem)
+        full, small = models.GaussianMixture(k).fit(X), models.GaussianMixture(k).fit_coreset(core)
+        conic = len(karat.coreset(X, problem=problems.GaussianMixture(k, total_weight=False)))
+        learn = [
+            seconds(lambda: models.GaussianMixture(k).fit(X)),
+            seconds(lambda: models.GaussianMixture(k).fit_coreset(core)),
+        ]
+        tensor = tensor_seconds(X, core)
+        build = seconds(lambda: karat.coreset(X, problem=problem))
+    before, after = kmeans_loss(X, full.means_), kmeans_loss(X, small.means_)
+    n, d = X.shape
+    losses = [name, k, paper_loss, before, after, abs(before - after) / before, difference(small.means_, full.means_)]
+    sizes = [
+        name, f"{n:,} x {d}", paper_size, len(core), conic, comb(k + 2, 3) + 1, f"{100 * (1 - len(core) / n):.2f} %",
+        f"{paper_speed:g} x", f"{learn[0] / learn[1]:.1f} x", f"{tensor[0] / tensor[1]:.0f} x",
+        f"{1e3 * build:.1f} ms", f"{1e3 * learn[0]:.1f} ms",
+    ]  # fmt: skip
+    return losses, sizes
+
+
+def run(settings: Settings) -> Experiment:
+    """Table 2."""
+    missing: list[str] = []
+    source = settings.source
+    tables: dict[str, Callable[[], Array]] = {
+        "Credit card": lambda: unit_rows(source.credit_card()),
+        "Synthetic": synthetic,
+        "Covertype": lambda: unit_rows(source.covertype()),
+    }
+    rows = [compare(name, X) for name, X in settings.each(list(tables), lambda name: tables[name](), missing)]
+    return Experiment(
+        "Table 2: Gaussian mixtures",
+        [
+            "A mixture of k spherical Gaussians is learned by the method of moments from all rows, and from the coreset with "
+            "the full data's whitening; the loss is the k-means loss of all rows with the learned means as centres. Losses and "
+            "means are equal.",
+        ],
+        [
+            Table(
+                "table2_losses", "k-means loss with the learned means",
+                ["data set", "k", "loss, paper", "loss, full data", "loss, coreset", "relative difference",
+                 "difference of the means"],
+                [losses for losses, _ in rows],
+            ),
+            Table(
+                "table2_sizes", "Rows kept and time",
+                ["data set", "full data", "size, paper", "size, karat", "size, total weight free", "bound, binom(k+2, 3) + 1",
+                 "reduction", "speed-up, paper", "learning speed-up, karat", "tensor speed-up, karat", "building the coreset",
+                 "learning from all rows"],
+                [sizes for _, sizes in rows],
+            ),
+        ],
+        notes=[
+            "The paper does not say how it prepared the data. With every row scaled to length 1, as here, the loss of Credit "
+            "card comes within one per cent of the paper's; centred, standardised or min-max columns miss it by a factor of 2 "
+            "or more.",
+            "Covertype: the paper's 101,012 rows are taken to be the last ones (581,012 - 480,000), a guess. The synthetic set "
+            "is not described: here three Gaussians with means in [-1, 1]^30, and the variance that the paper's loss implies.",
+            "The paper's theorem omits that the coreset needs the full data's whitening: the kept rows alone (21 points in 54 "
+            "dimensions) have a singular covariance. karat stores it with the coreset.",
+            "karat learns from all rows in milliseconds, mostly by two passes of matrix products, so little is left to speed "
+            "up; the paper's 643.8 is the time of a slow full-data run divided by that of 21 rows. The tensor column compares "
+            "that step alone.",
+        ],
+        missing=missing,
+    )  # fmt: skip

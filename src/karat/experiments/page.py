@@ -1,0 +1,54 @@
+"""One self-contained HTML page of all experiments, from one template; pictures are inside the page."""
+
+from __future__ import annotations
+
+import os
+import platform
+from base64 import b64encode
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jinja2
+import numpy as np
+import scipy
+
+import karat
+from karat.experiments.result import Figure
+from karat.experiments.settings import Settings
+
+if TYPE_CHECKING:
+    from karat.experiments.run import Outcome
+
+NAME = "index.html"
+
+
+def write_page(folder: Path, outcomes: Sequence[Outcome], settings: Settings) -> Path:
+    """Write the page of what has been run so far; the pictures are those of the folder."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("karat.experiments", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+
+    def picture(figure: Figure) -> str:
+        return "data:image/png;base64," + b64encode((folder / f"{figure.name}.png").read_bytes()).decode()
+
+    page = environment.get_template("page.html.jinja").render(
+        outcomes=outcomes, picture=picture, quick=settings.quick, facts=_facts(settings, outcomes)
+    )
+    path = folder / NAME
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _facts(settings: Settings, outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """Where and with what the page was made."""
+    folder = settings.source.folder
+    return {
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "in": f"{sum(outcome.seconds for outcome in outcomes):.0f} s on {os.cpu_count()} cores ({platform.machine()})",
+        "with": f"karat {karat.__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"SciPy {scipy.__version__}",
+        "data from": f"the folder {folder.name}" if folder else "scikit-learn and OpenML",
+    }

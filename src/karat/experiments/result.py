@@ -1,0 +1,93 @@
+"""What an experiment returns: prose, tables and figures, all of them plain values that the page and the files are made of."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under column names; ``name`` is that of its CSV file."""
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"Table {self.name}: a row has {len(row)} cells for {len(self.columns)} columns.")
+
+    def shown(self) -> list[list[str]]:
+        """The cells as the page prints them; the CSV file has all digits."""
+        return [[readable(cell) for cell in row] for row in self.rows]
+
+    def numeric(self, column: int) -> bool:
+        """Whether all cells of a column are numbers, which stand to the right."""
+        return all(not isinstance(row[column], str) for row in self.rows)
+
+    def write(self, path: Path) -> None:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(self.columns)
+            writer.writerows(["" if cell is None else cell for cell in row] for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A matplotlib figure; ``name`` is that of its PNG file."""
+
+    name: str
+    title: str
+    drawing: Any
+
+    def write(self, path: Path) -> None:
+        self.drawing.savefig(path, dpi=120, metadata={"Title": self.title})
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One section of the page.
+
+    Attributes
+    ----------
+    title : str
+    prose : sequence of str
+        Paragraphs: what is done, and what is seen.
+    tables, figures : sequences
+    notes : sequence of str
+        Where a number cannot be the paper's, and why.
+    missing : sequence of str
+        What was left out, and what to do about it.
+    """
+
+    title: str
+    prose: Sequence[str]
+    tables: Sequence[Table] = ()
+    figures: Sequence[Figure] = ()
+    notes: Sequence[str] = ()
+    missing: Sequence[str] = ()
+
+
+def readable(cell: Cell) -> str:
+    """A cell in few characters: thousands separated, four digits, exponents only where they are needed."""
+    if cell is None:
+        return ""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if cell == 0:
+        return "0"
+    if abs(cell) >= 1e7 or abs(cell) < 1e-3:
+        return f"{cell:.1e}"
+    if abs(cell) >= 1000:
+        return f"{cell:,.2f}"
+    return f"{cell:.4g}"

@@ -1,0 +1,139 @@
+"""Table 1 of the paper: ridge regression on four small sets, from all rows and from the coreset.
+
+As in the paper's experiments the regulariser is d rows sqrt(lambda) e_a, reduced together with the data, no intercept, total
+weight kept (``absorb="diagonal", total_weight=True``); a coreset is then data rows and regulariser rows with weights W, and
+
+    w = (Xc' diag(u) Xc + lambda diag(W))^-1 Xc' diag(u) yc.
+"""
+
+from __future__ import annotations
+
+from math import comb
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+import karat
+from karat.engine.linalg import Array
+from karat.experiments.data import CLASSES
+from karat.experiments.measure import seconds
+from karat.experiments.result import Experiment, Table
+from karat.experiments.settings import Settings
+from karat.problems import Ridge
+
+LAMBDA = 1.0
+LAMBDAS = (1e-2, 1.0, 1e2, 1e4)
+#                    RMSE, rows, coreset, speed-up, reduction in per cent
+PAPER = {
+    "Iris": (0.339, 154, 16, 2.0, 89.61),
+    "Yeast": (3.179, 1492, 46, 1.75, 96.9),
+    "Breast cancer": (0.225, 708, 56, 4.27, 92.10),
+    "Glass": (0.89, 223, 56, 1.2, 75.0),
+}
+
+
+def ridge(X: Array, y: Array, lam: float, weights: Array | None = None, regulariser: Array | None = None) -> Array:
+    """The paper's solve, on all rows or on the coreset."""
+    d = X.shape[1]
+    weighted = X.T if weights is None else X.T * weights
+    penalty = lam * (np.eye(d) if regulariser is None else np.diag(regulariser))
+    return np.asarray(np.linalg.solve(weighted @ X + penalty, weighted @ y))
+
+
+def rmse(X: Array, y: Array, w: Array) -> float:
+    return float(np.sqrt(np.mean((X @ w - y) ** 2)))
+
+
+def from_coreset(core: karat.Coreset, lam: float) -> Array:
+    """Ridge coefficients from the kept rows and the regulariser's."""
+    X, y = core.arrays()
+    assert y is not None
+    problem: Any = core.problem
+    return ridge(X, y, lam, core.weights, problem.regulariser_weights(core))
+
+
+def reached_at(X: Array, y: Array, value: float) -> str:
+    """The lambda at which the RMSE has a given value, or in words why there is none in 1e-6 to 1e8."""
+
+    def off(logarithm: float) -> float:
+        return rmse(X, y, ridge(X, y, 10.0**logarithm)) - value
+
+    least, most = off(-6.0), off(8.0)
+    if least > 0 or most < 0:
+        return f"none: least {value + least:.4f}" if least > 0 else f"none: at most {value + most:.4f}"
+    return f"{10.0 ** brentq(off, -6.0, 8.0):.4g}"
+
+
+def run(settings: Settings) -> Experiment:
+    """Table 1."""
+    notes: list[str] = []
+    missing: list[str] = []
+    errors: list[list[Any]] = []
+    sizes: list[list[Any]] = []
+    for name, (X, y, _) in settings.each(CLASSES, settings.source.classes, missing):
+        paper_rmse, paper_rows, paper_size, paper_speed, paper_cut = PAPER[name]
+        n, d = X.shape
+        worst = 0.0
+        for lam in LAMBDAS:
+            core = karat.coreset(X, y, Ridge(lam, fit_intercept=False, absorb="diagonal", total_weight=True))
+            full, small = rmse(X, y, ridge(X, y, lam)), rmse(X, y, from_coreset(core, lam))
+            worst = max(worst, abs(full - small))
+            if lam == LAMBDA:
+                ours, ours_small, kept = full, small, core
+        errors.append([name, paper_rmse, ours, ours_small, abs(ours - ours_small), worst, reached_at(X, y, paper_rmse)])
+        problem: Any = kept.problem
+        size = len(kept) + int((problem.regulariser_weights(kept) > 0).sum())
+        fewer = Ridge(LAMBDA, fit_intercept=False, absorb="diagonal", total_weight=False)
+        conic = karat.coreset(X, y, fewer)
+        conic_size = len(conic) + int((fewer.regulariser_weights(conic) > 0).sum())
+        box = len(karat.coreset(X, y, Ridge(LAMBDA, fit_intercept=False, absorb="box")))
+        Xc, yc = kept.arrays()
+        assert yc is not None
+        weights, carried = kept.weights, problem.regulariser_weights(kept)
+        slow = seconds(lambda: ridge(X, y, LAMBDA))  # noqa: B023
+        fast = seconds(lambda: ridge(Xc, yc, LAMBDA, weights, carried))  # noqa: B023
+        build = seconds(lambda: karat.coreset(X, y, problem))  # noqa: B023
+        sizes.append([
+            name, f"{n + d} x {d + 1}", paper_size, size, len(kept), comb(d + 2, 2) + 1, conic_size, box,
+            f"{paper_cut:g} %", f"{100 * (1 - size / (n + d)):.2f} %", f"{paper_speed:g} x", f"{slow / fast:.2f} x",
+            f"{1e3 * build:.1f} ms",
+        ])  # fmt: skip
+        if n + d != paper_rows:
+            notes.append(f"{name} has {n} rows here; the paper's {paper_rows} are its rows and the {d} of the regulariser.")
+    return Experiment(
+        "Table 1: ridge regression",
+        [
+            "Class numbers are regressed on the features, without intercept, on the raw columns. The paper's regulariser is d "
+            "more rows, reduced together with the data; its 'full data' counts them (154 = 150 + 4), and so do the sizes here.",
+            "The RMSE of the model trained on the coreset equals that of the model trained on all rows, to rounding, at "
+            f"every lambda tried ({', '.join(f'{lam:g}' for lam in LAMBDAS)}).",
+        ],
+        [
+            Table(
+                "table1_rmse", f"RMSE on all rows, lambda = {LAMBDA:g}",
+                ["data set", "paper", "full data", "coreset", "difference", "largest difference, all lambda",
+                 "lambda with the paper's RMSE"],
+                errors,
+            ),
+            Table(
+                "table1_sizes", "Rows kept (data and regulariser) and time",
+                ["data set", "full data", "size, paper", "size, karat", "of these data", "bound, binom(d+2, 2) + 1",
+                 "size, total weight free", "data rows, box", "reduction, paper", "reduction, karat",
+                 "training speed-up, paper", "training speed-up, karat", "building the coreset"],
+                sizes,
+            ),
+        ],
+        notes=[
+            *notes,
+            "The paper gives neither its lambda nor its targets. Class numbers on raw columns give its RMSE of Glass (0.89) as "
+            "it stands; the last column of the first table says at which lambda the other sets have the paper's value.",
+            "Sizes are the paper's: they are the a-priori bound, which generic data meet. Without the total weight, of which "
+            "ridge without an intercept has no need, each is one smaller; the box programme (absorb='box') needs fewer still.",
+            "Breast cancer: 16 missing values are replaced by the median of their column, which keeps the paper's 699 rows.",
+            "Training 150 to 1,500 rows takes microseconds, most of them NumPy's own; no coreset pays off at this size, and "
+            "building it takes far longer than it saves. The paper's speed-ups leave the construction out, as the column here "
+            "does.",
+        ],
+        missing=missing,
+    )  # fmt: skip

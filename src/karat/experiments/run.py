@@ -1,0 +1,119 @@
+"""All experiments in turn, into a folder: one page, CSV and PNG files.  What fails or is missing is said, the rest is run."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from karat.errors import InputError, MissingExtraError
+from karat.experiments.result import Experiment
+from karat.experiments.settings import Settings
+
+# Name on the command line, and the module whose ``run`` it is.
+EXPERIMENTS = {
+    "table1": "ridge",
+    "figure1": "size_and_lambda",
+    "table2": "mixtures",
+    "table3": "topics",
+    "lp": "powers",
+    "hmm": "hmm",
+    "lda": "dirichlet",
+    "ica": "ica",
+    "times": "times",
+    "comparison": "comparison",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one experiment.
+
+    Attributes
+    ----------
+    name : str
+    experiment : Experiment or None
+        None if it failed.
+    seconds : float
+    error : str
+        What went wrong, in one line; empty if nothing did.
+    """
+
+    name: str
+    experiment: Experiment | None
+    seconds: float
+    error: str = ""
+
+
+Progress = Callable[[str, str, int, int], None]
+
+
+def chosen(only: Sequence[str] | None) -> list[str]:
+    """The experiments asked for, in the order of the paper."""
+    unknown = [name for name in only or () if name not in EXPERIMENTS]
+    if unknown:
+        raise InputError(f"There is no experiment {', '.join(unknown)}; there are {', '.join(EXPERIMENTS)}.")
+    return [name for name in EXPERIMENTS if not only or name in only]
+
+
+def reproduce(
+    folder: str | Path,
+    only: Sequence[str] | None = None,
+    *,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> list[Outcome]:
+    """Run the experiments and write the page and the files.
+
+    Parameters
+    ----------
+    folder : path
+        Where ``index.html``, the CSV and the PNG files go; it is made if need be.
+    only : list of str, optional
+        Names of experiments; all of them by default.
+    settings : Settings, optional
+        Data and thoroughness.
+    progress : callable, optional
+        Called with (experiment, what it is doing, experiments done, experiments in all).
+
+    Returns
+    -------
+    list of Outcome
+    """
+    try:
+        from karat.experiments.page import write_page
+    except ImportError as error:
+        raise MissingExtraError("karat.experiments", "experiments") from error
+    folder, settings, names = Path(folder), settings or Settings(), chosen(only)
+    folder.mkdir(parents=True, exist_ok=True)
+    outcomes: list[Outcome] = []
+    for done, name in enumerate(names):
+
+        def say(what: str, name: str = name, done: int = done) -> None:
+            if progress is not None:
+                progress(name, what, done, len(names))
+
+        say("")
+        outcome = _attempt(name, Settings(settings.source, settings.quick, say))
+        outcomes.append(outcome)
+        if outcome.experiment is not None:
+            for part in outcome.experiment.tables:
+                part.write(folder / f"{part.name}.csv")
+            for figure in outcome.experiment.figures:
+                figure.write(folder / f"{figure.name}.png")
+        write_page(folder, outcomes, settings)  # after each one, so that an interrupted run leaves what it has
+    return outcomes
+
+
+def _attempt(name: str, settings: Settings) -> Outcome:
+    begin = time.perf_counter()
+    try:
+        experiment = import_module(f"karat.experiments.{EXPERIMENTS[name]}").run(settings)
+    except Exception as error:  # one experiment must not lose the others
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+        return Outcome(name, None, time.perf_counter() - begin, line)
+    return Outcome(name, experiment, time.perf_counter() - begin)

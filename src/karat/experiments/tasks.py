@@ -1,0 +1,139 @@
+"""The tasks of the comparison: data, karat's coreset, and the error of a model trained on some weighted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import karat
+from karat import models, problems
+from karat._latent import read_sample
+from karat.engine.linalg import Array, Indices
+from karat.errors import InputError
+from karat.experiments import ica, mixtures, topics
+from karat.experiments.measure import difference, matched, real_data
+from karat.experiments.samplers import Views, leverage_scores, lightweight, standardised
+from karat.experiments.settings import Settings
+from karat.problems.minimise import minimise_power
+
+ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to learn.
+
+    Attributes
+    ----------
+    build : callable
+        Builds karat's coreset: indices and weights.
+    error : callable
+        From indices and weights to the relative error of the model's parameters against those of all rows, and the excess of
+        its loss on all rows over the minimum (NaN where there is none to speak of).
+    """
+
+    title: str
+    views: Views
+    build: Callable[[], tuple[Indices, Array]]
+    error: Callable[[Indices, Array], tuple[float, float]]
+
+
+def products(table: Array, degree: int) -> Array:
+    """All monomials of the columns and 1 up to a degree, the constant first."""
+    from sklearn.preprocessing import PolynomialFeatures
+
+    return np.asarray(PolynomialFeatures(degree).fit_transform(table))
+
+
+def regression(p: int, X: Array, y: Array, title: str) -> Task:
+    """l_p regression with an intercept; p = 2 is ridge regression."""
+    problem = problems.LpRegression(p, 1.0) if p > 2 else problems.Ridge(1.0)
+    X, y = standardised(X), standardised(y[:, None])[:, 0]
+    table = np.column_stack([X, y])
+
+    def train(rows: Array, targets: Array, weights: Array) -> Array:
+        solution = minimise_power(rows, targets, weights, p, 1.0, True)
+        return np.append(solution.coef, solution.intercept)
+
+    def loss(coefficients: Array) -> float:
+        return problem.loss(X, y, np.ones(len(y)), coefficients)
+
+    expected = train(X, y, np.ones(len(y)))
+    least = loss(expected)
+
+    def error(index: Indices, weights: Array) -> tuple[float, float]:
+        found = train(X[index], y[index], weights)
+        return difference(found, expected), max(0.0, loss(found) / least - 1.0)  # below 0 there is rounding only
+
+    def build() -> tuple[Indices, Array]:
+        core = karat.coreset(X, y, problem)
+        return core.indices, core.weights
+
+    affine = np.column_stack([np.ones(len(y)), table])
+    # The largest share of a row in an l_p loss is at most its leverage among the monomials of degree p/2.
+    views = Views(table, leverage_scores(affine[:, :-1]), leverage_scores(products(table, p // 2)), products(table, p)[:, 1:])
+    return Task(title, views, build, error)
+
+
+def latent(X: Array, problem: Any, learner: Any, components: Callable[[Any], Array], title: str) -> Task:
+    """A latent-variable model; every sampler is given the full data's whitening, which its rows alone do not have."""
+    core = karat.coreset(X, problem=problem)
+    with real_data():
+        expected = components(learner().fit(X))
+
+    def error(index: Indices, weights: Array) -> tuple[float, float]:
+        rows, place = np.unique(index, return_inverse=True)
+        merged = np.bincount(place, weights).astype(float)
+        with real_data():
+            try:
+                found = learner().fit_coreset(replace(core, indices=rows, weights=merged, X=X[rows]))
+            except InputError:  # the rows do not show that many components
+                return float("nan"), float("nan")
+        return matched(components(found), expected), float("nan")
+
+    def build() -> tuple[Indices, Array]:
+        again = karat.coreset(X, problem=problem)
+        return again.indices, again.weights
+
+    sample, _ = read_sample(X, problem, None, None)
+    rows, kernel = problem.kernelize(sample, core.maps)
+    features = kernel.features(rows.take(np.arange(len(X)), np.zeros(rows.columns)))[:, :-1]  # the last one is the constant
+    views = Views(standardised(X), leverage_scores(X - X.mean(axis=0)), lightweight(X), features)
+    return Task(title, views, build, error)
+
+
+def covertype(settings: Settings, columns: int) -> tuple[Array, Array]:
+    """Elevation and other numeric columns of Covertype, 10,000 rows at random."""
+    table = settings.source.covertype()
+    table = table[np.random.default_rng(0).permutation(len(table))[:ROWS], :10]
+    return table[:, 1 : 1 + columns], table[:, 0]
+
+
+def _topics(settings: Settings) -> Task:
+    X, _, _ = topics.counts(settings.source.documents())
+    X = X[X.sum(axis=1) >= 3]  # shorter documents have no triple of words
+    return latent(
+        X,
+        problems.SingleTopic(3),
+        lambda: models.SingleTopic(3),
+        lambda model: np.asarray(model.topics_),
+        "topics, k = 3, arXiv",
+    )
+
+
+TASKS: dict[str, Callable[[Settings], Task]] = {
+    "ridge": lambda settings: regression(2, *covertype(settings, 9), "ridge regression, d = 9, Covertype"),
+    "l4": lambda settings: regression(4, *covertype(settings, 3), "l_4 regression, d = 3, Covertype"),
+    "mixture": lambda _: latent(
+        mixtures.synthetic(), problems.GaussianMixture(3), lambda: models.GaussianMixture(3),
+        lambda model: np.asarray(model.means_), "mixture, k = 3, d = 30, synthetic",
+    ),
+    "topics": _topics,
+    "ica": lambda _: latent(
+        ica.signals(ROWS, np.random.default_rng(2))[0], ica.MODEL.problem(), ica.MODEL.learner, ica.MODEL.components,
+        "independent components, k = 4, synthetic",
+    ),
+}  # fmt: skip

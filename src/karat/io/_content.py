@@ -1,0 +1,208 @@
+"""Content: hashes of all rows, which notice one changed digit where moments cannot.
+
+A changed digit among 2e7 rows moves no moment by more than rounding does.  So a pass that reads the rows hashes them as well:
+
+    word(value)     the 64 bits of the value as a double (-0 counts as 0; every NaN, and a missing number, is the same NaN);
+                    a polynomial in the bytes of a text
+    h(row)          <- h * M + word, column by column in order of their names, with h ^ (h >> 32) now and then; mixed at the end
+    sums            sum of h, and of h * h, over all rows: the same in any order, and every duplicate counts
+    blocks          sum of h(row i) * key(i), per block of 2^15 rows of the source: a changed block is found by its rows
+
+all modulo 2^64.  Words are values, not bytes of a file, so the same numbers in CSV, Parquet or Arrow, as float32 or as
+integers, agree, and neither batches nor the borders of files matter.  Each step is a bijection of h: a row with one changed
+value always has another hash.  Equal blocks mean identical data, equal sums the same rows in another order.  The hashes notice
+accidents (a rewritten file, a lost or doubled row); they are no signature, and whoever wants to forge rows can.
+
+All rows that are read count, also those that ``on_missing="drop"`` leaves out; broken lines of a CSV file are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+BLOCK = 2**15
+FOLD = 4  # columns between two folds of the high bits into the low ones, which a float32 leaves empty
+TEXT = 2**20  # bytes of text at a time
+HALF = np.uint64(32)
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+FINISH = np.uint64(0xBF58476D1CE4E5B9)
+MISSING = np.uint64(0x94D049BB133111EB)  # the word of a missing text
+MODULUS = 2**64
+
+
+class Content:
+    """Hashes of rows as they are read.
+
+    Parameters
+    ----------
+    columns : list of str
+        What is hashed of each row.
+    gaps : bool
+        Numbers may be missing.
+    parts : list of int
+        Rows of the sources that are read one after the other, but for the last: blocks begin anew with each.
+    """
+
+    def __init__(self, columns: Sequence[str], gaps: bool = False, parts: Sequence[int] = ()) -> None:
+        self.columns = sorted(columns)
+        self.gaps = gaps
+        self.parts = list(parts)
+        self.rows = 0
+        self.sums = [0, 0]
+        self.blocks: list[int] = []  # the last one is open
+        self._first = self._next = 0  # of the rows, where the open block begins and where it ends
+        self._keys = _mixed(np.arange(1, BLOCK + 1, dtype=np.uint64) * MULTIPLIER)
+        self._scratch = [np.empty(BLOCK, dtype=np.uint64) for _ in range(3)]  # they stay in the cache
+
+    def add(self, table: Any) -> None:
+        """Go on with the rows of a table or record batch."""
+        values = [_values(table.column(name)) for name in self.columns]
+        start = 0
+        while start < table.num_rows:
+            if self.rows == self._next:
+                self._open()
+            stop = min(table.num_rows, start + self._next - self.rows)
+            self._sum(self._hashes([v[start:stop] for v in values], stop - start))
+            self.rows, start = self.rows + stop - start, stop
+
+    def _open(self) -> None:
+        """Begin a block: it ends after BLOCK rows, or where its part of the source does."""
+        ends = np.cumsum(self.parts)
+        ahead = ends[ends > self.rows]
+        self._first, self._next = self.rows, int(min([self.rows + BLOCK, *ahead[:1]]))
+        self.blocks.append(0)
+
+    def _hashes(self, values: list[np.ndarray], count: int) -> np.ndarray:
+        mixed, high, word = (scratch[:count] for scratch in self._scratch)
+        number = word.view(np.float64)
+        mixed[...] = 0
+        for i, column in enumerate(values):
+            if i % FOLD == 0:
+                mixed ^= np.right_shift(mixed, HALF, out=high)
+            mixed *= MULTIPLIER
+            if column.dtype == np.uint64:  # words already
+                mixed += column
+                continue
+            number[...] = column
+            number += 0.0
+            if self.gaps:
+                number[np.isnan(number)] = np.nan
+            mixed += word
+        return _mixed(mixed, high)
+
+    def _sum(self, hashes: np.ndarray) -> None:
+        scratch = self._scratch[2][: len(hashes)]
+        first = self.rows - self._first
+        self.sums[0] = (self.sums[0] + int(hashes.sum())) % MODULUS
+        self.sums[1] = (self.sums[1] + int(np.multiply(hashes, hashes, out=scratch).sum())) % MODULUS
+        placed = np.multiply(hashes, self._keys[first : first + len(hashes)], out=scratch)
+        self.blocks[-1] = (self.blocks[-1] + int(placed.sum())) % MODULUS
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, and for :meth:`from_dict`."""
+        return {
+            "columns": self.columns,
+            "rows": self.rows,
+            "parts": [*self.parts, self.rows - sum(self.parts)],
+            "sums": [f"{s:016x}" for s in self.sums],
+            "block_rows": BLOCK,
+            "blocks": [f"{b:016x}" for b in self.blocks],
+        }
+
+    @staticmethod
+    def from_dict(state: dict[str, Any], gaps: bool) -> Content:
+        """The hashes of one source, to go on."""
+        content = Content(state["columns"], gaps)
+        content.rows, content.sums = state["rows"], [int(s, 16) for s in state["sums"]]
+        content.blocks = [int(b, 16) for b in state["blocks"]]
+        content._first = (len(content.blocks) - 1) * BLOCK
+        content._next = content._first + BLOCK
+        return content
+
+
+def joined(contents: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """The hashes of several sources one after the other; None if one has none, or they are of different columns."""
+    known = [content for content in contents if content is not None]
+    if len(known) < len(contents) or any(c["columns"] != known[0]["columns"] for c in known):
+        return None
+    sums = [sum(int(c["sums"][i], 16) for c in known) % MODULUS for i in (0, 1)]
+    return known[0] | {
+        "rows": sum(c["rows"] for c in known),
+        "parts": [rows for c in known for rows in c["parts"]],
+        "sums": [f"{s:016x}" for s in sums],
+        "blocks": [block for c in known for block in c["blocks"]],
+    }
+
+
+def spans(content: dict[str, Any]) -> list[tuple[int, int]]:
+    """The rows of each block, from the first to the one after the last."""
+    found, first = [], 0
+    for rows in content["parts"]:
+        found += [(first + a, first + min(a + BLOCK, rows)) for a in range(0, rows, BLOCK)]
+        first += rows
+    return found
+
+
+def _mixed(values: np.ndarray, scratch: np.ndarray | None = None) -> np.ndarray:
+    """Spread every bit over all of the word, in place."""
+    for multiplier in (FINISH, MULTIPLIER):
+        values ^= np.right_shift(values, HALF, out=scratch)
+        values *= multiplier
+    values ^= np.right_shift(values, HALF, out=scratch)
+    return values
+
+
+def _values(column: Any) -> np.ndarray:
+    """A column as numbers, or as words (uint64) where its values are not all doubles."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
+        if values.dtype.kind == "O":  # nothing but missing values, or booleans with some
+            values = np.array([np.nan if v is None else float(v) for v in values])
+        return _whole_words(values) if values.dtype.kind in "iu" and values.dtype.itemsize == 8 else values
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return np.concatenate([np.empty(0, dtype=np.uint64), *(_text_words(chunk) for chunk in chunks)])
+
+
+def _whole_words(values: np.ndarray) -> np.ndarray:
+    """Whole numbers as doubles; beyond 2^53 what the double is off by goes into the word."""
+    doubles = values.astype(np.float64)
+    if not len(values) or max(abs(int(values.max())), abs(int(values.min()))) <= 2**53:
+        return doubles
+    with np.errstate(invalid="ignore"):
+        off = values.view(np.uint64) - doubles.astype(values.dtype).view(np.uint64)
+    return doubles.view(np.uint64) + off * MULTIPLIER
+
+
+def _text_words(column: Any) -> np.ndarray:
+    """A word per text: sum over its bytes of (byte + 1) * M^position."""
+    if not pa.types.is_large_string(column.type):
+        try:
+            column = column.cast(pa.large_string())
+        except pa.ArrowException:
+            column = pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.large_string())
+    ends = np.frombuffer(column.buffers()[1], dtype=np.int64)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(column.buffers()[2] or b"", dtype=np.uint8)
+    words = np.empty(len(column), dtype=np.uint64)
+    start = 0
+    while start < len(column):
+        stop = max(start + 1, int(np.searchsorted(ends, ends[start] + TEXT, side="right")) - 1)
+        lengths = np.diff(ends[start : stop + 1])
+        powers = np.cumprod(np.full(int(lengths.max()) + 1, MULTIPLIER))
+        place = np.arange(ends[start], ends[stop]) - np.repeat(ends[start:stop], lengths)
+        terms = np.concatenate([[np.uint64(0)], (data[ends[start] : ends[stop]] + np.uint64(1)) * powers[place]])
+        running = np.cumsum(terms, dtype=np.uint64)[ends[start : stop + 1] - ends[start]]
+        words[start:stop] = np.diff(running)
+        start = stop
+    if column.null_count:
+        words[np.asarray(column.is_null())] = MISSING
+    return words

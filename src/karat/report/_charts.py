@@ -1,0 +1,143 @@
+"""Charts of the page as plain geometry: scales, ticks and places, in the units of an SVG view box.
+
+The template draws them, the style sheet colours them; no text of the data comes near them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import Any
+
+import numpy as np
+
+from karat._numbers import TIMES, count, number
+
+WIDTH, HEIGHT = 460, 320
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 42
+FLOOR = 1e-17  # where an error of zero is drawn
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A linear or logarithmic map from values to places."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    logarithmic: bool = False
+
+    def __call__(self, values: Any) -> Any:
+        share = (self._position(np.asarray(values, dtype=float)) - self._position(self.low)) / (
+            self._position(self.high) - self._position(self.low)
+        )
+        return np.round(self.start + share * (self.stop - self.start), 1)
+
+    def _position(self, values: Any) -> Any:
+        return np.log10(values) if self.logarithmic else values
+
+    def ticks(self, most: int = 6) -> list[dict[str, Any]]:
+        """Round values between the ends with their places and labels."""
+        values = _decades(self.low, self.high, most) if self.logarithmic else _steps(self.low, self.high, most)
+        return [{"at": float(self(value)), "label": number(value, 4).removeprefix(f"1 {TIMES} ")} for value in values]
+
+
+def _steps(low: float, high: float, most: int) -> list[float]:
+    rough = (high - low) / most
+    power = 10.0 ** floor(log10(rough))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+    first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def _decades(low: float, high: float, most: int) -> list[float]:
+    first, last = ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9)
+    every = max(1, ceil((last - first + 1) / most))
+    powers = [10.0**i for i in range(first, last + 1, every)]
+    if len(powers) >= 2:
+        return powers
+    finer = [factor * 10.0**i for i in range(first - 1, last + 2) for factor in (1, 2, 5)]
+    return [value for value in finer if low <= value <= high] or [low]
+
+
+def _axes(x: Scale, y: Scale, x_label: str, y_label: str, height: int = HEIGHT) -> dict[str, Any]:
+    return {
+        "width": WIDTH, "height": height, "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": height - BOTTOM,
+        "x_ticks": x.ticks(), "y_ticks": y.ticks(), "x_label": x_label, "y_label": y_label,
+    }  # fmt: skip
+
+
+def _across(low: float, high: float, logarithmic: bool = False) -> Scale:
+    return Scale(low, high, LEFT, WIDTH - RIGHT, logarithmic)
+
+
+def _up(low: float, high: float, height: int = HEIGHT, logarithmic: bool = False) -> Scale:
+    return Scale(low, high, height - BOTTOM, TOP, logarithmic)
+
+
+def _padded(values: np.ndarray, share: float = 0.05) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    pad = share * (high - low) or max(abs(high), 1.0)
+    return low - pad, high + pad
+
+
+def weights_chart(edges: list[float], counts: list[int]) -> dict[str, Any]:
+    """Bars of a histogram on a logarithmic axis."""
+    height = 240
+    x, y = _across(edges[0], edges[-1], True), _up(0, 1.05 * max(counts), height)
+    lefts, tops = x(edges), y(counts)
+    bars = [
+        {
+            "x": float(left), "width": round(max(float(right - left) - 1, 0.5), 1), "y": float(top),
+            "height": round(height - BOTTOM - float(top), 1),
+            "title": f"{count(n)} rows of weight {number(a)} to {number(b)}",
+        }
+        for left, right, top, n, a, b in zip(lefts[:-1], lefts[1:], tops, counts, edges[:-1], edges[1:], strict=True)
+        if n
+    ]  # fmt: skip
+    return _axes(x, y, "weight of a kept row", "rows", height) | {"bars": bars}
+
+
+def projection_chart(projection: dict[str, Any], weights: np.ndarray) -> dict[str, Any]:
+    """Dots of the data, and circles of the kept rows whose area goes with the weight."""
+    kept, background = np.array(projection["kept"]), projection["background"]
+    every = kept if background is None else np.concatenate([kept, np.array(background)])
+    x, y = _across(*_padded(every[:, 0])), _up(*_padded(every[:, 1]))
+    radii = np.round(np.sqrt(6 + 60 * weights / weights.max()), 1)
+    circles = [
+        {"x": float(a), "y": float(b), "r": float(r), "row": int(i)}
+        for i, (a, b, r) in enumerate(zip(x(kept[:, 0]), y(kept[:, 1]), radii, strict=True))
+    ]
+    circles.sort(key=lambda circle: -circle["r"])  # small ones on top
+    dots = ""
+    if background is not None:
+        places = np.array(background)
+        dots = "".join(f"M{a:g} {b:g}h0" for a, b in zip(x(places[:, 0]), y(places[:, 1]), strict=True))
+    first, second = (
+        f"{part} principal component, {share:.0%} of the variance"
+        for part, share in zip(("first", "second"), projection["share"], strict=True)
+    )
+    return _axes(x, y, first, second) | {"circles": circles, "dots": dots}
+
+
+def moments_chart(moments: dict[str, Any]) -> dict[str, Any]:
+    """Moments of the coreset against those of the full data."""
+    full = np.array(moments["full"])
+    kept = full + np.array(moments["difference"])
+    low, high = _padded(np.concatenate([full, kept]))
+    x, y = _across(low, high), _up(low, high)
+    dots = "".join(f"M{a:g} {b:g}h0" for a, b in zip(x(full), y(kept), strict=True))
+    line = {"x1": float(x(low)), "y1": float(y(low)), "x2": float(x(high)), "y2": float(y(high))}
+    return _axes(x, y, "moment of the full data", "moment of the coreset") | {"dots": dots, "line": line}
+
+
+def differences_chart(moments: dict[str, Any], tolerance: float) -> dict[str, Any]:
+    """How far the moments are apart, on a logarithmic axis, with the tolerance."""
+    full, difference = np.array(moments["full"]), np.abs(moments["difference"])
+    top = 10 * max(tolerance, float(difference.max(initial=0.0)))
+    x, y = _across(*_padded(full)), _up(FLOOR, top, logarithmic=True)
+    dots = "".join(f"M{a:g} {b:g}h0" for a, b in zip(x(full), y(np.maximum(difference, 2 * FLOOR)), strict=True))
+    level = float(y(tolerance))
+    line = {"x1": LEFT, "y1": level, "x2": WIDTH - RIGHT, "y2": level}
+    return _axes(x, y, "moment of the full data", "difference") | {"dots": dots, "line": line, "level": level}

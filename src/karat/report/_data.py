@@ -1,0 +1,149 @@
+"""The full data beside its coreset, for pictures: a uniform sample of rows, the kept moments, every column's mean and spread.
+
+A *row* here is what the problem looks at: the features (after a pipeline, if the problem has one), then the targets; for
+latent-variable models the views side by side.  :func:`open_data` gives one of two readers that answer the same questions,
+for data in memory and for data in files, which is read in batches and never held.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat import frames
+from karat._certificate import Certificate
+from karat._coreset import Coreset
+from karat._facts import kept_columns
+from karat._input import read_input
+from karat._latent import kept_sample, read_sample
+from karat.engine.candidates import sample
+from karat.engine.linalg import Array, Indices
+from karat.engine.moments import Progress
+from karat.engine.rows import Rows
+from karat.errors import InputError
+from karat.problems.latent import Latent
+from karat.problems.latent.sample import Sample
+from karat.report._moments import ColumnMatch, MomentMatch, column_sums, match_columns, match_in_memory, match_latent
+
+SAMPLE = 2000  # rows of the data that a picture shows
+
+
+class Data(ABC):
+    """What pictures ask of the full data."""
+
+    @abstractmethod
+    def sample(self) -> Array:
+        """A uniform sample of rows, or all of them if there are no more (s, d)."""
+
+    @abstractmethod
+    def moments(self) -> MomentMatch | None:
+        """The moments that the problem keeps, of all rows and of the kept ones; None where the rows alone do not carry them."""
+
+    @abstractmethod
+    def columns(self) -> ColumnMatch:
+        """Mean and deviation of every column, of all rows and of the kept ones."""
+
+    @abstractmethod
+    def verify(self) -> dict[str, Any]:
+        """The coreset measured afresh, see :func:`measured_facts`."""
+
+
+def measured_facts(certificate: Certificate, ok: bool, data: str | None, sentence: str) -> dict[str, Any]:
+    """A fresh certificate with its ``tolerance``, and the verdict: ``ok``, ``data`` (compared with the hashes stored) and a
+    ``sentence``.
+    """
+    return certificate.to_dict() | {"tolerance": certificate.tolerance, "ok": ok, "data": data, "sentence": sentence}
+
+
+def open_data(
+    core: Coreset,
+    data: Any,
+    *,
+    sample_weight: Any = None,
+    groups: Any = None,
+    lengths: Any = None,
+    progress: Progress | None = None,
+    size: int = SAMPLE,
+    seed: int = 0,
+) -> Data:
+    """A reader for ``(X, y)``, for a table X alone, or for files, of which it samples ``size`` rows."""
+    if isinstance(data, str | Path) or (isinstance(data, list) and data and all(isinstance(d, str | Path) for d in data)):
+        if any(value is not None for value in (sample_weight, groups, lengths)):
+            raise InputError("sample_weight, groups and lengths are for data in memory; the coreset knows them of files.")
+        if isinstance(core.problem, Latent):  # whose maps need all rows at once, when they were built as now
+            from karat.io._whole import whole
+
+            return MemoryData(core, whole(core, data).X, None, None, None, None, size, seed)
+        from karat.report._files import FileData
+
+        return FileData(core, data, size, seed, progress)
+    X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
+    return MemoryData(core, frames.collected(X), frames.collected(y), sample_weight, groups, lengths, size, seed)
+
+
+class MemoryData(Data):
+    """Data in memory; tables are read in blocks and not copied."""
+
+    def __init__(
+        self, core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any, size: int, seed: int
+    ) -> None:
+        self.core, self.given = core, (X, y, sample_weight, groups, lengths)
+        self.size, self.seed = size, seed
+        self.views: Sample | None = None
+        if isinstance(core.problem, Latent):
+            self.views, _ = read_sample(X, core.problem, sample_weight, lengths)
+            self.rows = Rows(self.views.views, self.views.weights)
+        else:
+            self.rows = read_input(X, y, core.problem, sample_weight, None).rows()
+
+    def sample(self) -> Array:
+        positions = sample(np.random.default_rng(self.seed), len(self.rows), self.size)
+        if self.views is not None:
+            return _beside(self.views, positions)
+        return self.rows.take(positions, np.zeros(self.rows.columns))[:, 1:]
+
+    def moments(self) -> MomentMatch | None:
+        if self.core._correction is not None:
+            return None
+        if self.views is not None:
+            return match_latent(self.core, self.views)
+        return match_in_memory(self.core, self.rows)
+
+    def columns(self) -> ColumnMatch:
+        kept = Rows([kept_block(self.core)], self.core.weights)
+        shift = np.average(kept.parts[0], axis=0, weights=kept.weights)
+        return match_columns(column_sums(self.rows, shift), column_sums(kept, shift), shift)
+
+    def verify(self) -> dict[str, Any]:
+        X, y, sample_weight, groups, lengths = self.given
+        fresh = self.core.verify(X, y, sample_weight=sample_weight, groups=groups, lengths=lengths)
+        return measured_facts(fresh, fresh.ok, None, str(fresh))
+
+
+def kept_block(core: Coreset) -> Array:
+    """The kept rows as the problem looks at them (k, d)."""
+    if isinstance(core.problem, Latent):
+        views = kept_sample(core)
+        return _beside(views, np.arange(len(views)))
+    X, y = core.arrays()
+    return X if y is None else np.column_stack([X, y])
+
+
+def row_names(core: Coreset) -> list[str]:
+    """Names of the columns of :func:`kept_block`; features that a pipeline or a model made are numbered."""
+    width = kept_block(core).shape[1]
+    columns = [column for column in kept_columns(core) if column.role in ("feature", "target")]
+    targets = [column.name for column in columns if column.role == "target"]
+    features = [column.name for column in columns if column.role == "feature"]
+    if len(features) != width - len(targets):
+        features = [f"feature {i}" for i in range(width - len(targets))]
+    return features + targets
+
+
+def _beside(views: Sample, positions: Indices) -> Array:
+    blocks = [view[positions] for view in views.views]
+    return np.hstack([np.asarray(b.toarray() if sparse.issparse(b) else b, dtype=float) for b in blocks])

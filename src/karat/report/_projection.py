@@ -1,0 +1,129 @@
+"""The data seen in two dimensions, with the kept rows over it.
+
+The plane is that of the two largest principal components of the scaled columns: with z = (row - mean) / deviation and the
+singular value decomposition Z = U S V', a row lands at its first two coordinates z V.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from karat._coreset import Coreset
+from karat.engine.linalg import Array
+from karat.report._data import SAMPLE, kept_block, open_data
+from karat.report._display import CORE, FULL, Display
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A map from rows to two coordinates.
+
+    Attributes
+    ----------
+    mean, scale : arrays (d,)
+    axes : array (d, 2)
+        Orthonormal columns; one of them is zero where the rows lie on a line.
+    share : array (2,)
+        The part of the variance of the scaled columns that each axis shows.
+    """
+
+    mean: Array
+    scale: Array
+    axes: Array
+    share: Array
+
+    @staticmethod
+    def fit(rows: Array, weights: Array | None = None) -> Plane:
+        """The principal plane of weighted rows."""
+        mean = np.average(rows, axis=0, weights=weights)
+        centred = rows - mean
+        deviation = np.sqrt(np.average(np.square(centred), axis=0, weights=weights))
+        constant = deviation <= 1e-12 * np.maximum(np.abs(mean), np.abs(centred).max(axis=0, initial=0.0))
+        scale = np.where(constant, 1.0, deviation)
+        scaled = np.where(constant, 0.0, centred / scale)
+        root = np.sqrt((np.ones(len(rows)) if weights is None else weights)[:, None])
+        _, s, v = np.linalg.svd(root * scaled, full_matrices=False)
+        axes, share = np.zeros((rows.shape[1], 2)), np.zeros(2)
+        found = min(2, int((s > 1e-12 * max(s[:1], default=0.0)).sum()))
+        axes[:, :found] = v[:found].T
+        axes *= np.where(axes.sum(axis=0) < 0, -1.0, 1.0)  # the sign of a singular vector is arbitrary; this one stays
+        share[:found] = s[:found] ** 2 / max(float(np.square(s).sum()), 1e-300)
+        return Plane(mean, scale, axes, share)
+
+    def __call__(self, rows: Array) -> Array:
+        """Coordinates (n, 2)."""
+        return np.asarray((rows - self.mean) / self.scale @ self.axes)
+
+
+class ProjectionDisplay(Display):
+    """Principal components of the data, with the kept rows over it.
+
+    Parameters
+    ----------
+    background : array (s, 2) or None
+        A sample of the data.
+    kept : array (k, 2)
+    weights : array (k,)
+        Areas of the marks.
+    share : array (2,)
+        Variance shown by each axis.
+    """
+
+    def __init__(self, background: Any, kept: Any, weights: Any, share: Any) -> None:
+        self.background = None if background is None else np.asarray(background, dtype=float)
+        self.kept, self.weights, self.share = (np.asarray(v, dtype=float) for v in (kept, weights, share))
+
+    @classmethod
+    def from_coreset(
+        cls, core: Coreset, X: Any = None, y: Any = None, *, lengths: Any = None, sample: int = SAMPLE, random_state: int = 0
+    ) -> Self:
+        """Of a coreset and, for the background, a sample of the data; without X the kept rows alone.
+
+        Parameters
+        ----------
+        core : Coreset
+        X, y
+            The full data; at most ``sample`` rows of it are looked at.
+        lengths : array of int, optional
+            Lengths of sequences, for sequence models.
+        sample : int
+            Rows of the background.
+        random_state : int
+            Of the sample.
+
+        Returns
+        -------
+        ProjectionDisplay
+        """
+        kept = kept_block(core)
+        if X is None:
+            plane = Plane.fit(kept, core.weights)
+            return cls(None, plane(kept), core.weights, plane.share)
+        rows = open_data(core, (X, y), lengths=lengths, size=sample, seed=random_state).sample()
+        plane = Plane.fit(rows)
+        return cls(plane(rows), plane(kept), core.weights, plane.share)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the sample as small dots and the kept rows as rings, their area by weight."""
+        ax = self._axes(ax, (5.6, 4.6))
+        if self.background is not None:
+            ax.scatter(
+                *self.background.T, s=6, color=FULL, alpha=0.35, linewidths=0, rasterized=True,
+                label=f"{len(self.background):,} rows of the data",
+            )  # fmt: skip
+        area = 14 + 110 * self.weights / self.weights.max()
+        ax.scatter(
+            *self.kept.T,
+            s=area,
+            facecolor=CORE + "55",
+            edgecolor="#5a3c00",
+            linewidths=0.9,
+            label=f"{len(self.kept):,} kept rows",
+        )
+        for name, set_label, share in zip(("first", "second"), (ax.set_xlabel, ax.set_ylabel), self.share, strict=True):
+            set_label(f"{name} principal component ({share:.0%} of the variance)")
+        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 1.1), ncols=2, borderaxespad=0, handletextpad=0.3)
+        return self

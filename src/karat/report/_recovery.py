@@ -1,0 +1,154 @@
+"""Recovery of latent parameters: components as they are, as the full data gives them, and as the coreset does.
+
+Components come in no order, so estimated ones are matched to the true ones: the assignment with the least sum of squared
+distances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from karat.engine.linalg import Array
+from karat.errors import InputError
+from karat.report._display import CORE, FULL, GUIDE, OTHER, SEEN, Display
+
+MARKS = (("o", 46), ("x", 26), ("^", 30), ("s", 22), ("v", 30), ("D", 22))
+
+
+def matched(true: Array, estimated: Array) -> Array:
+    """The estimated components (k, d) in the order of the true ones."""
+    if true.shape != estimated.shape:
+        raise InputError(
+            f"The true components have shape {true.shape}, the estimated ones {estimated.shape}; they must be equal."
+        )
+    distance = np.square(true[:, None, :] - estimated[None, :, :]).sum(axis=2)
+    return np.asarray(estimated[linear_sum_assignment(distance)[1]])
+
+
+def relative_error(true: Array, estimated: Array) -> float:
+    """Norm of the difference of matched components, relative to the true ones."""
+    return float(np.linalg.norm(matched(true, estimated) - true) / np.linalg.norm(true))
+
+
+def _components(values: Any, name: str) -> Array:
+    array = np.asarray(values, dtype=float)
+    if array.ndim != 2 or not len(array):
+        raise InputError(f"{name} has shape {array.shape}; components are a table, one row each.")
+    return array
+
+
+class RecoveryDisplay(Display):
+    """Estimated against true components.
+
+    Parameters
+    ----------
+    true : array (k, d)
+    estimated : dict of arrays (k, d)
+        By name, in the order of the true components.
+    """
+
+    def __init__(self, true: Any, estimated: dict[str, Any]) -> None:
+        self.true = _components(true, "true")
+        self.estimated = {name: _components(values, name) for name, values in estimated.items()}
+
+    @classmethod
+    def from_components(cls, true: Any, estimated: dict[str, Any]) -> Self:
+        """Match estimated components to the true ones.
+
+        Parameters
+        ----------
+        true : array (k, d)
+            Means of a mixture, word distributions of topics, rows of an emission matrix...
+        estimated : dict of arrays (k, d)
+            By name, such as ``{"full data": a.means_, "coreset": b.means_}``, in any order of the components.
+
+        Returns
+        -------
+        RecoveryDisplay
+        """
+        known = _components(true, "true")
+        return cls(known, {name: matched(known, _components(values, name)) for name, values in estimated.items()})
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Relative error of each estimate."""
+        return {name: relative_error(self.true, values) for name, values in self.estimated.items()}
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw every entry of every component: on the diagonal if it was recovered."""
+        ax = self._axes(ax, (5.2, 4.8))
+        every = [self.true, *self.estimated.values()]
+        ends = min(v.min() for v in every), max(v.max() for v in every)
+        ax.plot(ends, ends, color=GUIDE, linewidth=1.0, zorder=1)
+        shown = slice(None, None, -(-self.true.size // SEEN))
+        for (name, values), colour, (mark, size) in zip(self.estimated.items(), (FULL, CORE, *OTHER), MARKS, strict=False):
+            look = {"color": colour} if mark == "x" else {"facecolor": "none", "edgecolor": colour}
+            label = f"{name}: error {self.errors[name]:.1e}"
+            ax.scatter(
+                self.true.ravel()[shown], values.ravel()[shown], marker=mark, s=size, linewidths=1.3, label=label, **look
+            )
+        k, d = self.true.shape
+        ax.set(xlabel="true", ylabel="estimated")
+        ax.set_title(f"{k} components x {d} numbers", loc="left", fontsize="medium")
+        ax.legend(frameon=False, loc="upper left")
+        return self
+
+
+class RecoveryErrorDisplay(Display):
+    """Error of the recovered components against the number of rows.
+
+    Parameters
+    ----------
+    rows : array (s,)
+    errors : dict of arrays (s,)
+        Relative errors by name.
+    """
+
+    def __init__(self, rows: Any, errors: dict[str, Any]) -> None:
+        self.rows = np.asarray(rows)
+        self.errors = {name: np.asarray(values, dtype=float) for name, values in errors.items()}
+
+    @classmethod
+    def from_components(cls, true: Any, rows: Sequence[int], estimated: dict[str, Sequence[Any]]) -> Self:
+        """Match the components estimated from growing data to the true ones.
+
+        Parameters
+        ----------
+        true : array (k, d)
+        rows : sequence of int
+            Rows of the data behind each estimate.
+        estimated : dict of sequences of arrays (k, d)
+            By name, one array for each entry of ``rows``.
+
+        Returns
+        -------
+        RecoveryErrorDisplay
+        """
+        known = _components(true, "true")
+        for name, values in estimated.items():
+            if len(values) != len(rows):
+                raise InputError(f"There are {len(rows)} numbers of rows but {len(values)} estimates of {name!r}.")
+        errors = {
+            name: [relative_error(known, _components(value, name)) for value in values] for name, values in estimated.items()
+        }
+        return cls(rows, errors)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the errors, with the slope of sampling error, one over the square root of n."""
+        ax = self._axes(ax)
+        first = next(iter(self.errors.values()))
+        slope = first[0] * np.sqrt(self.rows[0] / self.rows)
+        ax.plot(self.rows, slope, color=GUIDE, linewidth=1.0, linestyle=(0, (4, 3)), label="proportional to 1 / √n")
+        for (name, values), colour, (mark, size) in zip(self.errors.items(), (FULL, CORE, *OTHER), MARKS, strict=False):
+            style = "-" if mark == "o" else (0, (2, 2))
+            face = {} if mark == "x" else {"markerfacecolor": "none"}
+            ax.plot(
+                self.rows, values, color=colour, marker=mark, markersize=1.2 * size**0.5, linestyle=style, label=name, **face
+            )  # fmt: skip
+        ax.set(xscale="log", yscale="log", xlabel="rows", ylabel="relative error of the components")
+        ax.legend(frameon=False)
+        return self

@@ -1,0 +1,156 @@
+// Sorting, filtering and paging of the table, hover on the projection, and the theme.  Values reach the page as text only.
+(() => {
+  "use strict";
+  const PAGE = 25, PRINTED = 200, NEAR = 28, TIP = 10;
+  const get = (id) => document.getElementById(id);
+  const make = (tag, text, className) => {
+    const element = document.createElement(tag);
+    if (text !== undefined) element.textContent = text;
+    if (className) element.className = className;
+    return element;
+  };
+  const root = document.documentElement;
+  root.classList.add("scripted");
+
+  get("theme").addEventListener("click", () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+  });
+
+  const { columns, shown } = JSON.parse(get("rows-data").textContent);
+  const THIN = "\u202f", POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+
+  // The same numbers as those of the page: thin separators, powers of ten as one writes them.
+  function number(value) {
+    if (value === 0) return "0";
+    const [digits, power] = value.toExponential(5).split("e");
+    const exponent = Number(power);
+    let text;
+    if (exponent >= -3 && exponent < 6) {
+      const [whole, part] = Number(`${digits}e${power}`).toFixed(Math.max(0, 5 - exponent)).split(".");
+      const rest = part ? part.replace(/0+$/, "") : "";
+      text = whole.replace(/\B(?=(\d{3})+$)/g, THIN) + (rest ? `.${rest}` : "");
+    } else {
+      const raised = String(Math.abs(exponent)).replace(/\d/g, (d) => POWERS[d]);
+      text = `${digits.replace(/\.?0+$/, "")} × 10${exponent < 0 ? "⁻" : ""}${raised}`;
+    }
+    return text.replace("-", "−");
+  }
+  const show = (column, row) => {
+    const value = column.values[row];
+    if (value === null) return "–";
+    if (typeof value !== "number") return String(value);
+    return column.role === "index" ? String(value).replace(/\B(?=(\d{3})+$)/g, THIN) : number(value);
+  };
+
+  // The table.
+  const everyRow = Array.from({ length: shown }, (_, i) => i);
+  let rows = everyRow, first = 0, size = PAGE, sorted = null;
+  const head = get("table").tHead.rows[0], body = get("table").tBodies[0];
+
+  function draw() {
+    const fresh = document.createDocumentFragment();
+    for (const row of rows.slice(first, first + size)) {
+      const line = make("tr");
+      for (const column of columns) {
+        const value = column.values[row];
+        const cell = make("td", show(column, row), value === null ? "none" : typeof value === "number" ? "num" : "");
+        if (value !== null) cell.title = String(value);
+        line.append(cell);
+      }
+      fresh.append(line);
+    }
+    body.replaceChildren(fresh);
+    const last = Math.min(first + size, rows.length);
+    get("place").textContent = rows.length ? `${first + 1}–${last} of ${rows.length}` : "0 of 0";
+    get("found").textContent = rows.length === shown ? "" : `${rows.length} of ${shown} rows match`;
+    get("back").disabled = first === 0;
+    get("forward").disabled = last >= rows.length;
+  }
+
+  let words = null;
+  const text = () => (words ??= everyRow.map((row) => columns.map((c) => (c.values[row] === null ? "" : String(c.values[row]))).join("\n").toLowerCase()));
+  const compare = { "<": (a, b) => a < b, ">": (a, b) => a > b, "<=": (a, b) => a <= b, ">=": (a, b) => a >= b, "=": (a, b) => a === b };
+
+  function select() {
+    const wanted = get("filter").value.trim();
+    const condition = wanted.match(/^(.+?)\s*(<=|>=|<|>|=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)$/);
+    const column = condition && columns.find((c) => c.name === condition[1]);
+    if (!wanted) rows = everyRow.slice();
+    else if (column) rows = everyRow.filter((row) => column.values[row] !== null && compare[condition[2]](column.values[row], Number(condition[3])));
+    else rows = everyRow.filter((row) => text()[row].includes(wanted.toLowerCase()));
+    if (sorted) {
+      const { values } = columns[sorted.column], sign = sorted.down ? -1 : 1;
+      rows.sort((a, b) => {
+        const x = values[a], y = values[b];
+        if (x === null || y === null) return (x === null) - (y === null) || a - b;  // what is missing comes last
+        const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
+        return sign * order || a - b;
+      });
+    }
+    first = 0;
+    draw();
+  }
+
+  [...head.cells].forEach((cell, column) => {
+    const button = make("button", cell.textContent);
+    button.type = "button";
+    cell.replaceChildren(button);
+    cell.setAttribute("aria-sort", "none");
+    button.addEventListener("click", () => {
+      const down = sorted !== null && sorted.column === column && !sorted.down;
+      const off = sorted !== null && sorted.column === column && sorted.down;
+      sorted = off ? null : { column, down };
+      for (const other of head.cells) other.setAttribute("aria-sort", "none");
+      if (sorted) cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+      select();
+    });
+  });
+  get("filter").addEventListener("input", select);
+  get("back").addEventListener("click", () => { first = Math.max(0, first - size); draw(); });
+  get("forward").addEventListener("click", () => { first += size; draw(); });
+  addEventListener("beforeprint", () => { first = 0; size = PRINTED; draw(); document.querySelectorAll("main details").forEach((d) => { d.open = true; }); });
+  addEventListener("afterprint", () => { size = PAGE; draw(); });
+  draw();
+
+  // The projection: the nearest row is named beside the pointer.
+  const plane = get("plane"), focus = get("focus"), tip = get("tip");
+  const circles = [...plane.querySelectorAll(".rows circle")].map((c) => ({ x: c.cx.baseVal.value, y: c.cy.baseVal.value, r: c.r.baseVal.value, row: Number(c.dataset.row) }));
+
+  function nearest(event) {
+    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(plane.getScreenCTM().inverse());
+    let best = null, least = NEAR;
+    for (const circle of circles) {
+      const distance = Math.hypot(circle.x - point.x, circle.y - point.y);
+      if (distance < least) [best, least] = [circle, distance];
+    }
+    return best;
+  }
+  function leave() { tip.hidden = true; focus.setAttribute("r", 0); }
+
+  plane.addEventListener("pointermove", (event) => {
+    const circle = nearest(event);
+    if (!circle) { leave(); return; }
+    focus.setAttribute("cx", circle.x); focus.setAttribute("cy", circle.y); focus.setAttribute("r", circle.r + 2.5);
+    const table = make("table");
+    for (const column of columns.slice(0, TIP)) {
+      const line = make("tr");
+      line.append(make("th", column.name), make("td", show(column, circle.row)));
+      table.append(line);
+    }
+    tip.replaceChildren(table);
+    if (columns.length > TIP) tip.append(make("div", `and ${columns.length - TIP} more columns`));
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect();
+    const x = event.clientX + 16 + box.width > innerWidth ? event.clientX - 16 - box.width : event.clientX + 16;
+    tip.style.left = `${Math.max(8, Math.min(x, innerWidth - box.width - 8))}px`;
+    tip.style.top = `${Math.max(8, Math.min(event.clientY + 12, innerHeight - box.height - 8))}px`;
+  });
+  plane.addEventListener("pointerleave", leave);
+  plane.addEventListener("click", (event) => {  // the row of the table
+    const circle = nearest(event);
+    if (!circle) return;
+    get("filter").value = `row = ${columns[0].values[circle.row]}`;
+    select();
+  });
+})();

@@ -1,0 +1,227 @@
+"""The page in a real browser: quiet, offline, usable, and inert whatever the data is called."""
+
+import re
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from browser import chromium, programs
+
+import karat
+
+pytestmark = pytest.mark.skipif(None in programs(), reason="Chromium and chromedriver are not installed")
+
+HOSTILE = [
+    "<script>window.hacked = 1</script>", '"><img src=x onerror="window.hacked = 2">', "</script><b id=injected>", "a > b",
+    "${window.hacked = 3}", "javascript:window.hacked = 4",
+]  # fmt: skip
+CELL = "</td><img src=x onerror='window.hacked = 5'>"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """One report with hostile names and cells and the data, one large report without."""
+    folder, rng = tmp_path_factory.mktemp("pages"), np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((3000, len(HOSTILE))), columns=HOSTILE)
+    y = pd.Series(X.sum(axis=1) + rng.standard_normal(3000), name="price")
+    groups = np.array(["plain", CELL])[rng.integers(2, size=3000)]
+    core = karat.coreset(X, y, groups=groups)
+    karat.report.write_report(core, folder / "small.html", data=(X, y), groups=groups)
+    Z = pd.DataFrame(rng.standard_normal((2000, 62)), columns=[f"measurement_{i}" for i in range(62)])
+    large = karat.coreset(Z)  # no more rows than features: all are kept
+    karat.report.write_report(large, folder / "large.html", data=Z)
+    return {"core": core, "small": folder / "small.html", "large": folder / "large.html", "large core": large}
+
+
+def numbers(texts):
+    return [float(t.replace("\u202f", "").replace("\u2212", "-")) for t in texts]
+
+
+def sort_by(browser, name):
+    browser.run("[...document.querySelectorAll('#table th button')].find((b) => b.textContent === arguments[0]).click()", name)
+
+
+def filter_by(browser, text):
+    browser.run(
+        "const f = document.getElementById('filter'); f.value = arguments[0]; f.dispatchEvent(new Event('input'))", text
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_quiet_and_offline(browser, pages, scheme):
+    browser.open(pages["small"], scheme=scheme)
+    browser.pointer(".rows circle")
+    assert browser.logs("browser") == []
+    assert browser.requests() == [pages["small"].as_uri()]
+
+
+def test_the_policy_forbids_the_network(browser, pages):
+    """Even a script on the page could not load or send anything."""
+    browser.open(pages["small"])
+    outcome = "fetch('data:text/plain,x').then(() => arguments[0]('sent'), () => arguments[0]('refused'))"
+    assert browser.driver.execute_async_script(outcome) == "refused"
+
+
+def test_hostile_names_and_cells_are_inert(browser, pages):
+    browser.open(pages["small"])
+    for name in HOSTILE:
+        sort_by(browser, name)
+    filter_by(browser, "<img")
+    browser.pointer(".rows circle")
+    assert browser.run("return window.hacked") is None
+    assert browser.run("return document.querySelectorAll('img, b, #injected').length") == 0
+    assert browser.run("return document.scripts.length") == 2
+    assert browser.text("#table th button")[3:9] == HOSTILE
+    assert set(browser.column(3)) == {CELL}
+    assert set(browser.text("#tip th")) >= {HOSTILE[0], HOSTILE[1]}
+
+
+def test_sorting(browser, pages):
+    core = pages["core"]
+    browser.open(pages["small"])
+    assert numbers(browser.column(1)) == core.indices[:25].tolist()
+    sort_by(browser, "weight")
+    assert browser.run("return document.querySelector('th.weight').ariaSort") == "ascending"
+    np.testing.assert_allclose(numbers(browser.column(2)), np.sort(core.weights)[:25], rtol=1e-5)
+    sort_by(browser, "weight")
+    assert browser.run("return document.querySelector('th.weight').ariaSort") == "descending"
+    np.testing.assert_allclose(numbers(browser.column(2)), np.sort(core.weights)[::-1][:25], rtol=1e-5)
+    sort_by(browser, "weight")
+    assert numbers(browser.column(1)) == core.indices[:25].tolist()
+
+
+def test_sorting_by_keyboard(browser, pages):
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(pages["small"])
+    button = browser.driver.find_element("css selector", "th.weight button")
+    button.send_keys(Keys.ENTER)
+    np.testing.assert_allclose(numbers(browser.column(2)), np.sort(pages["core"].weights)[:25], rtol=1e-5)
+
+
+def test_filtering_and_paging(browser, pages):
+    core = pages["core"]
+    browser.open(pages["small"])
+    filter_by(browser, "weight > 60")
+    heavy = core.indices[core.weights > 60]
+    assert browser.text("#found") == [f"{len(heavy)} of {len(core)} rows match"]
+    assert numbers(browser.column(1)) == heavy[:25].tolist()
+    filter_by(browser, "PLAIN")
+    assert browser.text("#found") == [f"{(core.groups == 'plain').sum()} of {len(core)} rows match"]
+    filter_by(browser, "no such thing")
+    assert browser.column(1) == []
+    filter_by(browser, "")
+    browser.run("document.getElementById('forward').click()")
+    assert numbers(browser.column(1)) == core.indices[25:50].tolist()
+    assert browser.text("#place") == [f"26–50 of {len(core)}"]
+
+
+def test_hover_names_the_row(browser, pages):
+    core = pages["core"]
+    browser.open(pages["small"])
+    assert browser.run("return document.getElementById('tip').hidden")
+    lone = browser.run(  # the circle farthest from any other, so that no other is nearer to its middle
+        "const all = [...document.querySelectorAll('.rows circle')].map((c) => [+c.getAttribute('cx'), +c.getAttribute('cy')]);"
+        "const gap = all.map((a) => Math.min(...all.filter((b) => b !== a).map((b) => Math.hypot(a[0] - b[0], a[1] - b[1]))));"
+        "return gap.indexOf(Math.max(...gap)) + 1"
+    )
+    circle = f".rows circle:nth-child({lone})"
+    browser.pointer(circle)
+    row = int(browser.run("return document.querySelector(arguments[0]).dataset.row", circle))
+    assert not browser.run("return document.getElementById('tip').hidden")
+    shown = dict(zip(browser.text("#tip th"), browser.text("#tip td"), strict=True))
+    assert numbers([shown["row"]]) == [core.indices[row]]
+    assert numbers([shown["weight"]]) == pytest.approx([core.weights[row]], rel=1e-5)
+    browser.command("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 2, "y": 2})
+    assert browser.run("return document.getElementById('tip').hidden")
+
+
+def luminance(colour):
+    channels = [int(c) / 255 for c in re.findall(r"\d+", colour)[:3]]
+    r, g, b = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_in_both_schemes(browser, pages, scheme):
+    browser.open(pages["small"], scheme=scheme)
+    style = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+    paper = luminance(browser.run(style, "body", "backgroundColor"))
+    assert (paper > 0.8) == (scheme == "light")
+    for selector in ("body", ".lead", "h1 .gold", ".mark", ".tiles dt", "figcaption", "footer", "th.target"):
+        ink = luminance(browser.run(style, selector, "color"))
+        assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) >= 4.5, selector
+
+
+def test_the_switch_turns_the_scheme(browser, pages):
+    browser.open(pages["small"], scheme="light")
+    style = "return getComputedStyle(document.body).backgroundColor"
+    shades = [luminance(browser.run(style))]
+    for _ in range(2):
+        browser.run("document.getElementById('theme').click()")
+        shades.append(luminance(browser.run(style)))
+    assert shades[1] < 0.05 < shades[0] == shades[2]
+
+
+@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize("page", ["small", "large"])
+def test_no_sideways_scrolling(browser, pages, page, width):
+    browser.open(pages[page], width=width)
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    assert browser.run("return window.innerWidth") == width
+    beyond = (
+        "return [...document.querySelectorAll('body *')].filter((e) => !e.closest('.scroll, pre')"
+        " && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"
+    )
+    assert browser.run(beyond) == []
+
+
+def test_print_layout(browser, pages):
+    """On paper: light, no controls, all rows of a small coreset, the first columns of a wide one."""
+    browser.open(pages["small"], scheme="dark")
+    browser.command(
+        "Emulation.setEmulatedMedia", {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    )
+    display = "return getComputedStyle(document.querySelector(arguments[0])).display"
+    assert [browser.run(display, s) for s in ("#theme", ".tools", "#tip")] == ["none"] * 3
+    assert luminance(browser.run("return getComputedStyle(document.querySelector('h1')).color")) < 0.05
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert len(browser.column(1)) == len(pages["core"])
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    assert len(browser.column(1)) == 25
+    assert browser.printed().startswith(b"%PDF")
+    browser.command("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_without_scripts_the_rows_are_there(browser, pages):
+    browser.command("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.open(pages["small"])
+        shown = browser.driver.find_elements("css selector", "#table tbody tr")
+        assert len(shown) == len(pages["core"])
+        assert not browser.driver.find_element("id", "filter").is_displayed()
+    finally:
+        browser.command("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_a_large_report_is_light_and_opens_at_once(browser, pages):
+    assert len(pages["large core"]) == 2000
+    assert pages["large"].stat().st_size < 5e6
+    start = time.perf_counter()
+    browser.open(pages["large"])
+    loaded = time.perf_counter() - start
+    assert loaded < 2.0
+    last = "const t = performance.getEntriesByType('navigation')[0]; return t.loadEventEnd - t.startTime"
+    assert browser.run(last) < 2000
+    start = time.perf_counter()
+    sort_by(browser, "measurement_61")
+    filter_by(browser, "measurement_0 > 1")
+    assert time.perf_counter() - start < 1.0
+    assert numbers(browser.column(3))[:1] > [1.0]

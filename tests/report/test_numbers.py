@@ -1,0 +1,47 @@
+"""Numbers for people say what the number is."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karat._numbers import SUPERSCRIPTS, count, duration, error, number
+
+BACK = {value: chr(key) for key, value in SUPERSCRIPTS.items()}
+
+
+def read(text: str) -> float:
+    """The number that a reader sees."""
+    text = text.replace("\u202f", "").replace("\u2212", "-")
+    if " × 10" in text:
+        digits, _, power = text.partition(" × 10")
+        return float(digits) * 10.0 ** int("".join(BACK[ord(letter)] for letter in power))
+    return float(text)
+
+
+@given(st.floats(min_value=-1e300, max_value=1e300).filter(lambda x: x == 0 or abs(x) > 1e-300), st.integers(2, 12))
+def test_to_the_digits_asked_for(value, digits):
+    assert read(number(value, digits)) == pytest.approx(value, rel=0.51 * 10 ** (1 - digits) + 1e-12, abs=0)
+
+
+@given(st.integers(-(10**15), 10**15))
+def test_counts_are_exact(value):
+    assert int(read(count(value))) == value
+
+
+def test_as_one_writes_them():
+    assert count(1_000_000) == "1\u202f000\u202f000"
+    assert error(3.0e-15) == "3 × 10⁻¹⁵"
+    assert number(-0.25) == "\u22120.25"
+    assert number(1234567.0, 10) == "1\u202f234\u202f567"
+    assert number(999.9999, 3) == "1\u202f000"
+    assert number(0.0) == "0"
+    assert number(np.nan) == "–"
+    assert number(-np.inf) == "\u2212∞"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(2e-5, "20 µs"), (0.1804, "180 ms"), (3.2, "3.2 s"), (150, "2 min 30 s"), (7500, "2 h 5 min")]
+)
+def test_times_in_their_unit(seconds, text):
+    assert duration(seconds) == text

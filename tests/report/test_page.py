@@ -1,0 +1,121 @@
+"""The page as a text: nothing from the data is markup, nothing comes from elsewhere, and its size is bounded."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import karat
+from karat.report._page import as_script_data, render
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(2)>',
+    "</script><b>",
+    "{{ 7 * 7 }}",
+    "<!--",
+    "&lt;i&gt;",
+    "'",
+]
+
+
+class Elements(HTMLParser):
+    """Tags and attributes as a browser would find them."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found, self.text = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def hostile_page(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((500, len(HOSTILE))), columns=HOSTILE)
+    groups = np.array(HOSTILE)[rng.integers(2, size=500)]
+    core = karat.coreset(X, pd.Series(rng.standard_normal(500), name="<u>y</u>"), groups=groups)
+    path = tmp_path_factory.mktemp("page") / "r.html"
+    karat.report.write_report(core, path, data=(X, rng.standard_normal(500)), groups=groups)
+    return path.read_text(encoding="utf-8")
+
+
+def test_hostile_names_are_text(hostile_page):
+    page = Elements(hostile_page)
+    tags = {tag for tag, _ in page.found}
+    assert not tags & {"img", "b", "u", "i", "iframe", "object", "link"}
+    assert [tag for tag, _ in page.found].count("script") == 2
+    assert not any(name.startswith("on") for _, attributes in page.found for name in attributes)
+    text = "".join(page.text)
+    assert all(name in text for name in HOSTILE)
+    assert "49" not in re.findall(r"<th[^>]*>(.*?)</th>", hostile_page)
+
+
+def test_data_of_scripts_cannot_end_them(hostile_page):
+    inside = re.search(r'<script type="application/json" id="rows-data">(.*?)</script>', hostile_page, re.S).group(1)
+    assert not re.search(r"[<>&]", inside)
+    assert [c["name"] for c in json.loads(inside)["columns"]][3:10] == HOSTILE
+    assert json.loads(as_script_data({"a": "</script>\u2028&"})) == {"a": "</script>\u2028&"}
+
+
+def test_nothing_comes_from_elsewhere(hostile_page):
+    page = Elements(hostile_page)
+    assert not re.search(r"https?://", hostile_page.replace("http://www.w3.org", ""))
+    assert not any({"src", "href", "srcset", "action"} & set(attributes) for _, attributes in page.found)
+    policy = next(a["content"] for tag, a in page.found if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy")
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+    assert "url(" not in hostile_page
+    assert "@import" not in hostile_page
+
+
+def test_headline_and_tables_have_structure(core, table, tmp_path):
+    karat.report.write_report(core, tmp_path / "r.html", data=table)
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    page = Elements(text)
+    assert [tag for tag, _ in page.found].count("h1") == 1
+    assert all("scope" in attributes for tag, attributes in page.found if tag == "th")
+    assert f"5\u202f000 → {len(core)} rows" in text
+    assert "verified on the full data" in text
+    assert core.certificate.keeps[1:] in text
+    assert all(item[1:] in text for item in core.certificate.excludes)
+
+
+def test_a_report_without_data_says_so(core, tmp_path):
+    karat.report.write_report(core, tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "No data was given, so there is no background." in text
+    assert "nothing could be compared afresh" in text
+
+
+def test_refuted_data_is_named(core, table, tmp_path):
+    found = karat.report.write_report(core, tmp_path / "r.html", data=(table[0], table[1][::-1].copy()))
+    assert not found["verified"]["ok"]
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "refuted" in text
+    assert "verified on the full data" not in text
+
+
+def test_provenance_is_shown_and_escaped(core):
+    known = karat.report.facts(core)
+    known["provenance"] = {"source": {"given": ["<i>a</i>.parquet"]}, "blocks": ["0f"] * 1000, "dropped": {"missing": 3}}
+    known["reproduce"]["command"] = "karat build 'a && b' --target '<y>'"
+    page = Elements(render(known))
+    text = "".join(page.text)
+    assert "<i>a</i>.parquet" in text
+    assert "karat build 'a && b' --target '<y>'" in text
+    assert "1\u202f000 entries" in text
+    assert "i" not in {tag for tag, _ in page.found}
+
+
+def test_the_notebook_says_the_same(core):
+    box = core._repr_html_()
+    assert f"<b>5\u202f000 &rarr; {len(core)} rows</b>" in box
+    assert karat.report.facts(core)["keeps"] in box
