@@ -28,6 +28,7 @@ extensions = [
     "drawn",
     "formulas",
     "kept",
+    "shown",
 ]
 templates_path = ["_templates"]
 exclude_patterns = [
