@@ -1,7 +1,7 @@
 """The directive ``{shown}``: commands that run when the pages are built, each followed by what it printed.
 
-They run one after another in one folder per page, which holds ``houses.parquet`` at the start.  A command that ends with another
-exit code than ``:exit:`` (0) is a warning, and so an error of the build.
+They run one after another in one folder per page, which holds ``houses.parquet`` at the start.  A command that ends with
+another exit code than ``:exit:`` (0) is an error of the build.
 """
 
 import os
