@@ -1,4 +1,4 @@
-# Two commands for a fresh machine: `make demo` and `make test`.  Each makes the virtual environment it needs.
+# For a fresh machine: `make demo`, `make test`, `make docs`.  Each makes the virtual environment it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ test quick: export OPENBLAS_NUM_THREADS ?= 1
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable . --group test --group lint
+	$(BIN)/python -m pip install --quiet --editable . --group test --group lint --group docs
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -39,7 +39,6 @@ bench: $(STAMP)
 # Warnings are errors, and every link is followed.  The gallery's examples run; docs/_build/html/index.html is the front page.
 docs: export OPENBLAS_NUM_THREADS ?= 1
 docs: $(STAMP)
-	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python -m sphinx -b html -n -W --keep-going docs docs/_build/html
 	$(BIN)/python docs/_ext/links.py docs/_build/html
 

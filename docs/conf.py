@@ -40,6 +40,7 @@ exclude_patterns = [
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 nitpicky = True
+highlight_language = "none"
 # Python's own names are not documented here, and no inventory is fetched for them.
 nitpick_ignore_regex = [
     (
