@@ -11,6 +11,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
 import drawn  # noqa: E402
+from numpydoc.xref import DEFAULT_LINKS  # noqa: E402
 
 import karat  # noqa: E402
 
@@ -55,7 +56,17 @@ myst_heading_anchors = 3
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings name the types, in words
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
+DEFAULT_LINKS.clear()  # numpydoc would link int, str and the like to pages that are not here
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"  # but for these
+numpydoc_xref_aliases = {
+    **{name: f"karat.{name}" for name in karat.__all__ if name[0].isupper()},
+    "ExactCV": "karat.estimators.ExactCV",
+    "Problem": "karat.problems.Problem",
+    "Recovery": "karat.models.Recovery",
+}
 numpydoc_class_members_toctree = False
 
 THUMBNAIL = HERE / "_build" / "thumbnail.png"

@@ -37,6 +37,9 @@ def readme(names: dict[str, Any]) -> None:
     names["X2"], names["y2"] = table(3000, 2)
     names["fold"] = np.arange(5000) % 5
     folder("data", "target")
+    for name, target in (("houses.parquet", "price"), ("data.parquet", "y")):
+        X, y = table()
+        pq.write_table(pa.table({f"x{i}": x for i, x in enumerate(X.T)} | {target: y}), name)
 
 
 def scale(names: dict[str, Any]) -> None:

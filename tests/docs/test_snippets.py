@@ -1,7 +1,7 @@
 """Every code block of the README and of the documentation runs, in order, one namespace and one folder per page.
 
-``python`` blocks are executed (with a prompt, as doctests); in ``console`` blocks the lines that call ``karat`` are.  Warnings
-are errors.  Pages whose blocks speak of data that the reader has get that data from ``reader_data``.
+``python`` blocks are executed (with a prompt, as doctests); in ``console`` blocks and those of no language, the lines that call
+``karat`` are.  Warnings are errors.  Pages whose blocks speak of data that the reader has get that data from ``reader_data``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from docs.reader_data import ELSEWHERE, prepare
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "gallery"} & set(p.parts))]
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def blocks(page: Path) -> list[tuple[str, str, int]]:
@@ -30,7 +30,8 @@ def blocks(page: Path) -> list[tuple[str, str, int]]:
     text = page.read_text()
     for there, here in ELSEWHERE.items():
         text = text.replace(there, here)
-    return [(m[1], m[2], text[: m.start()].count("\n") + 2) for m in BLOCK.finditer(text)]
+    found = [(m[1], m[2], text[: m.start()].count("\n") + 2) for m in FENCE.finditer(text)]
+    return [block for block in found if block[0] == "python" or (block[0] in ("console", "") and "karat " in block[1])]
 
 
 def run_python(source: str, name: str, line: int, names: dict) -> None:

@@ -178,8 +178,8 @@ class Ridge(_Penalised):
     alpha : float, default 1.0
     fit_intercept : bool, default True
     absorb : None, "diagonal" or "box"
-        Whether the regulariser may carry a part of the data (see the module).  An absorbed coreset has fewer rows, serves
-        one alpha only, and needs ``problem.solve`` or its ``correction``.
+        Whether the regulariser may carry a part of the data: the squares only, or every product.  An absorbed coreset has
+        fewer rows, serves one alpha only, and needs ``problem.solve`` or its ``correction``.
     total_weight : bool, optional
         Also keep the total weight; by default yes, but not with ``absorb``.
     """
