@@ -1,10 +1,14 @@
 """The pictures of the README, made again: ``python docs/make_pictures.py [name ...]``.
 
-Each function draws its pictures into ``docs/pictures``; the report's are taken in the browser of the tests.
+Each function draws its pictures into ``docs/pictures``: ``terminal`` records what commands print, ``report`` is taken in the
+browser of the tests.
 """
 
 from __future__ import annotations
 
+import os
+import pty
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +18,7 @@ import numpy as np
 
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
+WIDTH = 92  # characters of a recorded terminal
 COLUMNS = ["income", "age", "rooms", "distance", "tax", "crime", "pupils", "nitric", "river", "access"]
 
 
@@ -25,26 +30,30 @@ def houses(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return X, X @ rng.standard_normal(len(COLUMNS)) + 3 + rng.standard_t(5, rows)
 
 
-def report() -> None:
-    """The report of a million rows, by day, by night and on a phone; made by the commands that the README prints."""
+def write_houses(path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    X, y = houses(1_000_000)
+    pq.write_table(pa.table(dict(zip(COLUMNS, X.T, strict=True)) | {"price": y}), path)
+
+
+def report() -> None:
+    """The report of a million rows, by day, by night and on a phone; made by the commands that the README prints."""
     sys.path.insert(0, str(ROOT / "tests" / "report"))
     from browser import chromium
 
-    X, y = houses(1_000_000)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        pq.write_table(pa.table(dict(zip(COLUMNS, X.T, strict=True)) | {"price": y}), folder / "houses.parquet")
+        write_houses(folder / "houses.parquet")
         for line in (
             "build houses.parquet --target price -o core.parquet",
             "report core.parquet --data houses.parquet -o report.html",
         ):
             subprocess.run([Path(sys.executable).with_name("karat"), *line.split()], cwd=folder, check=True)
         with chromium() as browser:
-            views = {"report-light": (1080, 1160, "light", 1.25), "report-dark": (1080, 1160, "dark", 1.25)}
-            for picture, view in (views | {"report-phone": (360, 780, "light", 2.0)}).items():
+            views = {"report-light": (1040, 1430, "light", 1.2), "report-dark": (1040, 1430, "dark", 1.2)}
+            for picture, view in (views | {"report-phone": (360, 1430, "dark", 1.2)}).items():
                 width, height, scheme, scale = view
                 browser.open(folder / "report.html", width, height, scheme, scale)
                 (PICTURES / f"{picture}.png").write_bytes(browser.screenshot())
@@ -72,7 +81,63 @@ def displays() -> None:
     figure.savefig(PICTURES / "displays.png", dpi=100)
 
 
-MAKERS = [report, displays]
+SESSION = [
+    "build houses.parquet --target price -o core.parquet",
+    "train core.parquet --model lasso --alpha 0.1 --check houses.parquet",
+    "verify core.parquet houses.parquet",
+]
+
+
+def terminal() -> None:
+    """What the demo, and a build with its check and proof, print on a terminal."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_houses(folder / "houses.parquet")
+        draw("demo", record(["demo"], folder))
+        draw("session", record(SESSION, folder))
+
+
+def record(lines: list[str], folder: Path) -> str:
+    """Commands and all that they print, with its colours."""
+    shown = []
+    for line in lines:
+        main, side = pty.openpty()
+        settings = os.environ | {"TERM": "xterm-256color", "COLUMNS": str(WIDTH)}
+        settings.pop("NO_COLOR", None)
+        command = [Path(sys.executable).with_name("karat"), *line.split()]
+        process = subprocess.Popen(command, cwd=folder, env=settings, stdout=side, stderr=subprocess.DEVNULL)
+        os.close(side)
+        printed = b""
+        try:
+            while block := os.read(main, 4096):
+                printed += block
+        except OSError:  # how a terminal says that the command has ended
+            pass
+        os.close(main)
+        assert process.wait() == 0, line
+        text = printed.decode().replace("\r\n", "\n").rstrip()
+        shown.append(f"\x1b[32m$\x1b[0m \x1b[1mkarat {line}\x1b[0m\n{text}\n")
+    return "\n".join(shown)
+
+
+def draw(name: str, shown: str) -> None:
+    """Text with colours as an SVG that asks nobody for a font."""
+    from rich.console import Console
+    from rich.text import Text
+
+    with open(os.devnull, "w") as nowhere:
+        console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True)
+        console.print(Text.from_ansi(shown))
+        svg = console.export_svg(title="karat", unique_id=name)
+    svg = svg.replace("<!-- Generated with Rich https://www.textualize.io -->", "")
+    plain = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    lines = [
+        line.rstrip() for line in plain.replace("Fira Code, monospace", "Fira Code, Menlo, Consolas, monospace").splitlines()
+    ]
+    (PICTURES / f"{name}.svg").write_text("\n".join(lines) + "\n")
+
+
+MAKERS = [terminal, report, displays]
 
 
 def main(names: list[str]) -> None:

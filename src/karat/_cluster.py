@@ -9,7 +9,7 @@ Rows are numbered through the partitions in order; unless a key column identifie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,11 +34,14 @@ class Task:
     layout : Layout or None
         The roles of the columns; None where rows come as arrays.
     seed : int
+    before : int
+        Bytes that travelled before.
     """
 
     problem: Problem
     layout: Layout | None
     seed: int
+    before: int = 0
 
     def sketch(self) -> Sketch:
         """An empty one, with keys in any case; offsets cannot come twice, so they need no fingerprint."""
@@ -51,22 +54,16 @@ class Task:
         assert self.layout is not None
         sketch = self.sketch()
         dropped = 0
-        for table in tables:
-            done = sketch.n_rows
-            keyed = self.layout if self.layout.key is not None else replace(self.layout, key=OFFSET)
-            if self.layout.key is None:
-                column = pa.array(_offsets(number, done, table.num_rows))
-                table = table.append_column(OFFSET, column if isinstance(table, pa.RecordBatch) else [column])  # noqa: PLW2901
-            dropped += keyed.feed(sketch, table, _where(number, done))
+        for layout, table, where in keyed(self.layout, number, tables):
+            dropped += layout.feed(sketch, table, where)
         return _sketch_files.dump(sketch, {"dropped": dropped, "travelled": 0, "parts": 1})
 
     def part_of_arrays(self, number: int, X: Any, y: Any, weights: Any, groups: Any) -> bytes:
         """The message of one partition, given as arrays."""
         sketch = self.sketch()
         if len(X):
-            offsets = _offsets(number, 0, len(X))
             try:
-                sketch._update(X, y, weights, groups, offsets)
+                sketch._update(X, y, weights, groups, offsets(number, 0, len(X)))
             except InputError as error:
                 raise InputError(f"Partition {number}: {error}") from error
         return _sketch_files.dump(sketch, {"dropped": 0, "travelled": 0, "parts": 1})
@@ -81,7 +78,7 @@ class Task:
         core = sketch.coreset()
         if self.layout is None or self.layout.key is None:
             core = replace(core, keys=np.array([f"{k >> SHIFT}:{k % 2**SHIFT}" for k in core.keys.tolist()]))  # type: ignore[union-attr]
-        notes = [*core.certificate.notes, f"{state['parts']} partitions sent {state['travelled']:,} bytes."]
+        notes = [*core.certificate.notes, f"{state['parts']} partitions sent {self.before + state['travelled']:,} bytes."]
         if state["dropped"]:
             notes.append(f"{state['dropped']:,} rows with missing values were left out.")
         method = f"{core.certificate.method}, {way}"
@@ -99,11 +96,24 @@ OFFSET = "partition:offset"
 SHIFT = 40  # a partition and an offset in one number, while they travel
 
 
-def _offsets(number: int, start: int, count: int) -> np.ndarray:
+def keyed(layout: Layout, number: int, tables: Iterable[Any]) -> Iterator[tuple[Layout, Any, Callable[[int], str]]]:
+    """The tables of a partition with a key column in any case, the layout that says so, and rows in words."""
+    done = 0
+    own = layout if layout.key is not None else replace(layout, key=OFFSET)
+    for table in tables:
+        whole = table
+        if layout.key is None:
+            column = pa.array(offsets(number, done, table.num_rows))
+            whole = table.append_column(OFFSET, column if isinstance(table, pa.RecordBatch) else [column])
+        yield own, whole, place(number, done)
+        done += table.num_rows
+
+
+def offsets(number: int, start: int, count: int) -> np.ndarray:
     return (number << SHIFT) + np.arange(start, start + count)
 
 
-def _where(number: int, start: int) -> Callable[[int], str]:
+def place(number: int, start: int) -> Callable[[int], str]:
     return lambda row: f"Partition {number}, row {start + row:,}"
 
 
@@ -132,7 +142,12 @@ def roles(
     targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
     taken = [*targets, *(c for c in others if c is not None)]
     features = [c for c in available if c not in taken] if columns is None else list(columns)
-    for name in [*taken, *features]:
+    expect_columns([*taken, *features], available)
+    return targets, features
+
+
+def expect_columns(names: Sequence[str], available: Sequence[str]) -> None:
+    """Every named column must be there."""
+    for name in names:
         if name not in available:
             raise InputError(f"There is no column {name!r}; there are {', '.join(map(str, available))}.")
-    return targets, features

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy import sparse
 
 from karat import frames
 from karat._certificate import Certificate
@@ -26,6 +27,7 @@ from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample
 
 Result = TypeVar("Result")
+BASIS = ("centre", "axes")  # maps that only choose coordinates of a span, of which there are many
 
 
 def read_tables(X: Any, problem: Latent) -> tuple[Table, ...]:
@@ -47,8 +49,13 @@ def read_sample(X: Any, problem: Latent, sample_weight: Any, lengths: Any) -> tu
     if lengths is not None and not isinstance(problem, HiddenMarkov):
         raise InputError(f"{problem.describe()} does not look at sequences; lengths is for sequence models only.")
     tables = read_tables(X, problem)
-    weights = _weights(sample_weight, tables[0].count)
-    return problem.sample(tuple(t.X for t in tables), weights, None if lengths is None else np.asarray(lengths)), tables
+    count = tables[0].count
+    weights = _weights(sample_weight, count)
+    steps = problem.steps(lengths, count) if isinstance(problem, HiddenMarkov) and lengths is not None else None
+    found = problem.sample(tuple(t.X for t in tables), weights, steps)
+    if not len(found):
+        raise InputError(problem.nothing(found.inputs, found.dropped))
+    return found, tables
 
 
 def guarded(tables: tuple[Table, ...], action: Callable[[], Result]) -> Result:
@@ -90,7 +97,7 @@ def latent_coreset(
     maps, reduction = guarded(tables, reduce)
     indices = reduction.positions if data.origin is None else data.origin[reduction.positions]
     indices = indices.astype(np.int64)
-    notes = list(data.notes)
+    notes = list(problem.notes(data.inputs, data.dropped))
     if len(indices) == len(data):
         notes.append("There were no more samples than the rank: all are kept, with their own weights.")
     certificate = _proof(problem, reduction, data, len(indices), time.perf_counter() - start, notes)
@@ -100,11 +107,13 @@ def latent_coreset(
             f"{certificate.tolerance:.0e} (condition "
             f"{certificate.condition:.1e}). Scale the columns, or ask for fewer {problem.parts}."
         )
-    rows = problem.kept_rows(tuple(t.X for t in tables), indices)
-    if rows is None:
-        rows = (
-            tuple(frames.take_rows(v, indices) for v in X) if isinstance(problem, MultiView) else frames.take_rows(X, indices)
-        )
+    if isinstance(problem, MultiView):
+        rows: Any = tuple(frames.take_rows(view, indices) for view in X)
+    elif problem.reach > 1:  # rows of a window, side by side
+        table = tables[0].X.toarray() if sparse.issparse(tables[0].X) else tables[0].X
+        rows = np.hstack([np.asarray(table[indices + a]) for a in range(problem.reach)])
+    else:
+        rows = frames.take_rows(X, indices)
     return Coreset(
         indices=indices, weights=reduction.weights, X=rows, y=None, groups=None, n_rows=data.n_rows, problem=problem,
         certificate=certificate, maps=None if problem.keep == "all" else maps,
@@ -136,9 +145,11 @@ def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Ce
         return maps, claimed(core, rows, settled, own, passes)
 
     maps, reduction = guarded(tables, compare)
-    notes, refuted = list(data.notes), False
+    notes, refuted = list(problem.notes(data.inputs, data.dropped)), False
     if core.maps is not None:
-        apart = [name for name in core.maps if not _same_map(core.maps[name], maps.get(name))]
+        allowed = _proof(problem, reduction, data, len(core), 0.0, notes).tolerance
+        compared = [name for name in core.maps if name not in BASIS]
+        apart = [name for name in compared if not _same_map(core.maps[name], maps.get(name), allowed)]
         if apart:
             notes.append(f"The stored maps are not those of this data ({', '.join(apart)} differ).")
             refuted = True
@@ -148,10 +159,10 @@ def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Ce
     return _proof(problem, reduction, data, len(core), time.perf_counter() - start, notes, refuted)
 
 
-def _same_map(stored: np.ndarray, fresh: np.ndarray | None) -> bool:
+def _same_map(stored: np.ndarray, fresh: np.ndarray | None, allowed: float) -> bool:
     if fresh is None or np.shape(stored) != np.shape(fresh):
         return False
-    return bool(np.abs(stored - fresh).max(initial=0.0) <= 1e-10 * max(np.abs(fresh).max(initial=0.0), 1e-300))
+    return bool(np.abs(stored - fresh).max(initial=0.0) <= allowed * max(np.abs(fresh).max(initial=0.0), 1e-300))
 
 
 def _same_samples(core: Coreset, data: Sample, kept: Sample) -> bool:

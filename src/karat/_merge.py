@@ -32,7 +32,8 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     if not first.problem.mergeable:
         raise NotExactError(
             f"Coresets of {first.problem.describe()} do not merge: their features depend on the full data. "
-            "Build one coreset in two passes over all of it: karat.coreset(X, problem=...) (Moments(3) does merge)."
+            "Build one coreset in two passes over all of it: karat.coreset(X, problem=...) or "
+            "karat.coreset_files(source, problem=...) (Moments(3) does merge)."
         )
     if type(first.X) is not type(second.X):
         raise InputError(f"The rows are a {type(first.X).__name__} and a {type(second.X).__name__}; convert one of them.")

@@ -52,7 +52,7 @@ def pack_table(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     table = pa.table(columns)
     file = io.BytesIO()
     # Arrow's own copy of the schema is left out: types come back from the header.
-    with pq.ParquetWriter(file, table.schema, store_schema=False, write_page_checksum=True) as writer:
+    with pq.ParquetWriter(file, table.schema, store_schema=False, use_dictionary=False, write_page_checksum=True) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({KEY: to_json(header | {"columns": places, "arrays": beside})})
     return file.getvalue()
@@ -123,16 +123,15 @@ def _arrow_columns(array: np.ndarray) -> list[Any] | None:
     """One Arrow column per column of an array; None if Arrow does not know the type."""
     native = array.astype(array.dtype.newbyteorder("=")).reshape(len(array), -1)
     try:
-        return [pa.array(np.ascontiguousarray(column)) for column in native.T]
+        return [pa.array(column.tolist() if column.dtype.kind in "US" else np.ascontiguousarray(column)) for column in native.T]
     except (pa.ArrowException, UnicodeError):
         return None
 
 
 def _array(table: pa.Table, place: dict[str, Any]) -> np.ndarray:
     kind = np.dtype(place["dtype"])
-    columns = [table.column(label).to_numpy().astype(kind) for label in place["columns"]]
-    joined = np.stack(columns, axis=1) if columns else np.empty(0, kind)
-    return joined.reshape(place["shape"])
+    columns = [table.column(label).to_numpy() for label in place["columns"]]
+    return np.stack(columns, axis=1).astype(kind).reshape(place["shape"])
 
 
 def _sparse_arrays(table: pa.Table, name: str, place: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -3,6 +3,8 @@
 in memory     one pass over the rows; a few thousand of them are looked at twice
 files         one pass at the speed of the disk; every FOLD rows, the rows held are reduced again
 cluster       every partition is read where it lies; messages of at most `rows` rows travel and are merged in a tree
+
+Latent-variable problems take one pass more, for the maps; its sums travel too.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from karat.engine.kernel import Kernel
 from karat.engine.moments import block_rows
 from karat.errors import InputError
 from karat.problems import Problem
+from karat.problems.latent import Latent
 
 FLOPS = 4e10  # what one laptop core sustains in BLAS-3; seconds are an order of magnitude, not a promise
 BYTES = 5e9  # memory bandwidth
@@ -24,6 +27,7 @@ DISK = 5e8  # bytes a second of decoded columns from files, per core
 TASK = 0.05  # seconds to start a task of a cluster
 FOLD = 2**20  # rows between folds
 FAN = 8  # messages merged at once
+ENTRY = 300  # bytes that an array takes in an archive beside its numbers
 SOURCES = ("memory", "files", "cluster")
 
 
@@ -68,6 +72,10 @@ class Plan:
 
 def fold_memory(problem: Problem, d: int, targets: int) -> tuple[int, int]:
     """Bytes of a fold that do not depend on its rows, and bytes per row: rows read ahead, waiting, and summed."""
+    if isinstance(problem, Latent):  # coordinates are computed when rows are read; at worst, for the tree, of all at once
+        terms = problem.kernel(d)
+        fixed = 8 * (24 * terms.width**2 + 3 * problem.sums_size(d))
+        return int(fixed), 8 * (8 * problem.tables * d + terms.columns + 4)
     kernel = problem.kernel(d, targets)
     return int(8 * 24 * kernel.width**2), 8 * (8 * (d + targets) + 4)
 
@@ -89,7 +97,7 @@ def plan(
     ----------
     problem : Problem
     n, d : int
-        Rows and columns (without the target).
+        Rows and columns (without the target).  Of MultiView, columns of a view; of HiddenMarkov, dimensions or symbols.
     targets : int
         Columns of y, for problems that have a target.
     groups : int
@@ -117,6 +125,8 @@ def plan(
         raise InputError(f"source must be one of {', '.join(SOURCES)}, not {source!r}.")
     if source != "cluster" and (partitions, workers) != (1, 1):
         raise InputError("partitions and workers are for source='cluster'.")
+    if groups > 1 and isinstance(problem, Latent):
+        raise InputError(f"{problem.describe()} does not take groups; plan one coreset per group.")
     kernel = problem.kernel(d, targets if problem.needs_target else 0)
     most = problem.width(d, targets)
     targets = targets if problem.needs_target else 0
@@ -125,7 +135,7 @@ def plan(
         own = ceil(n / partitions)  # rows of a partition
         fixed, each = fold_memory(problem, d, targets)
         memory = groups * fixed + each * min(own, FOLD)
-        return _streamed(kernel, n, columns, groups, memory, source == "cluster", partitions, workers)
+        return _streamed(problem, kernel, n, d + targets, groups, memory, source == "cluster", partitions, workers)
     width, (left, right) = kernel.width, kernel.product_shape
     block, threads = block_rows(columns, left, right)
     share = n / groups
@@ -158,26 +168,35 @@ def _reduction(width: int) -> float:
 
 
 def _streamed(
-    kernel: Kernel, n: int, columns: int, groups: int, memory: int, cluster: bool, partitions: int, workers: int
-) -> Plan:
-    """Files and clusters: read once, folded on the way, messages merged in a tree."""
+    problem: Problem, kernel: Kernel, n: int, columns: int, groups: int, memory: int, cluster: bool, partitions: int,
+    workers: int,
+) -> Plan:  # fmt: skip
+    """Files and clusters: read once or twice, folded on the way, messages merged in a tree."""
     most = min(n, groups * kernel.width)
     own = ceil(n / partitions)
-    one = own * (8 * columns / DISK + _per_row(kernel, columns)) + ceil(own / FOLD) * groups * 2 * _reduction(kernel.width)
+    stored, first, passes = columns + 1, 0, 1
+    if isinstance(problem, Latent):
+        stored, first, passes = problem.tables * columns + 1, problem.sums_size(columns), 2
+    reading = passes * 8 * (columns + 1) / DISK + 2 * first / FLOPS
+    one = own * (reading + _per_row(kernel, stored)) + ceil(own / FOLD) * groups * 2 * _reduction(kernel.width)
     if not cluster:
-        why = f"One pass at the speed of the disk; after every {FOLD:,} rows those held are reduced to {most:,} again."
-        return Plan(most, memory, 1, float(one), "sketch", why)
+        times = "Two passes (maps, then tensor)" if first else "One pass"
+        why = f"{times} at the speed of the disk; after every {FOLD:,} rows those held are reduced to {most:,} again."
+        return Plan(most, memory, passes, float(one), "sketch", why)
     # A message holds the rows, those on which the coordinates were fitted, and the running sums.
-    left, right = kernel.product_shape
-    message = 8 * (2 * min(own, most) * (columns + 2) + 2 * groups * (left * right + columns**2))
+    held, sums = min(own, most) * (stored + 2), 2 * groups * kernel.statistic_size
+    if kernel.adapts:
+        held, sums = 2 * held, sums + 2 * groups * stored**2
+    message = 8 * (first + held + sums) + (ENTRY * (stored + 8) if first else 0)
     messages, levels, level = partitions, 0, partitions
     while level > FAN:
         level = ceil(level / FAN)
         messages, levels = messages + level, levels + 1
     joins = (levels + 1) * (TASK + groups * _reduction(kernel.width) * 2)
-    seconds = ceil(partitions / workers) * (one + TASK) + joins
+    seconds = ceil(partitions / workers) * (one + passes * TASK) + passes * joins
     why = (
-        f"{partitions:,} partitions are read where they lie, {min(workers, partitions):,} at a time; each sends at most "
+        f"{partitions:,} partitions are read where they lie{', twice' if first else ''}, {min(workers, partitions):,} at a "
+        f"time; each sends at most "
         f"{message / 1e3:,.3g} kB, merged {FAN} at a time on {levels + 1} level{'s' if levels else ''}."
     )
-    return Plan(most, memory, 1, float(seconds), "sketch", why, int(messages * message))
+    return Plan(most, memory, passes, float(seconds), "sketch", why, int(messages * message))

@@ -74,7 +74,7 @@ class Sketch:
         if not problem.mergeable:
             raise NotExactError(
                 f"A sketch of {problem.describe()} cannot be exact: its features depend on the full data. Build it in two "
-                "passes over all rows, karat.coreset(X, problem=...)."
+                "passes over all rows, karat.coreset(X, problem=...), or karat.coreset_files(source, problem=...)."
             )
         for name, value, least in (
             ("random_state", random_state, 0), ("buffer_rows", buffer_rows, 1), ("buffer_bytes", buffer_bytes, 1)
@@ -187,8 +187,8 @@ class Sketch:
         try:
             for label in _labels(joint):
                 index = None if label is None else np.flatnonzero(joint.groups == label)
-                rows = joint.rows(index)
-                new = stacked_rows(waiting, None if index is None else index[index >= held] - held)
+                rows = self.problem.view(joint.rows(index))
+                new = self.problem.view(stacked_rows(waiting, None if index is None else index[index >= held] - held))
                 if len(new):
                     reductions[label], running[label] = fold(rows, new, kernel, running.get(label), rng)
                     chosen, mass = reductions[label].positions, reductions[label].weights
@@ -269,7 +269,7 @@ class Sketch:
             if label not in self._reductions:  # the sketch was loaded
                 index = None if label is None else np.flatnonzero(held.groups == label)
                 kernel = self.problem.kernel(self._columns, self._targets)
-                self._reductions[label] = prove(held.rows(index), kernel, running)
+                self._reductions[label] = prove(self.problem.view(held.rows(index)), kernel, running)
             reductions.append(replace(self._reductions[label], gap=running.inherited + running.gap))
             total += float((running.high[-1] + running.low[-1])[0])
         correction = None

@@ -35,25 +35,25 @@ FLAGS = ("inherited", "gap", "hard")
 
 def save(sketch: Sketch, path: Path, extra: dict[str, Any] | None = None) -> None:
     """Write a sketch; ``extra`` (for JSON) comes back with :func:`load`."""
-    write_archive(path, *_state(sketch, extra))
+    write_archive(path, *state(sketch, extra))
 
 
 def dump(sketch: Sketch, extra: dict[str, Any] | None = None) -> bytes:
     """The same as bytes that can travel."""
-    return pack(*_state(sketch, extra))
+    return pack(*state(sketch, extra))
 
 
 def load(path: Path, problem: Problem | None = None) -> tuple[Sketch, dict[str, Any]]:
     """The sketch, and what was written beside it."""
-    return _sketch(*read_archive(path, "a checkpoint"), str(path), problem)
+    return restored(*read_archive(path, "a checkpoint"), str(path), problem)
 
 
 def parse(data: bytes, problem: Problem) -> tuple[Sketch, dict[str, Any]]:
     """The same from :func:`dump`."""
-    return _sketch(*unpack(data, "The message", "a sketch"), "The message", problem)
+    return restored(*unpack(data, "The message", "a sketch"), "The message", problem)
 
 
-def _state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
     sketch._fold()
     arrays: dict[str, Any] = {}
     header: dict[str, Any] = {name: getattr(sketch, name) for name in PLAIN}
@@ -76,7 +76,7 @@ def _state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any]
     return header, arrays
 
 
-def _sketch(
+def restored(
     header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None
 ) -> tuple[Sketch, dict[str, Any]]:
     if not header.get("sketch"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,20 @@ from karat.errors import MissingExtraError
 try:
     import pyarrow as pa
     from dask.delayed import Delayed, delayed
+    from dask.graph_manipulation import clone
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
 
-from karat._cluster import Task, roles, task
+from karat._cluster import Task, expect_columns, roles, task
+from karat._cluster_latent import FirstTask, SecondTask
+from karat._construct import refuse_for_latent
 from karat._coreset import Coreset
 from karat._plan import FAN
 from karat._sketch import Sketch
 from karat.errors import InputError
+from karat.io._latent_roles import latent_roles, refuse_sequence
 from karat.problems import LeastSquares, Moments, Problem
+from karat.problems.latent import Latent, MultiView
 
 
 def coreset(
@@ -34,6 +39,7 @@ def coreset(
     key: str | None = None,
     on_missing: str = "error",
     random_state: int = 0,
+    sequence: Any = None,
     compute: bool = True,
 ) -> Coreset | Delayed:
     """The coreset of a Dask data frame or array; only O(m) rows per partition travel.
@@ -41,11 +47,12 @@ def coreset(
     Parameters
     ----------
     data : dask.dataframe.DataFrame or dask.array.Array
+        For MultiView also a tuple of three arrays.
     target : str or list of str; for an array, a Dask array of shape (n,) or (n, T)
     problem : Problem, optional
-        As in :func:`karat.coreset`; latent problems, which take two passes, are refused.
+        As in :func:`karat.coreset`.  Latent-variable problems read the data twice.
     columns : list of str, optional
-        The features of a data frame; by default all columns that have no other role.
+        The features of a data frame; by default all columns that have no other role.  For MultiView, three lists.
     sample_weight, groups
         Columns of a data frame; for an array, Dask arrays of shape (n,).
     key : str, optional
@@ -53,6 +60,9 @@ def coreset(
     on_missing : {"error", "drop"}
         What to do with rows of a data frame that lack a value.
     random_state : int
+    sequence
+        For HiddenMarkov: a column (for an array, a Dask array) that names the sequence of every row.  No sequence may lie in
+        two partitions.
     compute : bool
         False: nothing is computed, a :class:`dask.delayed.Delayed` is returned.
 
@@ -60,20 +70,37 @@ def coreset(
     -------
     Coreset or Delayed
     """
+    if isinstance(problem, Latent):
+        refuse_for_latent(problem, target, groups)
+        return _two_passes(data, problem, columns, sample_weight, sequence, key, on_missing, random_state, compute)
+    refuse_sequence(problem, sequence)
     if hasattr(data, "npartitions") and hasattr(data, "columns"):
         work, parts = _frame(data, target, problem, columns, sample_weight, groups, key, on_missing, random_state)
     elif hasattr(data, "chunks") and hasattr(data, "rechunk"):
-        given = {"columns": columns, "key": key, "on_missing": None if on_missing == "error" else on_missing}
-        for name, value in given.items():
-            if value is not None:
-                raise InputError(f"{name} is for data frames; an array has no column names.")
+        _refuse_names(columns, key, on_missing)
         work, parts = _array(data, target, problem, sample_weight, groups, random_state)
     else:
         raise InputError(f"data must be a Dask data frame or array, not {type(data).__name__}; use karat.coreset.")
+    return _finished(delayed(work, pure=False, traverse=False), parts, compute)
+
+
+def _tree(work: Delayed, parts: list[Any]) -> list[Any]:
+    """Messages joined until few are left."""
     while len(parts) > FAN:
-        parts = [delayed(work.join, pure=False)(parts[i : i + FAN]) for i in range(0, len(parts), FAN)]
-    result = delayed(work.finish, pure=False)(parts, "partitions merged by Dask")
+        parts = [work.join(parts[i : i + FAN]) for i in range(0, len(parts), FAN)]
+    return parts
+
+
+def _finished(work: Delayed, parts: list[Any], compute: bool) -> Coreset | Delayed:
+    result = work.finish(_tree(work, parts), "partitions merged by Dask")
     return result.compute() if compute else result
+
+
+def _refuse_names(columns: Any, key: Any, on_missing: str) -> None:
+    given = {"columns": columns, "key": key, "on_missing": None if on_missing == "error" else on_missing}
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name} is for data frames; an array has no column names.")
 
 
 def _frame(
@@ -100,9 +127,16 @@ def _array(
     if problem is None:
         problem = Moments(2) if y is None else LeastSquares()
     Sketch(problem, random_state=random_state)  # refuses, with a sentence, what cannot be merged
-    X = X.rechunk({1: -1})
-    aligned: list[list[Any]] = []
-    for name, other in (("target", y), ("sample_weight", sample_weight), ("groups", groups)):
+    parts = _aligned(X, {"target": y, "sample_weight": sample_weight, "groups": groups})
+    work = Task(problem, None, int(random_state))
+    return work, [delayed(work.part_of_arrays, pure=False)(i, *part) for i, part in enumerate(parts)]
+
+
+def _aligned(X: Any, others: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """The chunks of rows of an array, each with the same rows of others."""
+    X = X if X.ndim == 1 else X.rechunk({1: -1})
+    aligned = [list(np.ravel(X.to_delayed()))]
+    for name, other in others.items():
         if other is not None and (not hasattr(other, "rechunk") or other.shape[0] != X.shape[0]):
             raise InputError(f"{name} must be a Dask array with as many rows as the data, {X.shape[0]}.")
         if other is None:
@@ -110,6 +144,57 @@ def _array(
         else:
             chunks = (X.chunks[0],) if other.ndim == 1 else (X.chunks[0], -1)
             aligned.append(list(np.ravel(other.rechunk(chunks).to_delayed())))
-    work = Task(problem, None, int(random_state))
-    parts = zip(np.ravel(X.to_delayed()), *aligned, strict=True)
-    return work, [delayed(work.part_of_arrays, pure=False)(i, *part) for i, part in enumerate(parts)]
+    return list(zip(*aligned, strict=True))
+
+
+def _two_passes(
+    data: Any, problem: Latent, columns: Any, sample_weight: Any, sequence: Any, key: str | None, on_missing: str,
+    random_state: int, compute: bool,
+) -> Coreset | Delayed:  # fmt: skip
+    """The coreset of a latent-variable problem.
+
+    Partitions are read again for the second pass: kept in between, they would fill the memory.
+    """
+    first: Callable[..., bytes]
+    second: Callable[..., bytes]
+    views = data if isinstance(data, tuple | list) else (data,)
+    if hasattr(data, "npartitions") and hasattr(data, "columns"):
+        names = [str(c) for c in data.columns]
+        roles = latent_roles(problem, columns, sequence, sample_weight, key, None, on_missing).among(names)
+        expect_columns(roles.layout.columns, names)
+        work = FirstTask(problem, roles, roles.widths, int(random_state))
+        parts = [(i, part) for i, part in enumerate(data[roles.layout.columns].to_delayed())]
+        first, second = _sums_of_frame, _second_of_frame
+    elif all(hasattr(view, "rechunk") for view in views) and len(views) == (3 if isinstance(problem, MultiView) else 1):
+        refuse_sequence(problem, sequence)
+        _refuse_names(columns, key, on_missing)
+        others = {"The second view": views[1], "The third view": views[2]} if len(views) == 3 else {}
+        aligned = _aligned(views[0], others | {"sample_weight": sample_weight, "sequence": sequence})
+        widths = tuple(int(view.shape[1]) for view in views) if len(views) == 3 else None
+        work = FirstTask(problem, None, widths, int(random_state))
+        parts = [(i, list(part[: len(views)]), *part[len(views) :]) for i, part in enumerate(aligned)]
+        first, second = FirstTask.part_of_arrays, SecondTask.part_of_views
+    else:
+        raise InputError(
+            f"data must be a Dask data frame or array{' (for MultiView also three arrays)' if len(views) > 1 else ''}, not "
+            f"{type(data).__name__}; use karat.coreset."
+        )
+    opening = delayed(work, pure=False, traverse=False)
+    sums = [delayed(first, pure=False)(opening, *part) for part in parts]
+    known = opening.second(_tree(opening, sums))
+    if compute:
+        known = delayed(known.compute(), pure=False, traverse=False)
+    else:
+        parts = clone(parts)  # tasks of other names
+    return _finished(known, [delayed(second, pure=False)(known, *part) for part in parts], compute)
+
+
+def _sums_of_frame(work: FirstTask, number: int, frame: Any) -> bytes:
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    assert work.roles is not None
+    work.roles.layout.check(table.schema)
+    return work.part(number, [table])
+
+
+def _second_of_frame(work: SecondTask, number: int, frame: Any) -> bytes:
+    return work.part(number, [pa.Table.from_pandas(frame, preserve_index=False)])

@@ -16,11 +16,16 @@ try:
 except ImportError:
     raise MissingExtraError("karat.spark", "spark") from None
 
-from karat._cluster import Task, roles, task
+from karat._cluster import Task, expect_columns, roles, task
+from karat._cluster_latent import FirstTask
+from karat._construct import refuse_for_latent
 from karat._coreset import Coreset
 from karat._plan import FAN
 from karat.errors import InputError
+from karat.io._latent_roles import latent_roles, refuse_sequence
+from karat.io._rows import Layout
 from karat.problems import Problem
+from karat.problems.latent import Latent
 
 NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean"}
 SCHEMA = "part int, message binary"
@@ -38,6 +43,7 @@ def coreset(
     key: str | None = None,
     on_missing: str = "error",
     random_state: int = 0,
+    sequence: str | None = None,
 ) -> Coreset:
     """The coreset of a Spark data frame; only O(m) rows per partition travel.
 
@@ -46,15 +52,18 @@ def coreset(
     df : pyspark.sql.DataFrame
     target : str or list of str, optional
     problem : Problem, optional
-        As in :func:`karat.coreset`; latent problems, which take two passes, are refused.
+        As in :func:`karat.coreset`.  Latent-variable problems read the data twice.
     columns : list of str, optional
-        The features; by default all columns that have no other role.
+        The features; by default all columns that have no other role.  For MultiView, three lists.
     sample_weight, groups, key : str, optional
         Columns with weights, with group labels, and with keys that identify rows.  Without a key column the keys are
         ``partition:offset``, which point at rows as long as the plan of ``df`` gives the same partitions again.
     on_missing : {"error", "drop"}
         What to do with rows that lack a value.
     random_state : int
+    sequence : str, optional
+        For HiddenMarkov, a column that names the sequence of every row.  No sequence may lie in two partitions, and its rows
+        must come in order: ``df.repartition("sequence").sortWithinPartitions("sequence", "time")``.
 
     Returns
     -------
@@ -62,13 +71,26 @@ def coreset(
     """
     if not hasattr(df, "mapInArrow"):
         raise InputError(f"df must be a Spark data frame, not {type(df).__name__}; use karat.coreset.")
-    targets, features = roles(df.columns, target, columns, sample_weight, groups, key)
-    work = task(problem, targets, features, sample_weight, groups, key, on_missing, random_state)
+    if isinstance(problem, Latent):
+        refuse_for_latent(problem, target, groups)
+        chosen = latent_roles(problem, columns, sequence, sample_weight, key, None, on_missing).among(df.columns)
+        expect_columns(chosen.layout.columns, df.columns)
+        first = FirstTask(problem, chosen, chosen.widths, int(random_state))
+        work: Task = first.second(_messages(df, chosen.layout, first))
+    else:
+        refuse_sequence(problem, sequence)
+        targets, features = roles(df.columns, target, columns, sample_weight, groups, key)
+        work = task(problem, targets, features, sample_weight, groups, key, on_missing, random_state)
     assert work.layout is not None
+    return work.finish(_messages(df, work.layout, work), "partitions merged by Spark")
+
+
+def _messages(df: Any, layout: Layout, work: Task | FirstTask) -> list[bytes]:
+    """What the partitions have to say, joined in a tree until few messages are left."""
     for name, kind in df.dtypes:
-        if name in work.layout.numeric and kind.partition("(")[0] not in NUMBERS:
+        if name in layout.numeric and kind.partition("(")[0] not in NUMBERS:
             raise InputError(f"Column {name!r} has type {kind}, which is not numeric; encode it or choose columns=.")
-    messages = df.select(*work.layout.columns).mapInArrow(_parts(work), SCHEMA)
+    messages = df.select(*layout.columns).mapInArrow(_parts(work), SCHEMA)
     count = df.rdd.getNumPartitions()
     while count > FAN:
         count = -(-count // FAN)
@@ -80,13 +102,13 @@ def coreset(
         if said is None:
             raise
         raise InputError(said[1]) from error
-    return work.finish([bytes(row["message"]) for row in rows], "partitions merged by Spark")
+    return [bytes(row["message"]) for row in rows]
 
 
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def _parts(work: Task) -> Batches:
+def _parts(work: Task | FirstTask) -> Batches:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = TaskContext.get().partitionId()
         yield _message(number, work.part(number, batches))
@@ -94,7 +116,7 @@ def _parts(work: Task) -> Batches:
     return run
 
 
-def _joined(work: Task) -> Batches:
+def _joined(work: Task | FirstTask) -> Batches:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Several branches may share a task, and messages come in any order: rows are numbered in that of the partitions.
         branches: dict[int, list[tuple[int, bytes]]] = {}

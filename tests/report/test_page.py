@@ -119,3 +119,33 @@ def test_the_notebook_says_the_same(core):
     box = core._repr_html_()
     assert f"<b>5\u202f000 &rarr; {len(core)} rows</b>" in box
     assert karat.report.facts(core)["keeps"] in box
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.7, 12.2), (0, 2.1), (1e-13, 4e-13), (1e6, 1e6 + 1), (0, 1e9)])
+def test_ticks_are_round_and_inside(low, high):
+    from karat.report._charts import Scale
+
+    scale = Scale(low, high, 50, 450)
+    values = [scale.low + (tick["at"] - 50) / 400 * (high - low) for tick in scale.ticks()]
+    assert 2 <= len(values) <= 8
+    assert all(low - 1e-3 * (high - low) <= value <= high + 1e-3 * (high - low) for value in values)
+    steps = np.diff(values)
+    np.testing.assert_allclose(steps, steps[0], rtol=0.01)
+    logarithmic = Scale(3e-17, 2e-9, 50, 450, logarithmic=True)
+    assert [tick["label"] for tick in logarithmic.ticks()] == ["10⁻¹⁶", "10⁻¹⁴", "10⁻¹²", "10⁻¹⁰"]
+
+
+def test_missing_extras_are_named(core, table, tmp_path, monkeypatch):
+    import sys
+
+    from karat.report._page import _template
+
+    _template.cache_clear()
+    for module in ("jinja2", "matplotlib", "matplotlib.pyplot"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(karat.MissingExtraError, match=r"karat\[report\]"):
+        karat.report.write_report(core, tmp_path / "r.html")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(karat.MissingExtraError, match=r"WeightsDisplay needs .*karat\[report\]"):
+        karat.report.WeightsDisplay.from_coreset(core).plot()
+    assert karat.report.facts(core, table)["kept"] == len(core)  # facts need neither

@@ -30,6 +30,9 @@ SPOKEN = {  # arguments of the library, in the words of the command line
     "choose columns=, or encode it by a fitted pipeline=": "leave it out with --drop-columns, or encode it first",
     "name some in columns=": "leave fewer out",
     "memory=": "--memory ",
+    "MultiView takes columns as three lists of names, one per view": "--problem multi-view needs --view three times",
+    "sequence is for HiddenMarkov only": "--sequence is for hidden-markov only",
+    "allow more": "allow more with --memory",
 }
 
 

@@ -62,7 +62,7 @@ class Trainer(ABC):
         """Learn from the kept rows; refuses what would not give the answer of the full data."""
 
     @abstractmethod
-    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
+    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
         """Learn from all rows."""
 
 
@@ -75,7 +75,7 @@ class _Estimator(Trainer):
     def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
         return _linear(core.fit(self.estimator))
 
-    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
+    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
         return _linear(self.estimator.fit(X, y, sample_weight=weights))
 
 
@@ -88,7 +88,7 @@ class _OwnProblem(Trainer):
     def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
         return _shaped(*self.problem.solve(core))
 
-    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
+    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
         import numpy as np
 
         from karat.problems.minimise import minimise_power
@@ -114,8 +114,9 @@ class _Latent(Trainer):
     def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
         return _learned(self._learner().fit_coreset(core))
 
-    def on_rows(self, X: Any, y: Any, weights: Any) -> dict[str, np.ndarray]:
-        return _learned(self._learner().fit(X, sample_weight=weights))
+    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
+        sequences = {} if lengths is None else {"lengths": lengths}
+        return _learned(self._learner().fit(X, sample_weight=weights, **sequences))
 
 
 def trainer(

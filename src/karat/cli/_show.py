@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+GOOD, BAD, GOLD = "green", "red", "yellow"
+
+
 def console(stderr: bool = False) -> Console:
     """A console that prints text as it is: what looks like markup in a file name is not."""
     from rich.console import Console
@@ -31,8 +34,8 @@ def say(text: str, style: str = "") -> None:
     console().print(text, style=style)
 
 
-def facts(title: str, values: Mapping[str, Any]) -> None:
-    """Names and values in two columns under a title."""
+def facts(title: str, values: Mapping[str, Any], tone: str = "") -> None:
+    """Names and values in two columns under a title, in the colour of its tone."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -41,18 +44,19 @@ def facts(title: str, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         table.add_row(name, str(value))
     out = console()
-    out.print(title, style="bold")
+    out.print(title, style=f"bold {tone}")
     out.print(table)
 
 
-def grid(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table with a header; numbers are aligned to the right, and what is too wide is cut with an ellipsis."""
+def grid(names: Sequence[str], rows: Sequence[Sequence[Any]], tones: Sequence[str] = ()) -> None:
+    """A table with a header; numbers are aligned to the right, what is too wide is cut, and each column may have a colour."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for i, name in enumerate(names):
         numeric = all(isinstance(row[i], int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="ellipsis", no_wrap=True)
+        tone = tones[i] if tones else ""
+        table.add_column(name, justify="right" if numeric else "left", overflow="ellipsis", no_wrap=True, style=tone)
     for row in rows:
         table.add_row(*(number(v) if isinstance(v, float) else str(v) for v in row))
     console().print(table)

@@ -42,14 +42,14 @@ def run(rows: int, seed: int = 0) -> dict[str, Any]:
     """Everything the demo shows, in numbers."""
     import numpy as np
 
-    import karat
+    from karat import coreset
 
     try:
         from sklearn.linear_model import HuberRegressor
     except ImportError as error:
         raise MissingExtraError("karat demo", "sklearn") from error
     X, y = made_up(rows, seed)
-    core, building = _timed(lambda: karat.coreset(X, y, random_state=seed))
+    core, building = _timed(lambda: coreset(X, y, random_state=seed))
     chance = np.random.default_rng(seed + 1).choice(rows, size=len(core), replace=False)
     alphas = np.geomspace(2.0, 0.002, ALPHAS)
     full, slow = _timed(lambda: lasso_path(X, y, alphas))
@@ -140,6 +140,7 @@ def _print(found: dict[str, Any]) -> None:
             "kept": certificate["keeps"],
             "not kept": "; ".join(certificate["excludes"]),
         },
+        _show.GOLD,
     )
     _show.say(f"\nA lasso path of {found['alphas']} alphas, on all rows and on the {found['rows_kept']}", style="bold")
     names = ["alpha", "non-zero", "R2, all rows", "R2, coreset", "difference"]
@@ -155,6 +156,7 @@ def _print(found: dict[str, Any]) -> None:
             ]
             for at in found["path"]
         ],
+        ["", "", "", "", _show.GOOD],
     )
     _show.say("\nTime, building included, and digits of the coefficients that agree", style="bold")
     longest = max(way["seconds"] for way in found["ways"])
@@ -163,12 +165,15 @@ def _print(found: dict[str, Any]) -> None:
         bar = "█" * max(1, round(BAR * way["seconds"] / longest))
         digits = "" if way["error"] is None else f"{_digits(way['error'])} digits"
         rows.append([way["name"], _show.seconds(way["seconds"]), digits, bar])
-    _show.grid(["", "time", "agree to", ""], rows)
-    verdict = "exact" if found["verified"] else "NOT exact"
+    _show.grid(["", "time", "agree to", ""], rows, ["", "", "", _show.GOLD])
+    verdict, tone = ("exact", _show.GOOD) if found["verified"] else ("NOT exact", _show.BAD)
     _show.say(
         f"\nVerified afresh on all rows in {_show.seconds(found['verifying_seconds'])}: {verdict}, worst relative loss error "
-        f"{found['verified_error']:.1e}.\n\nWhat is not kept is refused:\n{found['refusal']}"
+        f"{found['verified_error']:.1e}",
+        style=tone,
     )
+    _show.say("\nWhat is not kept is refused", style="bold")
+    _show.say(found["refusal"])
 
 
 def _digits(error: float) -> int:

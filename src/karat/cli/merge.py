@@ -35,4 +35,4 @@ def merge(
     if shown.as_json:
         _show.document(_cores.summary(merged) | {"output": str(output), "merged": [str(path) for path in cores]})
     else:
-        _show.facts(f"{len(cores)} coresets became {len(merged):,} rows in {output}", _cores.lines(merged))
+        _show.facts(f"{len(cores)} coresets became {len(merged):,} rows in {output}", _cores.lines(merged), _show.GOLD)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from karat.cli._errors import FAILED
 from karat.cli._options import Common
 from karat.cli._outputs import Kind, check_output
 from karat.cli._progress import progress
+from karat.cli.verify import SAID
 
 
 def report(
@@ -43,15 +44,19 @@ def report(
         sizes = {"rows_in": found["rows"], "rows_kept": found["kept"]}
         _show.document(sizes | told | {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds})
     else:
-        measured = "not measured afresh; name the data with --data" if verified is None else verified["sentence"]
-        lines = {
-            "report": f"{output} ({_show.amount(output.stat().st_size)})",
-            "data": measured,
-            "time": _show.seconds(seconds),
-        }
-        _show.facts(f"{found['rows']:,} rows, {found['kept']:,} kept", lines)
+        lines = {"report": f"{output} ({_show.amount(output.stat().st_size)})"} | _measured(verified)
+        _show.facts(f"{found['rows']:,} rows, {found['kept']:,} kept", lines | {"time": _show.seconds(seconds)})
     if verified is not None and not verified["ok"]:
         raise typer.Exit(FAILED)
+
+
+def _measured(verified: dict[str, Any] | None) -> dict[str, str]:
+    """What the data says, in words."""
+    if verified is None:
+        return {"data": "not given, so nothing was measured afresh; name it with --data"}
+    verdict = "exact" if verified["ok"] else "REFUTED"
+    lines = {"worst error": f"{verified['loss_error']:.1e} relative, over every query, measured afresh: {verdict}"}
+    return lines | ({} if verified["data"] is None else {"data": SAID[verified["data"]]})
 
 
 def _is_report(path: Path) -> bool:

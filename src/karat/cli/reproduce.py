@@ -56,9 +56,8 @@ def reproduce(
             ["experiment", "time", "outcome"],
             [[o.name, _show.seconds(o.seconds), "failed: " + o.error if o.error else "done" + _missing(o)] for o in outcomes],
         )
-        for outcome in outcomes:
-            for note in _left_out(outcome):
-                _show.console().print(f"{outcome.name}: {note}")
+        for sentence in dict.fromkeys(sentence for outcome in outcomes for sentence in _left_out(outcome)):
+            _show.console().print(sentence)
         _show.console().print(f"The page: {page}")
     if any(outcome.error for outcome in outcomes):
         raise typer.Exit(FAILED)

@@ -52,7 +52,10 @@ def train(
 
         rows = whole(loaded, check)
         full = timed(lambda: learner.on_rows(*rows))
-        found["check"] = _compared(fitted, full) | {"rows": len(rows.X), "parameters": _named(loaded, full)}
+        found["check"] = _compared(fitted, full) | {
+            "rows": len(rows.X[0] if isinstance(rows.X, tuple) else rows.X),
+            "parameters": _named(loaded, full),
+        }
     if shown.as_json:
         _show.document(found)
         return

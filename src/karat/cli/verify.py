@@ -59,7 +59,8 @@ def verify(
     if shown.as_json:
         _show.document(found.to_dict() | {"seconds": seconds})
     else:
-        _show.facts(f"{core}: {'proven' if found.ok else 'REFUTED'}", _lines(found) | {"time": _show.seconds(seconds)})
+        verdict, tone = ("proven", _show.GOOD) if found.ok else ("REFUTED", _show.BAD)
+        _show.facts(f"{core}: {verdict}", _lines(found) | {"time": _show.seconds(seconds)}, tone)
     if not found.ok:
         raise typer.Exit(FAILED)
 

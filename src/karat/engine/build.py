@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -241,6 +242,7 @@ def measure(rows: Rows, settled: Settled, block: Array, weights: Array) -> tuple
     """Loss error over every query, largest relative moment error, and condition, of weighted rows against all rows."""
     kernel = settled.kernel
 
+    @cache
     def witness() -> Array:
         seen = sample(np.random.default_rng(0), len(rows), min(COMPLETE, max(1, WITNESS // kernel.width)))
         return own_weights(rows, seen)[:, None] * kernel.features(rows.take(seen, kernel.shift))
@@ -249,5 +251,5 @@ def measure(rows: Rows, settled: Settled, block: Array, weights: Array) -> tuple
     size = np.sqrt(weights @ np.square(features) / weights.sum())
     size[size == 0] = 1.0
     residual = np.abs(weights @ features - settled.target) / size / settled.total
-    condition = kernel.condition(block * np.sqrt(weights)[:, None])
+    condition = kernel.condition(block * np.sqrt(weights)[:, None], witness)
     return kernel.gap(block, weights, settled, witness), float(residual.max(initial=0.0)), condition

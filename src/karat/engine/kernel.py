@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class Kernel(ABC):
     width: int
     shift: Array
     product_shape: tuple[int, int]
+    adapts: ClassVar[bool] = True  # whether the coordinates depend on a pilot
 
     @abstractmethod
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
@@ -54,8 +55,14 @@ class Kernel(ABC):
     def features(self, block: Array) -> Array:
         """The kernel features of a block (b x m)."""
 
-    def condition(self, block: Array) -> float:
-        """By how much the coordinates magnify the rounding of the rows."""
+    @property
+    def statistic_size(self) -> int:
+        """About how many numbers the statistic holds."""
+        left, right = self.product_shape
+        return left * right
+
+    def condition(self, block: Array, witness: Callable[[], Array] | None = None) -> float:
+        """By how much the coordinates magnify the rounding of the rows; ``witness`` as in :meth:`gap`."""
         return 1.0
 
     def resolution(self, block: Array) -> Array:

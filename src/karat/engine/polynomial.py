@@ -103,7 +103,7 @@ class Polynomial(Kernel):
         basis = pilot_basis(variables, weights, self.basis.apart, self.affine, complete, noise)
         return prepared._copy(basis, mapped=True)
 
-    def condition(self, block: Array) -> float:
+    def condition(self, block: Array, witness: Callable[[], Array] | None = None) -> float:
         return self.basis.condition(block if self.affine else block[:, 1:])
 
     def resolution(self, block: Array) -> Array:

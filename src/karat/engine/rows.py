@@ -16,6 +16,8 @@ from scipy import sparse
 
 from karat.engine.linalg import Array, Indices
 
+GATHERED = 2**16  # rows that are gathered at a time: a part may have to compute them
+
 
 class Chunked:
     """A column or block of columns, its rows in several arrays one after the other; a slice of one of them is not copied."""
@@ -83,6 +85,12 @@ class Rows:
         chosen.weights = own
         return chosen
 
+    def replaced(self, parts: Sequence[Any]) -> Rows:
+        """Other column blocks for the same rows."""
+        other = Rows(parts, index=self.index)
+        other.weights = self.weights
+        return other
+
     def gathered(self) -> Rows:
         """The same rows in one array, for those who read them many times and in pieces (sparse rows stay as they are)."""
         one = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
@@ -90,8 +98,10 @@ class Rows:
             return self
         kinds = [part.dtype for part in self.parts]
         block = np.empty((len(self), self.columns), dtype=np.result_type(*kinds))
-        for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
-            block[:, left - 1 : right - 1] = part[slice(None) if self.index is None else self.index]
+        for start in range(0, len(self), GATHERED):
+            where = slice(start, min(start + GATHERED, len(self)))
+            for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
+                block[where, left - 1 : right - 1] = part[where if self.index is None else self.index[where]]
         return Rows([block], self.weights)
 
     def take(self, positions: Indices, shift: Array) -> Array:

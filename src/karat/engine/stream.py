@@ -75,7 +75,8 @@ class Running:
         fitted = Running.fit(kernel, pilot, weights)
         block = pilot - np.concatenate([[0.0], fitted.shift])
         high = (*fitted.statistic(block, weights), np.array([weights.sum()]))
-        return Running(fitted, pilot, weights, high, tuple(np.zeros_like(part) for part in high), inherited)
+        few = len(weights) if kernel.adapts else 0  # rows that a checkpoint needs
+        return Running(fitted, pilot[:few], weights[:few], high, tuple(np.zeros_like(part) for part in high), inherited)
 
     def plus(self, rows: Rows) -> Running:
         """The sum after more rows."""

@@ -12,14 +12,27 @@ from typing import Any
 import numpy as np
 
 from karat.engine.linalg import Array
+from karat.experiments.axes import readable_logs
 from karat.experiments.data import MissingDataError
 from karat.experiments.result import Experiment, Figure, Table
-from karat.experiments.samplers import FIXED, RANDOM, THINNED, Sampler, absent, available
+from karat.experiments.samplers import FIXED, RANDOM, THINNED, Sampler, absent, available, kernel_thinning
 from karat.experiments.settings import Settings
 from karat.experiments.tasks import TASKS, Task
+from karat.report._display import CORE, FULL, OTHER, plain
 
-STYLES = ("o-", "s-", "^-", "D-")
-FIXED_MARKS = ("P", "X")
+Curve = tuple[list[int], list[float | None]]
+ROUNDING = 1e-16
+
+LOOKS = {
+    "karat": (CORE, "*"),
+    "uniform sampling": (OTHER[3], "o"),
+    "leverage sampling": (FULL, "s"),
+    "sensitivity sampling": (OTHER[0], "^"),
+    "kernel thinning (goodpoints)": (OTHER[1], "D"),
+    "kernel herding (coreax)": ("black", "P"),
+    "TreeRecombination on ready features (coreax)": (OTHER[2], "X"),
+}
+EXACT = 1e-6  # errors below are drawn in the lower part of a panel, which starts where a double ends
 
 
 def trials(task: Task, sampler: Sampler, m: int, seeds: int) -> tuple[Array, float]:
@@ -40,37 +53,59 @@ def summary(errors: Array) -> list[Any]:
     return [float(np.median(found[:, 0])), float(found[:, 0].max()), None if np.isnan(excess) else excess, failed]
 
 
-def compare(task: Task, seeds: int, doublings: int, panel: Any) -> list[list[Any]]:
-    """Rows of the table for one task, and its panel of the figure."""
+def compare(task: Task, seeds: int, doublings: int) -> tuple[list[list[Any]], dict[str, Curve]]:
+    """Rows of the table for one task, and errors against size for its panel of the figure."""
     begin = time.perf_counter()
     index, weights = task.build()
     built, m = time.perf_counter() - begin, len(index)
-    ours = task.error(index, weights)
-    rows: list[list[Any]] = [[task.title, "karat", m, *summary(np.array([ours])), built]]
-    panel.loglog([m], [max(ours[0], 1e-16)], "*", color="black", markersize=14, label="karat", zorder=5)
+    found = summary(np.array([task.error(index, weights)]))
+    rows: list[list[Any]] = [[task.title, "karat", m, *found, built]]
+    curves: dict[str, Curve] = {"karat": ([m], [found[0]])}
     sizes = [m << i for i in range(doublings) if m << i <= len(task.views.table) // 2]
-    for (name, sampler), style in zip(available(RANDOM).items(), STYLES, strict=False):
-        curve = []
-        for size in sizes:
-            if "thinning" in name and size > THINNED // 2:
-                break
+    for name, sampler in available(RANDOM).items():
+        reached = [size for size in sizes if size <= THINNED // 2 or sampler is not kernel_thinning]
+        middle = []
+        for size in reached:
             errors, taken = trials(task, sampler, size, seeds)
             found = summary(errors)
+            middle.append(found[0])
             if size == m:
                 rows.append([task.title, name, m, *found, taken])
-            curve.append(np.nan if found[0] is None else found[0])
-        panel.loglog(sizes[: len(curve)], curve, style, markersize=4, label=name)
-    for (name, sampler), mark in zip(available(FIXED).items(), FIXED_MARKS, strict=False):
+        curves[name] = (reached, middle)
+    for name, sampler in available(FIXED).items():
         begin = time.perf_counter()
         index, weights = sampler(task.views, m, np.random.default_rng(0))
         taken = time.perf_counter() - begin
         found = summary(np.array([task.error(index, weights)]))
         rows.append([task.title, name, len(index), *found, taken])
-        if found[0] is not None:
-            panel.loglog([len(index)], [max(found[0], 1e-16)], mark, markersize=9, label=name, zorder=4)
-    panel.set(title=task.title, xlabel="rows", ylabel="relative error of the model", ylim=(1e-17, 1e2))
-    panel.grid(alpha=0.25)
-    return rows
+        curves[name] = ([len(index)], [found[0]])
+    return rows, curves
+
+
+def draw(title: str, curves: dict[str, Curve], place: Any) -> None:
+    """One task: above the errors of samples, below, on an axis of its own, those that are rounding."""
+    above, below = place.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    for name, (sizes, errors) in curves.items():
+        values = np.array([np.nan if error is None else max(error, ROUNDING) for error in errors])
+        colour, mark = LOOKS[name]
+        panel = below if np.nanmin(values) < EXACT else above
+        large = 12 if name == "karat" else 8 if len(sizes) == 1 else 4
+        panel.loglog(sizes, values, marker=mark, color=colour, markersize=large, linestyle="-" if len(sizes) > 1 else "none")
+    for panel in (above, below):
+        plain(panel)
+    above.set_title(title, loc="left", fontsize="medium")
+    above.set(ylabel="relative error")
+    above.tick_params(labelbottom=False)
+    readable_logs(above)
+    below.set(xlabel="rows", ylabel="rounding", ylim=(ROUNDING / 3, 1e-11))
+    readable_logs(below)
+
+
+def _legend() -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    shown = ["karat", *available(RANDOM), *available(FIXED)]
+    return [Line2D([], [], color=LOOKS[name][0], marker=LOOKS[name][1], markersize=8, label=name) for name in shown]
 
 
 def run(settings: Settings) -> Experiment:
@@ -84,17 +119,16 @@ def run(settings: Settings) -> Experiment:
             tasks.append(make(settings))
         except MissingDataError as error:
             missing.append(f"The task {name} is left out: {error}")
-    drawing = Drawing(figsize=(12, 7.6), layout="constrained")
-    panels = drawing.subplots(2, 3, squeeze=False).ravel()
+    drawing = Drawing(figsize=(12, 8.4), layout="constrained")
+    grid: Any = drawing.subfigures(2, 3)
+    places = grid.ravel()
     rows: list[list[Any]] = []
-    for task, panel in zip(tasks, panels, strict=False):
+    for task, place in zip(tasks, places, strict=False):
         settings.say(task.title)
-        rows += compare(task, 3 if settings.quick else 9, 3 if settings.quick else 7, panel)
-    for panel in panels[len(tasks) :]:
-        panel.axis("off")
-    handles, labels = panels[0].get_legend_handles_labels()
-    if len(tasks) < len(panels):
-        panels[len(tasks)].legend(handles, labels, loc="center", frameon=False)
+        found, curves = compare(task, 3 if settings.quick else 9, 3 if settings.quick else 7)
+        rows += found
+        draw(task.title, curves, place)
+    places[-1].legend(handles=_legend(), loc="center", frameon=False)
     return Experiment(
         "The comparison nobody has made",
         [
@@ -102,10 +136,10 @@ def run(settings: Settings) -> Experiment:
             "error is that of its parameters against the model of all rows (largest coefficient difference, or distance of the "
             "worst component, both relative). For regression there is also the excess loss: by how much the loss of all rows "
             "at the found coefficients exceeds its minimum. Random methods: median and worst of several seeds.",
-            "Samples of a few dozen rows give a wrong model, at every task; with more rows their error falls like one over the "
-            "square root of the size, so that even half of the data is far from what the coreset gives. Kernel thinning and "
-            "herding keep the distribution better than chance, which helps little here: they keep averages of smooth "
-            "functions, not the moments.",
+            "Samples of a few dozen rows give a wrong model at every task. With more rows their error falls about like one "
+            "over the square root of the size (upper parts of the figure), so that even half of the data is far from what the "
+            "coreset gives (lower parts). Kernel thinning is often the best of the samples: it keeps the averages of smooth "
+            "functions better than chance does. It does not keep moments.",
         ],
         [
             Table(

@@ -97,8 +97,10 @@ class Source:
         paths = (self.folder / f"{stem}{ending}" for ending in endings) if self.folder else ()
         return next((path for path in paths if path.exists()), None)
 
-    def download(self, name: str, host: str, fetch: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Arrays from the cache, else from their home; the cache is filled."""
+    def download(
+        self, name: str, host: str, fetch: Callable[[], dict[str, np.ndarray]], stem: str | None = None
+    ) -> dict[str, np.ndarray]:
+        """Arrays from the cache, else from their home; the cache is filled.  ``stem`` names the file one could have instead."""
         from sklearn.datasets import get_data_home
 
         cached = Path(get_data_home()) / "karat" / f"{name}.npz"
@@ -107,13 +109,13 @@ class Source:
                 return dict(arrays)
         if not (self.network and self._reaches(host)):
             raise MissingDataError(
-                self._missing(name, f"and {host} cannot be reached" if self.network else "(no network asked for)")
+                self._missing(stem or name, f"and {host} cannot be reached" if self.network else "(no network asked for)")
             )
         try:
             with _patience():
                 arrays = fetch()
         except Exception as error:  # servers fail in many ways, and all of them mean the same here
-            raise MissingDataError(self._missing(name, f"and its download from {host} failed: {error}")) from error
+            raise MissingDataError(self._missing(stem or name, f"and its download from {host} failed: {error}")) from error
         cached.parent.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(cached, **cast(dict[str, Any], arrays))
         return arrays
@@ -258,7 +260,7 @@ def _documents(source: Source) -> Documents:
             names = np.array(posts.target_names)
             return {"texts": np.array(posts.data), "subjects": names[posts.target]}
 
-        arrays = source.download("newsgroups", FIGSHARE, fetch)
+        arrays = source.download("newsgroups", FIGSHARE, fetch, "arxiv_6topics_small")
         return Documents(arrays["texts"].tolist(), arrays["subjects"], "three groups of 20 Newsgroups")
     columns = _columns(path)
     subjects = columns["category"].astype(str)

@@ -9,8 +9,11 @@ import numpy as np
 
 import karat
 from karat.engine.linalg import Array
-from karat.experiments.measure import difference, matched, real_data, seconds
+from karat.experiments.axes import readable_logs
+from karat.experiments.measure import difference, real_data, seconds
 from karat.experiments.result import Figure, Table
+from karat.report import RecoveryErrorDisplay
+from karat.report._recovery import relative_error
 
 
 class Model(NamedTuple):
@@ -45,7 +48,8 @@ def agreement(name: str, model: Model, n: int, bound: int) -> list[Any]:
         build = seconds(lambda: karat.coreset(X, problem=model.problem()))
     worst = max(difference(getattr(small, name), getattr(full, name)) for name in model.parameters)
     return [
-        name, n, len(core), bound, worst, matched(model.components(full), truth), 1e3 * learn[0], 1e3 * build, 1e3 * learn[1],
+        name, n, len(core), bound, worst, relative_error(truth, model.components(full)),
+        1e3 * learn[0], 1e3 * build, 1e3 * learn[1],
     ]  # fmt: skip
 
 
@@ -59,29 +63,25 @@ def recovery(title: str, name: str, models: dict[str, Model], sizes: Sequence[in
     """Error to the truth against n, from the coreset: it falls as that of all data does, like n^(-1/2)."""
     from matplotlib.figure import Figure as Drawing
 
-    drawing = Drawing(figsize=(6.5, 4), layout="constrained")
-    panel = drawing.subplots()
+    drawing = Drawing(figsize=(5.6 * len(models), 4), layout="constrained")
     rows: list[list[Any]] = []
-    for kind, model in models.items():
-        full, small = [], []
+    for panel, (kind, model) in zip(drawing.subplots(1, len(models), squeeze=False)[0], models.items(), strict=True):
+        middle = []
         for n in sizes:
             errors = []
             for seed in range(seeds):
                 X, truth = model.draw(n, np.random.default_rng(100 + seed))
                 with real_data():
                     core = karat.coreset(X, problem=model.problem())
-                    found = [model.learner().fit(X), model.learner().fit_coreset(core)]
-                errors.append([matched(model.components(one), truth) for one in found])
-            middle = np.median(errors, axis=0)
-            full.append(middle[0])
-            small.append(middle[1])
-            rows.append([kind, n, len(core), float(middle[0]), float(middle[1])])
-        line = panel.loglog(sizes, full, "-", label=f"{kind}, all samples")[0]
-        panel.loglog(sizes, small, "o", color=line.get_color(), label=f"{kind}, coreset")
-    guide = np.array(sizes, dtype=float)
-    panel.loglog(guide, rows[0][3] * np.sqrt(guide[0] / guide), "k:", label="n^(-1/2)")
-    panel.set(xlabel="samples", ylabel="error of the components (median)", title=title)
-    panel.grid(alpha=0.25)
-    panel.legend(frameon=False, fontsize=8)
+                    found = model.learner().fit(X), model.learner().fit_coreset(core)
+                errors.append([relative_error(truth, model.components(one)) for one in found])
+            middle.append(np.median(errors, axis=0))
+            rows.append([kind, n, len(core), *middle[-1].tolist()])
+        full, small = np.transpose(middle)
+        RecoveryErrorDisplay(sizes, {"all samples": full, f"coreset of {len(core)}": small}).plot(panel)
+        panel.set_title(f"{title}, {kind}", loc="left", fontsize="medium")
+        readable_logs(panel)
     columns = ["model", "samples", "kept", "error, all samples", "error, coreset"]
-    return Table(name, f"{title}: error to the truth against n", columns, rows), Figure(name, title, drawing)
+    return Table(name, "Error to the truth against n, median of several draws", columns, rows), Figure(
+        name, f"{title}: error to the truth", drawing
+    )

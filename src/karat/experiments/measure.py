@@ -1,4 +1,4 @@
-"""How the experiments measure: times that repeat until they mean something, differences, matched components."""
+"""How the experiments measure: times that repeat until they mean something, differences, losses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from karat.engine.linalg import Array
 
@@ -30,13 +29,6 @@ def difference(found: Any, expected: Any) -> float:
     """Largest difference of two arrays, relative to the largest entry of the second."""
     found, expected = np.asarray(found, dtype=float), np.asarray(expected, dtype=float)
     return float(np.abs(found - expected).max() / np.abs(expected).max())
-
-
-def matched(found: Array, expected: Array) -> float:
-    """Largest distance of a component (a row) to the one it is matched with, relative to their mean size."""
-    cost = np.linalg.norm(found[:, None] - expected[None], axis=2)
-    rows, columns = linear_sum_assignment(cost)
-    return float(cost[rows, columns].max() / np.linalg.norm(expected, axis=1).mean())
 
 
 def kmeans_loss(X: Array, centres: Array) -> float:

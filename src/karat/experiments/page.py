@@ -1,4 +1,4 @@
-"""One self-contained HTML page of all experiments, from one template; pictures are inside the page."""
+"""One self-contained HTML page of all experiments, from one template, in the style of the report; pictures are inside."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import platform
 from base64 import b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,9 @@ def write_page(folder: Path, outcomes: Sequence[Outcome], settings: Settings) ->
     def picture(figure: Figure) -> str:
         return "data:image/png;base64," + b64encode((folder / f"{figure.name}.png").read_bytes()).decode()
 
+    style = resources.files("karat.report").joinpath("template", "page.css").read_text(encoding="utf-8")
     page = environment.get_template("page.html.jinja").render(
-        outcomes=outcomes, picture=picture, quick=settings.quick, facts=_facts(settings, outcomes)
+        style=style, outcomes=outcomes, picture=picture, quick=settings.quick, facts=_facts(settings, outcomes)
     )
     path = folder / NAME
     path.write_text(page, encoding="utf-8")

@@ -20,6 +20,7 @@ from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.settings import Settings
 from karat.problems import LpRegression
 from karat.problems.minimise import minimise_power
+from karat.report._display import CORE, FULL, OTHER, plain
 
 CASES = {"Iris": (4, 3), "Yeast": (4, 4), "Breast cancer": (4, 3), "Glass": (6, 2)}  # power and number of columns
 LAMBDA = 1.0
@@ -77,10 +78,11 @@ def large(settings: Settings) -> tuple[Table, Figure]:
     drawing = Drawing(figsize=(6.5, 4), layout="constrained")
     panel = drawing.subplots()
     names = ["fit on all rows", "build the coreset", "fit on the coreset"]
-    for place, (name, style) in enumerate(zip(names, ("o-", "s-", "^-"), strict=True)):
-        panel.loglog([row[0] for row in rows], [row[3 + place] for row in rows], style, label=name)
-    panel.set(xlabel="rows", ylabel="seconds", title=f"l_{p} regression, d = {d}, {rows[-1][1]} rows kept")
-    panel.grid(alpha=0.25)
+    for place, (name, (colour, mark)) in enumerate(zip(names, ((FULL, "o"), (CORE, "s"), (OTHER[0], "^")), strict=True)):
+        panel.loglog([row[0] for row in rows], [row[3 + place] for row in rows], marker=mark, color=colour, label=name)
+    panel.set(xlabel="rows", ylabel="seconds")
+    panel.set_title(f"l_{p} regression, d = {d}, {rows[-1][1]} rows kept", loc="left", fontsize="medium")
+    plain(panel)
     panel.legend(frameon=False)
     columns = ["rows", "rows kept", "difference of the coefficients", *(f"{name}, seconds" for name in names)]
     return Table("lp_large", f"l_{p} regression on Gaussian columns with heavy-tailed noise", columns, rows), Figure(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from karat._numbers import count, number
+
 Cell = str | int | float | None
 
 
@@ -77,17 +79,11 @@ class Experiment:
 
 
 def readable(cell: Cell) -> str:
-    """A cell in few characters: thousands separated, four digits, exponents only where they are needed."""
+    """A cell as the page prints it: four digits, errors two."""
     if cell is None:
         return ""
     if isinstance(cell, str):
         return cell
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    if cell == 0:
-        return "0"
-    if abs(cell) >= 1e7 or abs(cell) < 1e-3:
-        return f"{cell:.1e}"
-    if abs(cell) >= 1000:
-        return f"{cell:,.2f}"
-    return f"{cell:.4g}"
+    if isinstance(cell, int) or cell == round(cell):
+        return count(int(cell)) if abs(cell) < 1e7 else number(cell)
+    return number(cell, 4 if abs(cell) >= 1e-3 else 2)

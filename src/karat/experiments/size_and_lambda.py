@@ -23,11 +23,12 @@ from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.ridge import ridge
 from karat.experiments.settings import Settings
 from karat.problems import Ridge
+from karat.report._display import CORE, FULL, OTHER, plain
 
 CURVES = {
-    "d regulariser rows": ("C0", "o-"),
-    "sign matrix T, literal": ("C1", "s-"),
-    "box programme": ("C2", "^-"),
+    "d regulariser rows": (FULL, "o-"),
+    "sign matrix T, literal": (OTHER[1], "s-"),
+    "box programme": (CORE, "^-"),
     "the paper's claimed bound": ("black", "--"),
 }
 
@@ -87,11 +88,12 @@ def draw(curves: dict[str, tuple[Array, list[dict[str, float]], int]]) -> Any:
         bound = np.array([values["the paper's claimed bound"] for values in kept])
         literal = np.array([values["sign matrix T, literal"] for values in kept])
         panel.fill_between(
-            lambdas, bound, literal, where=literal > bound, color="C3", alpha=0.15, label="above the claimed bound"
+            lambdas, bound, literal, where=literal > bound, color=OTHER[1], alpha=0.15, label="above the claimed bound"
         )
-        panel.axhline(comb(d + 2, 2) + 1 - d, color="C0", linewidth=0.8, linestyle=":")
-        panel.set(xscale="log", title=f"{name} (d = {d})", xlabel="lambda", ylabel="data rows kept", ylim=(0, None))
-        panel.grid(alpha=0.25)
+        panel.axhline(comb(d + 2, 2) + 1 - d, color=FULL, linewidth=0.8, linestyle=":")
+        panel.set(xscale="log", xlabel="lambda", ylabel="data rows kept", ylim=(0, None))
+        panel.set_title(f"{name}, d = {d}", loc="left", fontsize="medium")
+        plain(panel)
     for panel in axes[len(curves) :]:
         panel.set_visible(False)
     if curves:

@@ -20,8 +20,10 @@ from karat.experiments.measure import real_data, seconds
 from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.settings import Settings
 from karat.problems import LeastSquares
+from karat.report._display import CORE, FULL, OTHER, plain
 
 Curve = tuple[list[int], list[float]]
+COLOURS = {"karat": CORE, "karat, method='tree'": FULL, "Algorithm 5, literal": OTHER[1]}
 LITERAL, THEOREM = "Algorithm 5, literal", "theorem's curve"
 
 
@@ -100,15 +102,18 @@ def draw(parts: dict[str, tuple[str, dict[str, Curve]]]) -> Any:
     for panel, (title, (variable, curves)) in zip(drawing.subplots(2, 2).ravel(), parts.items(), strict=True):
         for name, (values, taken) in curves.items():
             theorem = name == THEOREM
-            style = {"linestyle": "--", "color": "black"} if theorem else {"marker": "o", "markersize": 4}
+            style = (
+                {"linestyle": "--", "color": "black"} if theorem else {"marker": "o", "markersize": 4, "color": COLOURS[name]}
+            )
             panel.loglog(values, taken, label=name, **style)
         top = max(max(taken) for name, (_, taken) in curves.items() if name != THEOREM)
         low = min(min(taken) for _, taken in curves.values())
         if variable != "n":
             panel.set_xticks(curves["karat"][0], [str(value) for value in curves["karat"][0]], minor=False)
             panel.minorticks_off()
-        panel.set(title=title, xlabel=variable, ylabel="seconds", ylim=(low / 3, 30 * top))
-        panel.grid(alpha=0.25)
+        panel.set_title(title, loc="left", fontsize="medium")
+        panel.set(xlabel=variable, ylabel="seconds", ylim=(low / 3, 30 * top))
+        plain(panel)
         panel.legend(frameon=False, fontsize=8)
     return drawing
 

@@ -66,7 +66,9 @@ class Content:
             if self.rows == self._next:
                 self._open()
             stop = min(table.num_rows, start + self._next - self.rows)
-            self._sum(self._hashes([v[start:stop] for v in values], stop - start))
+            with np.errstate(invalid="ignore"):  # a NaN that signals
+                hashes = self._hashes([v[start:stop] for v in values], stop - start)
+            self._sum(hashes)
             self.rows, start = self.rows + stop - start, stop
 
     def _open(self) -> None:

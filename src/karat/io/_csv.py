@@ -1,8 +1,8 @@
 """CSV files, plain or compressed: blocks of whole lines, each parsed by pyarrow on all cores.
 
 pyarrow's own streaming reader cannot be resumed and does not say in which line it stumbled.  So the bytes are cut here, after
-the last line end within CHUNK bytes (quoted line breaks are not supported, as in pyarrow's default), and a run can
-resume at the first byte of any block.
+the last line end within CHUNK bytes, and a run can resume at the first byte of any block.  Only where a block holds quotes is
+it asked which line ends are outside of them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pyarrow import csv as pacsv
 
 from karat.errors import InputError
 from karat.io._ahead import ahead
+from karat.io._quotes import line_ends
 from karat.io._source import Batch, Expected, File, Place, Source, folder_value, with_folders
 
 CHUNK = 2**23
@@ -39,9 +40,10 @@ class CsvFiles(Source):
 
     def schema(self) -> pa.Schema:
         """Of the first lines; numbers may still turn out to be text further down."""
-        for data, _, header in self._blocks(0, 0, FIRST):
-            lines = bytes(data).splitlines(keepends=True)[:PREVIEW]
-            table = self._parse(memoryview(b"".join(lines)), 0, 0, header, header, [], strict=False)[0]
+        for data, _, header, inner in self._blocks(0, 0, FIRST):
+            ends, _ = line_ends(data, self._delimiter(0))
+            first = data[: ends[:PREVIEW][-1] + 1] if len(ends) else data
+            table = self._parse(first, 0, 0, header, header, [], strict=False, inner=inner)[0]
             for name, value in self.files[0].folders:
                 table = table.append_column(name, pa.array(np.full(len(table), folder_value(value))))
             return table.schema
@@ -50,8 +52,8 @@ class CsvFiles(Source):
     def _delimiter(self, file: int) -> str:
         return "\t" if ".tsv" in self.names[file].lower() else ","
 
-    def _blocks(self, file: int, start: int, size: int) -> Iterator[tuple[memoryview, int, list[str]]]:
-        """Whole lines (valid until the next are asked for), the byte after them, and the names in the header."""
+    def _blocks(self, file: int, start: int, size: int) -> Iterator[tuple[memoryview, int, list[str], int]]:
+        """Whole lines (valid until the next are asked for), the byte after them, the header, and line breaks in values."""
         name = self.names[file]
         buffer = bytearray(size)
         view = memoryview(buffer)
@@ -70,9 +72,9 @@ class CsvFiles(Source):
                     elif place < start:  # read again what is done: a compressed file has no other way
                         cut = min(filled, start - place)
                     else:
-                        cut = filled if final else buffer.rfind(b"\n", 0, filled) + 1
+                        cut, inner = self._end(file, buffer, filled, final)
                         if cut:
-                            yield view[:cut], place + cut, header
+                            yield view[:cut], place + cut, header, inner
                     if filled and not cut:
                         raise InputError(f"{name} has a line of more than {size >> 20} MB; is it a CSV file?")
                     place, rest = place + cut, filled - cut
@@ -82,6 +84,14 @@ class CsvFiles(Source):
                         return
         except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
             raise InputError(f"{name} cannot be read ({error}); it may be damaged. Write it again or leave it out.") from error
+
+    def _end(self, file: int, buffer: bytearray, filled: int, final: bool) -> tuple[int, int]:
+        """Where the last whole line ends, and how many line breaks before that belong to values."""
+        if buffer.find(b'"', 0, filled) < 0:
+            return filled if final else buffer.rfind(b"\n", 0, filled) + 1, 0
+        ends, inner = line_ends(memoryview(buffer)[:filled], self._delimiter(file))
+        cut = filled if final else int(ends[-1]) + 1 if len(ends) else 0
+        return cut, int((inner < cut).sum())
 
     def batches(self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool) -> Iterator[Batch]:
         return ahead(self._batches(columns, numeric, rows, start, strict))
@@ -94,24 +104,24 @@ class CsvFiles(Source):
             here = start if file == start.file else Place(file)
             row, broken = here.row, 0
             own = {name for name, _ in self.files[file].folders}
-            for data, after, header in self._blocks(file, here.cursor, CHUNK):
+            for data, after, header, inner in self._blocks(file, here.cursor, CHUNK):
                 known = pa.schema([pa.field(c, pa.float64()) for c in [*header, *own]])
                 expected.check(self.names[file], known)
                 wanted = [c for c in columns if c in header]
-                table, bad = self._parse(data, file, row + broken, header, wanted, numeric, strict)
+                table, bad = self._parse(data, file, row + broken, header, wanted, numeric, strict, inner)
                 table = with_folders(table, self.files[file].folders, columns).combine_chunks()
                 for first in range(0, table.num_rows, rows):
                     some = table.slice(first, rows)
                     last = first + len(some) == table.num_rows
                     end = Place(file, row + table.num_rows, after) if last else None
                     yield Batch(some, file, row + first, end, bad if last else 0)
-                row, broken = row + table.num_rows, broken + bad
+                row, broken = row + table.num_rows, broken + bad + inner
 
     def _parse(
         self, data: memoryview, file: int, line: int, header: list[str], columns: Sequence[str], numeric: Sequence[str],
-        strict: bool,
+        strict: bool, inner: int,
     ) -> tuple[pa.Table, int]:  # fmt: skip
-        """One block as a table, and the broken lines left out of it."""
+        """One block with ``inner`` line breaks in values as a table, and the broken lines left out of it."""
         broken: list[Any] = []
 
         def invalid(bad: Any) -> str:
@@ -119,13 +129,14 @@ class CsvFiles(Source):
             return "skip"
 
         types = {c: pa.float64() for c in columns if c in numeric} | self.types
+        parse = pacsv.ParseOptions(delimiter=self._delimiter(file), invalid_row_handler=invalid, newlines_in_values=inner > 0)
 
         def read(kinds: dict[str, pa.DataType]) -> pa.Table:
             broken.clear()
             return pacsv.read_csv(
                 pa.BufferReader(pa.py_buffer(data)),
                 read_options=pacsv.ReadOptions(column_names=header),
-                parse_options=pacsv.ParseOptions(delimiter=self._delimiter(file), invalid_row_handler=invalid),
+                parse_options=parse,
                 convert_options=pacsv.ConvertOptions(include_columns=list(columns), column_types=kinds),
             )
 

@@ -4,7 +4,7 @@ A plain dictionary that JSON can hold, the same for the same call on the same fi
 
     karat, created, command         the version, the time (UTC), and the line that was typed (set by the command line)
     source                          {"given": what was passed, "files": [{"name" below their common folder, "size", "rows"}]}
-    target, columns, roles          the columns; roles: {"weight", "group", "key"}
+    target, columns, roles          the columns (of MultiView: a list per view); roles: {"weight", "group", "key"}, "sequence"
     pipeline                        the class of the transformer, or None
     on_missing, dropped             "error" or "drop"; {"missing": rows, "broken": rows} that were left out
     problem, seed
@@ -54,6 +54,11 @@ def described_source(given: Any, files: Sequence[Sequence[Any]], rows: Mapping[i
     names = short_names([str(f[0]) for f in files])
     found = [{"name": name, "size": f[1], "rows": rows.get(i, 0)} for i, (name, f) in enumerate(zip(names, files, strict=True))]
     return {"given": [os.fspath(one) for one in parts] or [type(given).__name__], "files": found}
+
+
+def feature_columns(columns: Sequence[Any]) -> list[str]:
+    """The names in ``columns``, those of views one after the other."""
+    return [name for one in columns for name in ([one] if isinstance(one, str) else one)]
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

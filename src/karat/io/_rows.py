@@ -70,7 +70,7 @@ class Layout:
         piece, dropped = self.piece(table, sketch.n_rows, where)
         if len(piece):
             count = sum(p.shape[1] for p in piece.parts) - len(self.targets)
-            names = self._feature_names(count)
+            names = self.feature_names(count)
             single = len(self.targets) == 1
             kind = "sparse" if sparse.issparse(piece.parts[0]) else "pyarrow"
             like = {"container": kind, "columns": names, "target": self.targets[0] if single else None, "flat": single}
@@ -79,14 +79,14 @@ class Layout:
         sketch.n_rows += table.num_rows
         return dropped
 
-    def _feature_names(self, count: int) -> list[str]:
+    def feature_names(self, count: int) -> list[str]:
         if self.pipeline is None:
             return list(self.features)
         given = getattr(self.pipeline, "get_feature_names_out", lambda: range(count))
         return [str(name) for name in given()]
 
     def piece(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Piece, int]:
-        """Rows for the sketch, numbered from ``number`` on, and how many were left out."""
+        """Rows for a sketch, numbered from ``number`` on, and how many were left out."""
         keep = np.ones(table.num_rows, dtype=bool)
         parts = [self._numbers(table, name, keep, where) for name in self.targets]
         weights = None if self.weight is None else self._numbers(table, self.weight, keep, where)[:, 0].astype(float)

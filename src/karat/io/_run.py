@@ -11,7 +11,7 @@ Folds happen at places that depend on the files alone, so a resumed run repeats 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,17 +20,19 @@ from typing import Any, Literal
 import numpy as np
 
 from karat import _sketch_files
-from karat._construct import Progress
+from karat._construct import Progress, refuse_for_latent
 from karat._coreset import Coreset
 from karat._plan import FOLD, fold_memory
 from karat._sketch import Sketch
 from karat.errors import InputError
 from karat.io._ahead import behind
 from karat.io._content import Content
+from karat.io._latent_roles import latent_roles, refuse_sequence
 from karat.io._provenance import described_source, provenance
 from karat.io._rows import Layout
 from karat.io._source import Place, Source, open_source
 from karat.problems import Kernel, LeastSquares, Moments, Problem
+from karat.problems.latent import Latent, MultiView
 
 MEMORY = 10**9
 LEAST_ROWS = 1000
@@ -52,9 +54,10 @@ def coreset_files(
     key: str | None = None,
     pipeline: Any = None,
     random_state: int = 0,
+    sequence: str | None = None,
     content: bool = True,
 ) -> Coreset:
-    """A coreset of rows in files, in one pass and bounded memory.
+    """A coreset of rows in files, in one pass (latent-variable problems: two) and bounded memory.
 
     Parameters
     ----------
@@ -67,7 +70,7 @@ def coreset_files(
     problem : Problem, optional
         What must not change; :class:`~karat.problems.LeastSquares` if there is a target, else ``Moments(2)``.
     columns : list of str, optional
-        The features; by default all columns that have no other role.
+        The features; by default all columns that have no other role.  For MultiView, three lists, one per view.
     batch_rows : int, optional
         Rows between folds; by default a million, or what ``memory`` allows.
     on_missing : {"error", "drop"}
@@ -84,6 +87,9 @@ def coreset_files(
         Features go through its ``transform`` (as a pandas frame) first, for categorical columns and the like.
     random_state : int
         The choice of rows depends on it, the exactness does not.
+    sequence : str, optional
+        For HiddenMarkov, a column that names the sequence of a row; neighbours of the same name are in one sequence, also
+        from one file to the next.  Without it all rows are one sequence.
     content : bool
         Hash the rows while they are read, so that :func:`karat.verify_files` can tell the same data from changed data.
 
@@ -103,6 +109,14 @@ def coreset_files(
     if pipeline is not None and not hasattr(pipeline, "transform"):
         raise InputError("pipeline must be a fitted transformer with a transform method.")
     targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+    if isinstance(problem, Latent):
+        from karat.io._two_pass import TwoPass
+
+        refuse_for_latent(problem, target, groups)
+        roles = latent_roles(problem, columns, sequence, sample_weight, key, pipeline, on_missing)
+        run = TwoPass(source, problem, roles, batch_rows, memory, checkpoint, progress, random_state, content)
+        return run.finish(source)
+    refuse_sequence(problem, sequence)
     if problem is None:
         problem = LeastSquares() if targets else Moments(2)
     if isinstance(problem, Problem) and problem.needs_target and not targets:
@@ -121,12 +135,7 @@ def coreset_files(
     layout.check(schema)
     sketch.buffer_rows = fold_rows(problem, layout, memory, batch_rows)
     hashes = Content(layout.columns, layout.gaps) if content else None
-    run = Run(opened, layout, sketch, Path(checkpoint) if checkpoint is not None else None, progress, hashes)
-    core = run.finish()
-    dropped = {"missing": run.dropped, "broken": run.bad}
-    made_from = described_source(source, run.files, run.counts)
-    found = None if run.content is None else run.content.to_dict()
-    return replace(core, provenance=provenance(made_from, layout, problem, sketch.random_state, dropped, found))
+    return Run(opened, layout, sketch, None if checkpoint is None else Path(checkpoint), progress, hashes).finish(source)
 
 
 def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None) -> int:
@@ -135,7 +144,8 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     if layout.pipeline is not None or isinstance(problem, Kernel):  # the number of features is not known yet
         fixed, each = 0, 8 * 8 * width
     else:
-        fixed, each = fold_memory(problem, len(layout.features), len(layout.targets))
+        tables = 3 if isinstance(problem, MultiView) else 1
+        fixed, each = fold_memory(problem, -(-len(layout.features) // tables), len(layout.targets))
     if not isinstance(memory, int) or memory < fixed + each * LEAST_ROWS:
         raise InputError(f"memory={memory!r} is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least.")
     most = (memory - fixed) // each
@@ -164,49 +174,74 @@ class Run:
         if checkpoint is not None and not self.files:
             raise InputError("A stream comes only once, so it cannot be resumed; leave checkpoint out or write it to files.")
 
-    def finish(self) -> Coreset:
+    def finish(self, given: Any) -> Coreset:
+        """The coreset of all rows, with the provenance of what was ``given`` as the source."""
         with _locked(self.checkpoint):
             if self.checkpoint is not None and self.checkpoint.exists():
                 self._resume(self.checkpoint)
-            self.scan()
-            self.place = Place(len(self.source.names))
-            core = self.sketch.coreset()
+            core = self._passes()
             self._save()
         notes = [*core.certificate.notes]
         if self.dropped or self.bad:
             notes.append(f"{self.dropped:,} rows with missing values and {self.bad:,} broken rows were left out.")
-        return replace(core, certificate=replace(core.certificate, notes=tuple(notes)))
+        certificate = replace(core.certificate, notes=tuple(notes))
+        return replace(core, certificate=certificate, provenance=self._provenance(given))
+
+    def _provenance(self, given: Any) -> dict[str, Any]:
+        dropped = {"missing": self.dropped, "broken": self.bad}
+        content = None if self.content is None else self.content.to_dict()
+        made_from = described_source(given, self.files, self.counts)
+        return provenance(made_from, self.layout, self.sketch.problem, self.sketch.random_state, dropped, content)
+
+    def _passes(self) -> Coreset:
+        """All that is left to read, and the coreset."""
+        self.scan()
+        return self.sketch.coreset()
 
     def scan(self) -> None:
-        """Let the sketch take all rows that are left."""
+        """Read what is left of a pass."""
         start = time.perf_counter()
         self._read()
         self.sketch._seconds += time.perf_counter() - start
         if self.source.identity() != self.files:
             raise InputError(f"{self._changed(self.source.identity())} changed while it was read; run again.")
+        self.place = Place(len(self.source.names))
+
+    @property
+    def _hashed(self) -> Content | None:
+        """What hashes the rows of this pass."""
+        return self.content
 
     def _read(self) -> None:
-        sketch, layout, rows = self.sketch, self.layout, self.sketch.buffer_rows
+        layout, rows, content = self.layout, self.sketch.buffer_rows, self._hashed
         since = 0
         if self.place.file >= len(self.source.names):
             return
         with behind() as hashing:  # while rows are read and folded
             for batch in self.source.batches(layout.columns, layout.numeric, rows, self.place, strict=not layout.drop):
-                if self.content is not None:
-                    hashing.call(self.content.add, batch.table)
-                dropped = layout.feed(sketch, batch.table, self._where(batch.file, batch.start))
+                if content is not None:
+                    hashing.call(content.add, batch.table)
+                dropped = self._feed(batch.table, self._where(batch.file, batch.start))
                 count = batch.table.num_rows
                 self.counts[batch.file] = self.counts.get(batch.file, 0) + count
                 self.dropped, self.bad, since = self.dropped + dropped, self.bad + batch.bad, since + count
                 if batch.end is not None and since >= rows:
                     self.place, since = batch.end, 0
-                    sketch._fold()
+                    self.sketch._fold()
                     hashing.wait()
                     self._save()
                 if self.progress is not None:
-                    self.progress(*self.source.share(batch.end or self.place))
+                    self.progress(*self._share(batch.end or self.place))
 
-    def _where(self, file: int, start: int) -> Any:
+    def _feed(self, table: Any, where: Callable[[int], str]) -> int:
+        """Take the rows of a table; how many were left out."""
+        return self.layout.feed(self.sketch, table, where)
+
+    def _share(self, place: Place) -> tuple[int, int]:
+        """Bytes done, and bytes in all."""
+        return self.source.share(place)
+
+    def _where(self, file: int, start: int) -> Callable[[int], str]:
         return lambda row: self.source.where(file, start + row)
 
     def _call(self) -> dict[str, Any]:
@@ -216,19 +251,29 @@ class Run:
         described = repr(self.sketch.problem) if not isinstance(self.sketch.problem, Kernel) else "Kernel"
         return {k: list(v) if isinstance(v, tuple) else v for k, v in call.items()} | {"problem": described}
 
+    def _state(self) -> dict[str, Any]:
+        """What a checkpoint holds beside the sketch."""
+        return {
+            "call": self._call(),
+            "files": self.files,
+            "place": asdict(self.place),
+            "dropped": self.dropped,
+            "bad": self.bad,
+            "counts": [self.counts.get(i, 0) for i in range(len(self.files))],
+            "content": None if self.content is None else self.content.to_dict(),
+        }
+
     def _save(self) -> None:
         if self.checkpoint is not None:
-            state: dict[str, Any] = {"call": self._call(), "files": self.files, "place": asdict(self.place)}
-            state |= {
-                "dropped": self.dropped,
-                "bad": self.bad,
-                "counts": [self.counts.get(i, 0) for i in range(len(self.files))],
-                "content": None if self.content is None else self.content.to_dict(),
-            }
-            _sketch_files.save(self.sketch, self.checkpoint, state)
+            _sketch_files.save(self.sketch, self.checkpoint, self._state())
 
     def _resume(self, path: Path) -> None:
         sketch, state = _sketch_files.load(path, self.sketch.problem)
+        self._go_on(path, state)
+        self.sketch = sketch
+
+    def _go_on(self, path: Path, state: dict[str, Any]) -> None:
+        """From the place of a checkpoint, if it is one of this call and these files."""
         if "call" not in state:
             raise InputError(f"{path} is a checkpoint of a sketch, not of coreset_files; choose another path.")
         mine = self._call()
@@ -243,7 +288,7 @@ class Run:
                 f"{self._changed(state['files'])} changed since the checkpoint {path} was written; delete the checkpoint to "
                 "start afresh."
             )
-        self.sketch, self.place = sketch, Place(**state["place"])
+        self.place = Place(**state["place"])
         self.dropped, self.bad, self.counts = state["dropped"], state["bad"], dict(enumerate(state["counts"]))
         if self.content is not None:
             self.content = Content.from_dict(state["content"], self.layout.gaps)

@@ -30,12 +30,12 @@ from karat.engine.build import Reduction, settle
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.io._content import Content, joined
-from karat.io._provenance import short_names
+from karat.io._provenance import feature_columns, short_names
 from karat.io._rows import Layout
 from karat.io._run import MEMORY, Run, fold_rows
 from karat.io._source import Batch, Place, Source, open_source
 from karat.io._verdict import FileVerification, compare
-from karat.problems import HiddenMarkov, MultiView
+from karat.io._whole import in_views, lengths
 from karat.problems.latent import Latent
 
 ROWS = 2**17  # at a time, where rows are only collected
@@ -94,11 +94,12 @@ def verify_files(
     target = target if target is not None else known.get("target")
     targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
     named = columns if columns is not None else known.get("columns") or _own_names(core)
+    group = groups or roles.get("group")
     layout = Layout(
-        tuple(named), targets, sample_weight or roles.get("weight"), groups or roles.get("group"), key or roles.get("key"),
-        pipeline, (on_missing or known.get("on_missing")) == "drop",
+        tuple(feature_columns(named)), targets, sample_weight or roles.get("weight"), group or roles.get("sequence"),
+        key or roles.get("key"), pipeline, (on_missing or known.get("on_missing")) == "drop",
     )  # fmt: skip
-    if (core.groups is None) != (layout.group is None):
+    if (core.groups is None) != (group is None):
         raise InputError(
             f"The coreset has {'no ' if core.groups is None else ''}groups; name their column, or none, in groups=."
         )
@@ -204,11 +205,6 @@ def _latent(
     progress: Progress | None,
 ) -> FileVerification:  # fmt: skip
     """Problems whose features depend on the full data: all rows in memory, if they fit."""
-    if isinstance(core.problem, MultiView | HiddenMarkov):
-        raise InputError(
-            f"{core.problem.describe()} is not verified from files: its rows are views or sequences. Read them into memory "
-            "and use core.verify(X)."
-        )
     pieces: list[Piece] = []
     counts: dict[int, int] = {}
     for batch in source.batches(layout.columns, layout.numeric, ROWS, Place(), strict=not layout.drop):
@@ -227,6 +223,7 @@ def _latent(
         raise InputError("The data has no row.")
     X = np.concatenate([_dense(p.block(0, len(layout.features))) for p in pieces])
     weights = None if layout.weight is None else np.concatenate([p.weights for p in pieces if p.weights is not None])
-    certificate = core.verify(X, sample_weight=weights)
+    places = np.searchsorted(np.concatenate([p.numbers for p in pieces]), core.indices)  # rows that were left out do not count
+    certificate = replace(core, indices=places).verify(in_views(core, X), sample_weight=weights, lengths=lengths(pieces))
     data, changed = compare(stored, content, short_names(source.names), counts)
     return FileVerification(certificate, data, changed, ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,31 +13,50 @@ from karat._coreset import Coreset
 from karat._pieces import Piece
 from karat._plan import FOLD
 from karat.errors import InputError
+from karat.io._provenance import feature_columns
 from karat.io._rows import Layout
 from karat.io._source import Batch, Place, Source, open_source
 
 
 class Whole(NamedTuple):
-    """The numbers of all rows; y has one dimension if there is one target."""
+    """All rows, as :func:`karat.coreset` takes them: X is a tuple where there are views, y one-dimensional for one target."""
 
-    X: np.ndarray
+    X: Any
     y: np.ndarray | None
     weights: np.ndarray | None
+    lengths: np.ndarray | None
 
 
 def whole(core: Coreset, source: Any) -> Whole:
     """The rows that a coreset of files was made from, read again as its provenance says."""
-    blocks: list[np.ndarray] = []
-    weights: list[Any] = []
-    for piece in pieces(core, source):
-        blocks.append(np.column_stack([np.asarray(part, dtype=float) for part in piece.parts]))
-        weights.append(piece.weights)
-    if not blocks:
-        raise InputError(f"{source} has no rows.")
     layout = layout_of(core)
-    table, d = np.concatenate(blocks), len(layout.features)
+    read = list(pieces(core, source))
+    if not read:
+        raise InputError(f"{source} has no rows.")
+    table, d = np.concatenate([numbers(piece) for piece in read]), len(layout.features)
     targets = table[:, d] if len(layout.targets) == 1 else table[:, d:] if layout.targets else None
-    return Whole(table[:, :d], targets, None if layout.weight is None else np.concatenate(weights))
+    weights = None if layout.weight is None else np.concatenate([np.asarray(piece.weights) for piece in read])
+    return Whole(in_views(core, table[:, :d]), targets, weights, lengths(read))
+
+
+def numbers(piece: Piece) -> np.ndarray:
+    """The columns of a piece side by side."""
+    return np.column_stack([np.asarray(part, dtype=float) for part in piece.parts])
+
+
+def in_views(core: Coreset, table: np.ndarray) -> Any:
+    """The table, or its three views if the coreset was made of views."""
+    widths = [len(view) for view in (core.provenance or {}).get("columns", []) if not isinstance(view, str)]
+    return tuple(np.split(table, np.cumsum(widths)[:-1], axis=1)) if widths else table
+
+
+def lengths(read: Sequence[Piece]) -> np.ndarray | None:
+    """Lengths of the sequences of which the pieces name one for each row; None if they do not."""
+    if not read or read[0].groups is None:
+        return None
+    labels = np.concatenate([np.asarray(piece.groups) for piece in read])
+    starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
+    return np.diff(np.append(starts, len(labels)))
 
 
 def pieces(core: Coreset, source: Any, progress: Progress | None = None) -> Iterator[Piece]:
@@ -66,5 +85,6 @@ def layout_of(core: Coreset) -> Layout:
     target = origin["target"]
     targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
     return Layout(
-        tuple(origin["columns"]), targets, origin["roles"]["weight"], None, None, None, origin["on_missing"] == "drop"
-    )
+        tuple(feature_columns(origin["columns"])), targets, origin["roles"]["weight"], origin["roles"].get("sequence"), None,
+        None, origin["on_missing"] == "drop",
+    )  # fmt: skip

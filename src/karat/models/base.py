@@ -59,7 +59,7 @@ class Learner(BaseEstimator):
     def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
         problem = self._problem(X)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
-        for note in sample.notes:
+        for note in problem.notes(sample.inputs, sample.dropped):
             doubt(note)
 
         def moments() -> tuple[dict[str, Array], Maps]:

@@ -16,7 +16,7 @@ from karat.models.tensor import doubt
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
-from karat.problems.latent.mixture import mean_and_covariance
+from karat.problems.latent.plain import mean_and_covariance
 
 
 class GaussianMixture(Learner):
@@ -160,8 +160,9 @@ def components_by_gap(X: Any, sample_weight: Any = None) -> int:
     k components add k - 1 large eigenvalues to d - k + 1 equal ones.  The largest ratio of neighbours marks the end of the
     large ones, if it exceeds what sampling noise gives on equal eigenvalues (Marchenko and Pastur).
     """
-    sample, tables = read_sample(X, latent.GaussianMixture(1), sample_weight, None)
-    mean, cov = guarded(tables, lambda: mean_and_covariance(sample))
+    problem = latent.GaussianMixture(1)
+    sample, tables = read_sample(X, problem, sample_weight, None)
+    mean, cov = guarded(tables, lambda: mean_and_covariance(problem.sums(sample)))
     values = np.linalg.eigvalsh(cov)[::-1]
     d, n = len(mean), len(sample)
     if d < 3:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
+from karat.engine.rows import Rows
 from karat.errors import InputError
 
 NEVER_KEPT = ("likelihoods", "medians and absolute errors", "leave-one-out scores", "privacy (kept rows are real records)")
@@ -42,6 +43,10 @@ class Problem(ABC):
     @abstractmethod
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         """``sum_i weights_i f(row_i, query)`` on any weighted rows."""
+
+    def view(self, rows: Rows) -> Rows:
+        """What the kernel reads of rows as they are stored: by default all of it."""
+        return rows
 
     def width(self, columns: int, targets: int = 1) -> int:
         """Number of kernel features, which bounds the number of rows a coreset needs."""

@@ -27,6 +27,7 @@ class Scale:
     start: float
     stop: float
     logarithmic: bool = False
+    whole: bool = False
 
     def __call__(self, values: Any) -> Any:
         share = (self._position(np.asarray(values, dtype=float)) - self._position(self.low)) / (
@@ -39,16 +40,18 @@ class Scale:
 
     def ticks(self, most: int = 6) -> list[dict[str, Any]]:
         """Round values between the ends with their places and labels."""
-        values = _decades(self.low, self.high, most) if self.logarithmic else _steps(self.low, self.high, most)
+        values = (_decades if self.logarithmic else _steps)(self.low, self.high, most)
+        if self.whole:
+            values = [value for value in values if value == int(value)]
         return [{"at": float(self(value)), "label": number(value, 4).removeprefix(f"1 {TIMES} ")} for value in values]
 
 
 def _steps(low: float, high: float, most: int) -> list[float]:
     rough = (high - low) / most
     power = 10.0 ** floor(log10(rough))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
-    return [round(i * step, 12) for i in range(first, last + 1)]
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
 def _decades(low: float, high: float, most: int) -> list[float]:
@@ -85,7 +88,7 @@ def _padded(values: np.ndarray, share: float = 0.05) -> tuple[float, float]:
 def weights_chart(edges: list[float], counts: list[int]) -> dict[str, Any]:
     """Bars of a histogram on a logarithmic axis."""
     height = 240
-    x, y = _across(edges[0], edges[-1], True), _up(0, 1.05 * max(counts), height)
+    x, y = _across(edges[0], edges[-1], True), Scale(0, 1.05 * max(counts), height - BOTTOM, TOP, whole=True)
     lefts, tops = x(edges), y(counts)
     bars = [
         {

@@ -8,6 +8,8 @@ for data in memory and for data in files, which is read in batches and never hel
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from karat.engine.candidates import sample
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import Progress
 from karat.engine.rows import Rows
-from karat.errors import InputError
+from karat.errors import InputError, MissingExtraError
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample
 from karat.report._moments import ColumnMatch, MomentMatch, column_sums, match_columns, match_in_memory, match_latent
@@ -52,11 +54,9 @@ class Data(ABC):
         """The coreset measured afresh, see :func:`measured_facts`."""
 
 
-def measured_facts(certificate: Certificate, ok: bool, data: str | None, sentence: str) -> dict[str, Any]:
-    """A fresh certificate with its ``tolerance``, and the verdict: ``ok``, ``data`` (compared with the hashes stored) and a
-    ``sentence``.
-    """
-    return certificate.to_dict() | {"tolerance": certificate.tolerance, "ok": ok, "data": data, "sentence": sentence}
+def measured_facts(certificate: Certificate, ok: bool, data: str | None, changed: Sequence[str]) -> dict[str, Any]:
+    """A fresh certificate, and the verdict: ``ok``, how the ``data`` compares with the hashes stored, and what ``changed``."""
+    return certificate.to_dict() | {"tolerance": certificate.tolerance, "ok": ok, "data": data, "changed": list(changed)}
 
 
 def open_data(
@@ -71,18 +71,24 @@ def open_data(
     seed: int = 0,
 ) -> Data:
     """A reader for ``(X, y)``, for a table X alone, or for files, of which it samples ``size`` rows."""
-    if isinstance(data, str | Path) or (isinstance(data, list) and data and all(isinstance(d, str | Path) for d in data)):
+    if are_paths(data):
         if any(value is not None for value in (sample_weight, groups, lengths)):
             raise InputError("sample_weight, groups and lengths are for data in memory; the coreset knows them of files.")
-        if isinstance(core.problem, Latent):  # whose maps need all rows at once, when they were built as now
-            from karat.io._whole import whole
+        if find_spec("pyarrow") is None:
+            raise MissingExtraError("Reading files", "io")
+        from karat.report._files import FileData, LatentFiles
 
-            return MemoryData(core, whole(core, data).X, None, None, None, None, size, seed)
-        from karat.report._files import FileData
-
-        return FileData(core, data, size, seed, progress)
+        named = data if isinstance(data, str | Path) else list(data)
+        reader = LatentFiles if isinstance(core.problem, Latent) else FileData
+        return reader(core, named, size, seed, progress)
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     return MemoryData(core, frames.collected(X), frames.collected(y), sample_weight, groups, lengths, size, seed)
+
+
+def are_paths(data: Any) -> bool:
+    """Whether data is named rather than given."""
+    several = isinstance(data, list | tuple) and len(data) > 0
+    return isinstance(data, str | Path) or (several and all(isinstance(one, str | Path) for one in data))
 
 
 class MemoryData(Data):
@@ -121,7 +127,7 @@ class MemoryData(Data):
     def verify(self) -> dict[str, Any]:
         X, y, sample_weight, groups, lengths = self.given
         fresh = self.core.verify(X, y, sample_weight=sample_weight, groups=groups, lengths=lengths)
-        return measured_facts(fresh, fresh.ok, None, str(fresh))
+        return measured_facts(fresh, fresh.ok, None, ())
 
 
 def kept_block(core: Coreset) -> Array:

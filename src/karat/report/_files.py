@@ -23,8 +23,8 @@ from karat.engine.stream import Running
 from karat.errors import InputError
 from karat.io import verify_files
 from karat.io._sample import sample_rows
-from karat.io._whole import layout_of, pieces
-from karat.report._data import Data, measured_facts
+from karat.io._whole import layout_of, pieces, whole
+from karat.report._data import Data, MemoryData, measured_facts
 from karat.report._moments import ColumnMatch, MomentMatch, column_sums, match, match_columns
 
 ROUNDS = 3  # passes until the coordinates fit; one is enough for the data that the coreset was made from
@@ -86,5 +86,21 @@ class FileData(Data):
         return match_columns(self._seen.columns, column_sums(self.kept, self.shift), self.shift)
 
     def verify(self) -> dict[str, Any]:
-        found = verify_files(self.core, self.source, progress=self.progress)
-        return measured_facts(found.certificate, found.ok, found.data, str(found))
+        return _verified(self.core, self.source, self.progress)
+
+
+class LatentFiles(MemoryData):
+    """Files of a latent-variable model, whose maps are made afresh from all rows at once: they are read into memory."""
+
+    def __init__(self, core: Coreset, source: Any, size: int, seed: int, progress: Progress | None) -> None:
+        rows = whole(core, source)
+        super().__init__(core, rows.X, None, rows.weights, None, rows.lengths, size, seed)
+        self.source, self.progress = source, progress
+
+    def verify(self) -> dict[str, Any]:
+        return _verified(self.core, self.source, self.progress)
+
+
+def _verified(core: Coreset, source: Any, progress: Progress | None) -> dict[str, Any]:
+    found = verify_files(core, source, progress=progress)
+    return measured_facts(found.certificate, found.ok, found.data, [str(block) for block in found.changed])

@@ -126,7 +126,9 @@ def render(known: dict[str, Any]) -> str:
         charts["moments"] = _charts.moments_chart(known["moments"])
         charts["differences"] = _charts.differences_chart(known["moments"], tolerance)
     table = {name: known["table"][name] for name in ("columns", "shown", "rows")}
-    return str(_template().render(known | {"charts": charts, "table_json": as_script_data(table), "static": STATIC}))
+    places = {"charts": charts, "table_json": as_script_data(table), "static": STATIC}
+    origin = {"provenance": _origin(known["provenance"]), "content": known["provenance"].get("content")}
+    return str(_template().render(known | places | origin))
 
 
 def as_script_data(value: Any) -> str:
@@ -205,8 +207,30 @@ def _columns(core: Coreset, data: Data) -> list[dict[str, Any]] | None:
     ]
 
 
+def _origin(provenance: dict[str, Any]) -> dict[str, Any]:
+    """Provenance for readers: without the hashes and the command, which have their own places, and without empty entries."""
+    apart = ("content", "command")
+    known = {name: value for name, value in provenance.items() if name not in apart and value is not None}
+    return {name: value for name, value in known.items() if not isinstance(value, dict) or any(value.values())}
+
+
 def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
-    """The line that was typed, where it is known, and the call that makes the same coreset from data in memory."""
-    arguments = ["X", *(["y"] if core.y is not None else []), f"problem=karat.problems.{core.problem.describe()}"]
-    arguments += [f"{name}={name}" for name, given in (("groups", core.groups),) if given is not None]
-    return {"command": known["provenance"].get("command"), "python": f"core = karat.coreset({', '.join(arguments)})"}
+    """The line that was typed, where it is known, and the call that makes the same coreset."""
+    origin = known["provenance"]
+    problem = f"karat.problems.{known['problem']}" if core.problem.storable else f"problem  # {type(core.problem).__name__}"
+    if origin.get("source"):
+        given = origin["source"]["given"]
+        arguments = [repr(given[0] if len(given) == 1 else given), f"target={origin['target']!r}", f"problem={problem}"]
+        arguments.append(f"columns={origin['columns']!r}")
+        roles = {"sample_weight": "weight", "groups": "group", "key": "key", "sequence": "sequence"}
+        arguments += [f"{name}={origin['roles'][role]!r}" for name, role in roles.items() if origin["roles"].get(role)]
+        arguments += ["on_missing='drop'"] if origin["on_missing"] == "drop" else []
+        arguments += [f"random_state={origin['seed']}"] if origin["seed"] else []
+        call = f"core = karat.coreset_files({', '.join(arguments)})"
+    elif origin.get("merged"):
+        call = "core = functools.reduce(karat.Coreset.merge, parts)  # the coresets of the parts, made as above"
+    else:
+        arguments = ["X", *(["y"] if core.y is not None else []), f"problem={problem}"]
+        arguments += ["groups=groups"] if core.groups is not None else []
+        call = f"core = karat.coreset({', '.join(arguments)})"
+    return {"command": origin.get("command"), "python": call}

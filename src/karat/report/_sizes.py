@@ -36,7 +36,7 @@ class SizeDisplay(Display):
     >>> X = rng.standard_normal((500, 3)); y = X.sum(axis=1) + rng.standard_normal(500)
     >>> display = SizeDisplay.from_data(X, y, [1.0, 1e4])
     >>> [int(size) for size in display.sizes["box"]], display.exact
-    ([10, 4], 15)
+    ([12, 6], 15)
     """
 
     def __init__(self, alphas: Any, sizes: dict[str, Any], exact: int, n_rows: int) -> None:

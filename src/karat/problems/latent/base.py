@@ -8,7 +8,8 @@ With the maps fixed, pass two keeps sums over samples, of (``keep``)
     "all"      C   also what the maps themselves are made of: the coreset alone is then enough.
 
 Modes A and B need the maps of the full data, which the coreset stores; without them its rows give other parameters.  The maps
-depend on all rows, so these coresets do not merge.
+depend on all rows, so these coresets do not merge.  But they are made of sums over samples, so pass one can be taken in parts,
+and once they are known pass two is an ordinary problem (:mod:`karat.problems.latent.known`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems.base import NEVER_KEPT, Problem
 from karat.problems.latent.sample import Reader, Sample
+from karat.problems.latent.sums import Sums
 from karat.problems.latent.terms import Columns, Term, TermKernel, expand
 
 Keep = Literal["tensor", "moments", "all"]
@@ -39,6 +41,9 @@ class Latent(Problem):
     mergeable: ClassVar[bool] = False
     order: ClassVar[int] = 3
     parts: ClassVar[str]
+    short: ClassVar[str] = ""  # what is wrong with inputs that are left out
+    reach: ClassVar[int] = 1  # rows that make a sample
+    tables: ClassVar[int] = 1  # of d columns each, that are stored of a sample
     keep: Keep
     total_weight: bool
 
@@ -48,20 +53,45 @@ class Latent(Problem):
         """Number of hidden values."""
 
     @abstractmethod
-    def sample(self, tables: tuple[Any, ...], weights: Array | None, lengths: Indices | None) -> Sample:
-        """Checked tables with one row per observation, as samples."""
+    def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
+        """Checked tables with one row per observation, as samples; ``steps``: the place of every row in its sequence."""
 
     @abstractmethod
+    def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
+        """The views of samples that are stored side by side in tables, as in a coreset, read when they are asked for."""
+
     def kept_sample(self, tables: tuple[Any, ...], weights: Array, maps: Maps | None) -> Sample:
         """The rows of a coreset, as samples."""
+        count = len(weights)
+        return Sample(tuple(view[:] for view in self.views(tables, maps)), weights, None, count, count)
 
-    def kept_rows(self, tables: tuple[Any, ...], origin: Indices) -> Any:
-        """What a coreset stores of the samples at ``origin``, where that is not just rows of the input; else None."""
-        return None
+    def nothing(self, inputs: int, dropped: int) -> str:
+        """What to say where no sample is left."""
+        return "No row has a positive weight; a coreset needs at least one."
+
+    def notes(self, inputs: int, dropped: int) -> tuple[str, ...]:
+        """What the certificate says about inputs that could not be used."""
+        return (f"{dropped:,} of {inputs:,} {self.short} and were left out.",) if dropped else ()
 
     @abstractmethod
+    def sums(self, sample: Sample, whole: bool = True) -> Sums:
+        """Pass one: what the maps are made of; ``whole``: there are no other samples to add it to."""
+
+    @abstractmethod
+    def sums_size(self, columns: int) -> int:
+        """About how many numbers the sums are."""
+
+    @abstractmethod
+    def maps_of(self, sums: Sums) -> Maps:
+        """The maps, from the sums over all samples."""
+
     def maps(self, sample: Sample) -> Maps:
-        """Pass one."""
+        """Pass one over samples in memory."""
+        return self.maps_of(self.sums(sample))
+
+    def columns_of(self, maps: Maps) -> tuple[int, ...]:
+        """Columns of the views to which the maps belong."""
+        return (len(maps["M"]),)
 
     @abstractmethod
     def reader(self, maps: Maps, keep: Keep) -> Reader:
@@ -106,17 +136,24 @@ class Latent(Problem):
 
     def kernelize(self, sample: Sample, maps: Maps) -> tuple[Rows, TermKernel]:
         """The samples in the coordinates of the maps, and the kernel of what must be kept."""
-        terms, count = self._terms(sample.columns, maps, self.keep)
-        rows = sample.rows(self.reader(maps, self.keep), count)
-        kernel = TermKernel(terms, count, sum(sample.columns) * self.k, float(maps["magnify"]), rows)
-        limit = min(len(sample) // 2, WIDEST)
+        kernel = self.known_kernel(maps)
+        rows = sample.rows(self.reader(maps, self.keep), kernel.columns)
+        kernel.rows = rows
+        return rows, kernel
+
+    def known_kernel(self, maps: Maps) -> TermKernel:
+        """The kernelization once the maps are known."""
+        columns = self.columns_of(maps)
+        terms, count = self._terms(columns, maps, self.keep)
+        kernel = TermKernel(terms, count, sum(columns) * self.k, float(maps["magnify"]))
+        limit = min(int(maps["n"]) // 2, WIDEST)
         if self.keep == "all" and kernel.width > limit:
             raise InputError(
                 f'keep="all" needs {kernel.width:,} features for this data, more than {limit:,} (half of the samples, '
                 f"or {WIDEST:,}): "
                 'the coreset would hardly be smaller than the data. Use keep="tensor" or keep="moments", which store the maps.'
             )
-        return rows, kernel
+        return kernel
 
     def _terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
         terms, count = self.terms(columns, maps, keep)

@@ -17,9 +17,10 @@ import numpy as np
 
 from karat.engine.linalg import Array
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.mixture import mean_and_covariance, whole_frame
-from karat.problems.latent.plain import PlainRows
-from karat.problems.latent.sample import Reader, Sample
+from karat.problems.latent.mixture import whole_frame
+from karat.problems.latent.plain import PlainRows, mean_and_covariance
+from karat.problems.latent.sample import Reader
+from karat.problems.latent.sums import Sums
 from karat.problems.latent.terms import Columns, Power, Term
 from karat.problems.latent.whiten import whiten
 
@@ -52,13 +53,13 @@ class ICA(PlainRows, Latent):
     def k(self) -> int:
         return self.n_components
 
-    def maps(self, sample: Sample) -> Maps:
-        self.check_columns(sample.columns[0])
-        mean, cov = mean_and_covariance(sample)
+    def maps_of(self, sums: Sums) -> Maps:
+        mean, cov = mean_and_covariance(sums)
+        self.check_columns(len(mean))
         white = whiten(cov, self.k, "components")
         maps = {
             "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify), "mean": mean,
-            "total": np.array(sample.total), "n": np.array(float(len(sample))),
+            "total": sums["total"], "n": sums["n"],
         }  # fmt: skip
         return maps | {"frame": whole_frame(cov)} if self.keep == "all" else maps
 

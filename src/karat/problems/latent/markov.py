@@ -19,7 +19,7 @@ from scipy import sparse
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Maps
-from karat.problems.latent.sample import Sample, select
+from karat.problems.latent.sample import Sample, Through, select
 from karat.problems.latent.views import ThreeViews
 
 
@@ -51,6 +51,8 @@ class HiddenMarkov(ThreeViews):
     keep: Keep = "tensor"
     total_weight: bool = True
     parts: ClassVar[str] = "states"
+    short: ClassVar[str] = "sequences have fewer than 3 steps"
+    reach: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         self.check()
@@ -65,42 +67,43 @@ class HiddenMarkov(ThreeViews):
     def with_variances(self) -> bool:
         return self.emissions == "gaussian"
 
-    def sample(self, tables: tuple[Any, ...], weights: Array | None, lengths: Indices | None) -> Sample:
+    @property
+    def has_constant(self) -> bool:
+        return self.emissions == "categorical"
+
+    def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
         (table,) = tables
         count = int(table.shape[0])
-        long, starts = self._starts(lengths, count)
+        steps = np.arange(count) if steps is None else steps
+        starts = np.flatnonzero(steps[2:] == steps[:-2] + 2)
+        begins = starts[steps[starts] == 0]
         first = starts if weights is None else starts[weights[starts] > 0]
-        begins = (np.concatenate([[0], np.cumsum(long)[:-1]]))[long >= 3]
-        short = int((long < 3).sum())
-        notes: tuple[str, ...] = ()
-        if short:
-            notes = (f"{short:,} of {len(long):,} sequences have fewer than 3 steps and were left out.",)
-        if not len(first):
-            raise InputError(
-                "No window of three steps has a positive weight: every sequence is shorter than 3, or has weight 0."
-            )
-        steps = self._observations(table)
+        observed = self._observations(table)
         share = np.ones(len(begins)) if weights is None else weights[begins]
-        opening = np.asarray(steps[begins].T @ share).ravel() / max(float(share.sum()), 1e-300)
-        views = tuple(select(steps, first + a) for a in range(3))
-        return Sample(views, None if weights is None else weights[first], first, count, short, opening, notes)
+        opening = np.asarray(observed[begins].T @ share).ravel(), float(share.sum())
+        views = tuple(select(observed, first + a) for a in range(3))
+        sequences = int((steps == 0).sum())
+        own = None if weights is None else weights[first]
+        return Sample(views, own, first, count, sequences, sequences - len(begins), opening)
+
+    def nothing(self, inputs: int, dropped: int) -> str:
+        return "No window of three steps has a positive weight: every sequence is shorter than 3, or has weight 0."
 
     @staticmethod
-    def _starts(lengths: Indices | None, count: int) -> tuple[Indices, Indices]:
-        long = np.array([count]) if lengths is None else np.asarray(lengths)
+    def steps(lengths: Any, count: int) -> Indices:
+        """The place of every row in its sequence, from 0 on."""
+        long = np.asarray(lengths)
         if long.ndim != 1 or long.dtype.kind not in "iu" or (long < 1).any():
             raise InputError("lengths must be a list of whole numbers of at least 1, one per sequence.")
         if int(long.sum()) != count:
             raise InputError(f"lengths add up to {int(long.sum())}, but X has {count} rows; they must be equal.")
-        begins = np.concatenate([[0], np.cumsum(long)[:-1]])
-        step = np.arange(count) - np.repeat(begins, long)
-        return long.astype(np.intp), np.flatnonzero(step < np.repeat(long, long) - 2)
+        return np.asarray(np.arange(count) - np.repeat(np.cumsum(long) - long, long))
 
     def _observations(self, table: Any, symbols: int | None = None) -> Any:
         """One-hot rows of the symbols, or the table itself."""
         if self.emissions == "gaussian":
             return table.toarray() if sparse.issparse(table) else table
-        values = table.toarray() if sparse.issparse(table) else table
+        values = table.toarray() if sparse.issparse(table) else table[:]
         if values.shape[1] != 1:
             raise InputError(f"Categorical emissions are symbols 0, 1, .. in one column; X has {values.shape[1]} columns.")
         values = np.asarray(values)[:, 0]
@@ -109,16 +112,15 @@ class HiddenMarkov(ThreeViews):
             row = int(np.flatnonzero(bad)[0])
             raise InputError(f"Symbols must be whole numbers of at least 0; row {row} of X holds {values[row]!r}.")
         codes = values.astype(np.int64)
-        width = int(codes.max()) + 1 if symbols is None else symbols
+        width = int(codes.max(initial=-1)) + 1 if symbols is None else symbols
         return sparse.csr_array((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), shape=(len(codes), width))
 
-    def kept_rows(self, tables: tuple[Any, ...], origin: Indices) -> Any:
-        table = tables[0].toarray() if sparse.issparse(tables[0]) else tables[0]
-        return np.hstack([np.asarray(table[origin + a]) for a in range(3)])
+    def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
+        (table,) = tables
+        d = int(table.shape[1]) // 3
+        symbols = d if self.emissions == "gaussian" else int(table[:].max()) + 1 if maps is None else len(maps["M"])
 
-    def kept_sample(self, tables: tuple[Any, ...], weights: Array, maps: Maps | None) -> Sample:
-        steps = np.split(np.asarray(tables[0]), 3, axis=1)
-        if self.emissions == "gaussian":
-            return Sample(tuple(steps), weights, None, len(weights))
-        symbols = int(tables[0].max()) + 1 if maps is None else len(maps["M"])
-        return Sample(tuple(self._observations(s, symbols) for s in steps), weights, None, len(weights))
+        def step(a: int) -> Through:
+            return Through(table, lambda block: self._observations(np.asarray(block)[:, a * d : (a + 1) * d], symbols), symbols)
+
+        return step(0), step(1), step(2)

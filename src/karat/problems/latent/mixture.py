@@ -19,16 +19,14 @@ from typing import ClassVar, Literal, final
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.build import NonFiniteError
 from karat.engine.linalg import Array
-from karat.engine.moments import add, sweep
-from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.plain import PlainRows
-from karat.problems.latent.sample import Reader, Sample
+from karat.problems.latent.plain import PlainRows, mean_and_covariance
+from karat.problems.latent.sample import Reader
+from karat.problems.latent.sums import Sums
 from karat.problems.latent.terms import Columns, Cubic, Power, Product, Term
-from karat.problems.latent.whiten import largest_eigenpairs, standardise, whiten
+from karat.problems.latent.whiten import largest_eigenpairs, unit_axes, whiten
 
 
 @final
@@ -72,20 +70,20 @@ class GaussianMixture(PlainRows, Latent):
     def k(self) -> int:
         return self.n_components
 
-    def maps(self, sample: Sample) -> Maps:
-        self.check_columns(sample.columns[0])
-        mean, cov = mean_and_covariance(sample)
+    def maps_of(self, sums: Sums) -> Maps:
+        mean, cov = mean_and_covariance(sums)
+        self.check_columns(len(mean))
         d, k = len(mean), self.k
         values, top = largest_eigenpairs(cov, max(k - 1, 1))
         top, values = top[:, : k - 1], values[: k - 1]
         sigma2 = max(float(np.trace(cov) - values.sum()) / (d - k + 1), 0.0)
         white = whiten(cov - sigma2 * np.eye(d) + np.outer(mean, mean), k, "components")
-        centre, axes = standardise(sample.pilot() @ white.M, None)
         maps = {
             "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify),
-            "sigma2": np.array(sigma2), "mean": mean, "top": top, "centre": centre, "axes": axes,
-            "total": np.array(sample.total), "n": np.array(float(len(sample))),
+            "sigma2": np.array(sigma2), "mean": mean, "top": top, "total": sums["total"], "n": sums["n"],
         }  # fmt: skip
+        if self.keep != "tensor":
+            maps |= {"centre": mean @ white.M, "axes": unit_axes(white.M.T @ cov @ white.M)}
         return maps | {"frame": whole_frame(cov)} if self.keep == "all" else maps
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
@@ -130,20 +128,6 @@ class GaussianMixture(PlainRows, Latent):
         if own:
             terms += [Product("spread", slice(k, k + 1), z)]
         return terms, count
-
-
-def mean_and_covariance(sample: Sample) -> tuple[Array, Array]:
-    """In one pass; the columns are shifted by a pilot's means first, so that an offset does not spoil the covariance."""
-    rows = Rows(list(sample.views), sample.weights)
-    pilot = rows.take(np.arange(0, len(rows), max(1, len(rows) // 1024)), np.zeros(rows.columns))
-    shift = pilot[:, 1:].mean(axis=0)
-    shape = (rows.columns + 1, rows.columns)
-    (gram,) = sweep(rows, shift, lambda b, w, _: (linalg.gram_with_ones(b, w),), add, shape)
-    if not np.isfinite(gram).all():
-        raise NonFiniteError
-    first = gram[0, 1:] / gram[0, 0]
-    cov = gram[1:, 1:] / gram[0, 0] - np.outer(first, first)
-    return shift + first, (cov + cov.T) / 2
 
 
 def whole_frame(cov: Array) -> Array:

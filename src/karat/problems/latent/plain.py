@@ -1,4 +1,4 @@
-"""Problems whose samples are the rows of one table."""
+"""Problems whose samples are the rows of one table, and whose maps are made of its mean and covariance."""
 
 from __future__ import annotations
 
@@ -7,31 +7,47 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
-from karat.problems.latent.sample import Sample, select
-
-
-class _Dense:
-    """A sparse table whose rows are read dense."""
-
-    def __init__(self, table: Any) -> None:
-        self.table, self.shape = table, table.shape
-
-    def __getitem__(self, where: Any) -> Any:
-        return self.table[where].toarray()
+from karat.engine.moments import add, sweep
+from karat.engine.rows import Rows
+from karat.problems.latent.sample import Sample, Through, select
+from karat.problems.latent.sums import Sums, counted
 
 
 class PlainRows:
     """Mixin: sample i is row i."""
 
-    def sample(self, tables: tuple[Any, ...], weights: Array | None, lengths: Indices | None) -> Sample:
-        (table,) = tables
+    def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
+        table = _dense(tables[0])
         count = int(table.shape[0])
-        table = _Dense(table) if sparse.issparse(table) else table
         if weights is None or weights.all():
-            return Sample((table,), weights, None, count)
+            return Sample((table,), weights, None, count, count)
         origin = np.flatnonzero(weights)
-        return Sample((select(table, origin),), weights[origin], origin, count)
+        return Sample((select(table, origin),), weights[origin], origin, count, count)
 
-    def kept_sample(self, tables: tuple[Any, ...], weights: Array, maps: Any) -> Sample:
-        return self.sample(tables, weights, None)
+    def views(self, tables: tuple[Any, ...], maps: Any) -> tuple[Any, ...]:
+        return (_dense(tables[0]),)
+
+    def sums(self, sample: Sample, whole: bool = True) -> Sums:
+        """Mean and scatter, in one pass; the columns are shifted by a pilot's means first, so that an offset does no harm."""
+        rows = Rows(list(sample.views), sample.weights)
+        pilot = rows.take(np.arange(0, len(rows), max(1, len(rows) // 1024)), np.zeros(rows.columns))
+        shift = pilot[:, 1:].mean(axis=0)
+        shape = (rows.columns + 1, rows.columns)
+        (gram,) = sweep(rows, shift, lambda b, w, _: (linalg.gram_with_ones(b, w),), add, shape)
+        with np.errstate(over="ignore", invalid="ignore"):  # noticed by counted
+            first = gram[0, 1:] / gram[0, 0]
+            scatter = gram[1:, 1:] - gram[0, 0] * np.outer(first, first)
+        return counted(sample, mean=shift + first, scatter=(scatter + scatter.T) / 2)
+
+    def sums_size(self, columns: int) -> int:
+        return columns * (columns + 1)
+
+
+def _dense(table: Any) -> Any:
+    return Through(table, lambda block: block.toarray(), int(table.shape[1])) if sparse.issparse(table) else table
+
+
+def mean_and_covariance(sums: Sums) -> tuple[Array, Array]:
+    return sums["mean"], sums["scatter"] / sums["total"]

@@ -6,7 +6,7 @@ is never copied: it is three lazy selections of rows of X.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,28 @@ def select(table: Any, index: Indices) -> Any:
     return table[index] if sparse.issparse(table) else Selected(table, index)
 
 
+class Through:
+    """A table seen through a function of its blocks, which is called when they are read."""
+
+    def __init__(self, table: Any, function: Callable[[Any], Any], columns: int) -> None:
+        self.table, self.function = table, function
+        self.shape = (int(table.shape[0]), columns)
+
+    def __getitem__(self, where: Any) -> Any:
+        return self.function(self.table[where])
+
+
+class SideBySide:
+    """Column blocks as one table, put together when rows are read."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = list(parts)
+        self.shape = (int(parts[0].shape[0]), sum(int(part.shape[1]) for part in parts))
+
+    def __getitem__(self, where: Any) -> Any:
+        return np.hstack([part[where] for part in self.parts])
+
+
 @dataclass(frozen=True)
 class Sample:
     """Weighted samples.
@@ -53,21 +75,21 @@ class Sample:
         The input row of each sample (the first of a window); None if sample i is row i.
     n_rows : int
         Rows of the input.
+    inputs : int
+        Rows, documents, or sequences that it holds.
     dropped : int
-        Inputs that could not be used (documents under three words, sequences under three steps).
-    first : array (d,) or None
-        Mean of the first observations of all sequences.
-    notes : tuple of str
-        For the certificate.
+        Those of them that could not be used (documents under three words, sequences under three steps).
+    opening : (array (d,), float) or None
+        Sum of the first observations of all sequences, and their total weight.
     """
 
     views: tuple[Any, ...]
     weights: Array | None
     origin: Indices | None
     n_rows: int
+    inputs: int
     dropped: int = 0
-    first: Array | None = None
-    notes: tuple[str, ...] = ()
+    opening: tuple[Array, float] | None = None
 
     def __len__(self) -> int:
         return int(self.views[0].shape[0])
@@ -87,10 +109,6 @@ class Sample:
             where = slice(start, min(start + size, len(self)))
             yield [read(view, where) for view in self.views], None if self.weights is None else self.weights[where]
 
-    def pilot(self, view: int = 0) -> Any:
-        """About a thousand samples of one view, evenly spread."""
-        return read(self.views[view], np.arange(0, len(self), max(1, len(self) // 1024)))
-
     def rows(self, reader: Reader, columns: int) -> Rows:
         """The samples as the engine sees them: rows of coordinates, computed when a block is read."""
         return Rows([Coordinates(self.views, reader, columns)], self.weights)
@@ -104,6 +122,8 @@ def read(view: Any, where: Any) -> Any:
 
 class Coordinates:
     """A table whose rows are computed from the views of a sample when they are asked for."""
+
+    dtype = np.dtype(float)
 
     def __init__(self, views: tuple[Any, ...], reader: Reader, columns: int) -> None:
         self.views, self.reader = views, reader

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 
@@ -196,6 +197,37 @@ class Symmetric(Term):
         return np.asarray(self.root / 6.0 * sum(tensor[tuple(t.T)] for t in self.orders))
 
 
+@dataclass(frozen=True)
+class Witnesses:
+    """Weighted features of some samples.
+
+    Attributes
+    ----------
+    features : array (N, m)
+        As unit columns.
+    size : array (m,)
+        Norms of the columns before.
+    inverse : array (m, m) or None
+        Inverse Cholesky factor of their Gram matrix; None if they nearly depend on each other.
+    """
+
+    features: Array
+    size: Array
+    inverse: Array | None
+
+    @staticmethod
+    def of(weighted: Array) -> Witnesses | None:
+        """None if a feature vanishes, or there are too few samples to tell."""
+        size = np.linalg.norm(weighted, axis=0)
+        if not size.all() or len(weighted) < 4 * len(size):
+            return None
+        features = np.asfortranarray(weighted / size)
+        factor = linalg.cholesky(linalg.upper_gram(features))
+        if factor is None or np.diag(factor).min() < CHOLESKY:
+            return Witnesses(features, size, None)
+        return Witnesses(features, size, np.asarray(np.linalg.inv(factor), dtype=np.float64))
+
+
 @final
 class TermKernel(Kernel):
     """The terms side by side.
@@ -210,8 +242,10 @@ class TermKernel(Kernel):
     magnify : float
         By how much the coordinates magnify the rounding of the data.
     rows : Rows, optional
-        The samples, some of which are witnesses of the loss in :meth:`gap`.
+        The samples, if they are all at hand; some of them are witnesses of the loss in :meth:`gap`.
     """
+
+    adapts: ClassVar[bool] = False
 
     def __init__(
         self, terms: Sequence[Term], columns: int, reading: int, magnify: float = 1.0, rows: Rows | None = None
@@ -221,6 +255,10 @@ class TermKernel(Kernel):
         self.shift = np.zeros(columns)
         left, right = max((term.shape for term in terms), key=lambda s: s[0] * s[1])
         self.product_shape = (left, max(right, -(-reading // left)))
+
+    @property
+    def statistic_size(self) -> int:
+        return sum(left * right for left, right in (term.shape for term in self.terms))
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
         return self  # whitening has been done by the maps
@@ -244,43 +282,36 @@ class TermKernel(Kernel):
     def moments(self, block: Array, weights: Array) -> Array:
         return self.settle(self.statistic(block, weights), float(weights.sum())).target
 
-    def condition(self, block: Array) -> float:
+    def condition(self, block: Array, witness: Callable[[], Array] | None = None) -> float:
         """Rounding of a row is relative to its largest features, so it is magnified where all rows are small."""
-        if self._witnesses is None:
+        seen = self._seen(witness)
+        if seen is None:
             return self.magnify
-        if self._inverse is not None:
-            return max(self.magnify, float(np.linalg.norm(self._inverse, axis=0).max()))
-        s, _ = linalg.right_svd(self._witnesses[0])
+        if seen.inverse is not None:
+            return max(self.magnify, float(np.linalg.norm(seen.inverse, axis=0).max()))
+        s, _ = linalg.right_svd(seen.features)
         return max(self.magnify, float(1.0 / s[s > linalg.RANK_TOLERANCE * s[0]].min()))
-
-    @cached_property
-    def _witnesses(self) -> tuple[Array, Array] | None:
-        """Weighted features of evenly spread samples, as unit columns, and the sizes of these; None if a feature vanishes."""
-        if self.rows is None:
-            return None
-        seen = np.arange(0, len(self.rows), max(1, len(self.rows) // max(WITNESS // self.width, 5 * self.width)))
-        weighted = own_weights(self.rows, seen)[:, None] * self.features(self.rows.take(seen, self.shift))
-        size = np.linalg.norm(weighted, axis=0)
-        return (np.asfortranarray(weighted / size), size) if size.all() and len(seen) >= 4 * self.width else None
-
-    @cached_property
-    def _inverse(self) -> Array | None:
-        """Inverse Cholesky factor of the witnesses' Gram matrix; None if they nearly depend on each other."""
-        if self._witnesses is None:
-            return None
-        factor = linalg.cholesky(linalg.upper_gram(self._witnesses[0]))
-        if factor is None or np.diag(factor).min() < CHOLESKY:
-            return None
-        return np.asarray(np.linalg.inv(factor), dtype=np.float64)
 
     def gap(self, block: Array, weights: Array, settled: Settled, witness: Callable[[], Array]) -> float:
         """The bound of the base class; by Cholesky and from fewer witnesses, where these are independent."""
-        if self._witnesses is None or self._inverse is None:
+        seen = self._seen(witness)
+        if seen is None or seen.inverse is None:
             return super().gap(block, weights, settled, witness)
-        scaled, size = self._witnesses
-        rho = (weights @ self.features(block) - settled.target) / size
-        leverage = np.square(linalg.product(scaled, self._inverse)).sum(axis=1).max()
-        return float(np.linalg.norm(self._inverse.T @ rho) * np.sqrt(leverage))
+        rho = (weights @ self.features(block) - settled.target) / seen.size
+        leverage = np.square(linalg.product(seen.features, seen.inverse)).sum(axis=1).max()
+        return float(np.linalg.norm(seen.inverse.T @ rho) * np.sqrt(leverage))
+
+    def _seen(self, witness: Callable[[], Array] | None) -> Witnesses | None:
+        """Evenly spread samples where all are at hand, else those that the caller knows of."""
+        if self.rows is not None:
+            return self._spread
+        return None if witness is None else Witnesses.of(witness())
+
+    @cached_property
+    def _spread(self) -> Witnesses | None:
+        assert self.rows is not None
+        seen = np.arange(0, len(self.rows), max(1, len(self.rows) // max(WITNESS // self.width, 5 * self.width)))
+        return Witnesses.of(own_weights(self.rows, seen)[:, None] * self.features(self.rows.take(seen, self.shift)))
 
     def parts(self, moments: Array) -> dict[str, Array]:
         """Moments by the names of their terms."""

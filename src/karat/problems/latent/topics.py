@@ -31,7 +31,8 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.monomials import monomials
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.sample import Reader, Sample
+from karat.problems.latent.sample import Reader, Sample, Through
+from karat.problems.latent.sums import Sums, counted
 from karat.problems.latent.terms import Columns, Term, bracket
 from karat.problems.latent.whiten import standardise, whiten
 
@@ -43,6 +44,7 @@ class _Topics(Latent):
     """Shared by both: only alpha_0 differs."""
 
     parts: ClassVar[str] = "topics"
+    short: ClassVar[str] = "documents have fewer than 3 words"
     n_topics: int
 
     @property
@@ -53,57 +55,67 @@ class _Topics(Latent):
     def k(self) -> int:
         return self.n_topics
 
-    def sample(self, tables: tuple[Any, ...], weights: Array | None, lengths: Indices | None) -> Sample:
+    def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
         counts = checked_counts(tables[0])
         size = np.asarray(counts.sum(axis=1)).ravel()
         long = size >= 3
-        short = int((~long).sum())
-        if not long.any():
-            raise InputError(f"All {len(size)} documents have fewer than 3 words; the method needs triples of words.")
-        notes: tuple[str, ...] = ()
-        if short:
-            notes = (f"{short:,} of {len(size):,} documents have fewer than 3 words and were left out.",)
         used = long if weights is None else long & (weights > 0)
         origin = None if used.all() else np.flatnonzero(used)
         if origin is not None:
             counts = counts[origin]
             weights = None if weights is None else weights[origin]
-        if counts.shape[0] == 0:
-            raise InputError("No document of at least 3 words has a positive weight.")
-        return Sample((counts,), weights, origin, len(size), short, notes=notes)
+        return Sample((counts,), weights, origin, len(size), len(size), int((~long).sum()))
 
-    def kept_sample(self, tables: tuple[Any, ...], weights: Array, maps: Maps | None) -> Sample:
-        return self.sample(tables, weights, None)
+    def nothing(self, inputs: int, dropped: int) -> str:
+        if dropped == inputs:
+            return f"All {inputs} documents have fewer than 3 words; the method needs triples of words."
+        return "No document of at least 3 words has a positive weight."
 
-    def maps(self, sample: Sample) -> Maps:
+    def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
+        return (Through(tables[0], lambda block: sparse.csr_array(block, dtype=float), int(tables[0].shape[1])),)
+
+    def sums(self, sample: Sample, whole: bool = True) -> Sums:
         (counts,) = sample.views
-        n, d = counts.shape
+        d = counts.shape[1]
+        size = np.asarray(counts.sum(axis=1)).ravel()
+        weights = np.ones(len(size)) if sample.weights is None else sample.weights
+        shares = weights / (size * (size - 1))
+        pairs: Any = None
+        if d > DENSE and whole:  # the rows are at hand, so their products need not be formed
+            across = counts.T.tocsr()
+            pairs = LinearOperator((d, d), matvec=lambda v: across @ (shares * (counts @ v.ravel())), dtype=float)
+        else:
+            product = sparse.csr_array(counts.T @ (counts * shares[:, None]))
+            pairs = product.toarray() if d <= DENSE else product
+        return counted(sample, m1=counts.T @ (weights / size), words=counts.T @ shares, pairs=pairs)
+
+    def sums_size(self, columns: int) -> int:
+        return columns * (columns + 2)
+
+    def maps_of(self, sums: Sums) -> Maps:
+        total, n = float(sums["total"]), int(sums["n"])
+        m1, words = sums["m1"] / total, sums["words"] / total
+        d, pairs = len(m1), sums["pairs"]
         self.check_columns(d, "words")
         if n < self.k:
             raise InputError(
                 f"{n} documents of at least 3 words cannot support {self.k} topics; give longer documents or ask for "
                 "fewer topics."
             )
-        size = np.asarray(counts.sum(axis=1)).ravel()
-        share = (np.ones(n) if sample.weights is None else sample.weights) / sample.total
-        m1 = counts.T @ (share / size)
-        pairs = share / (size * (size - 1))
-        words, less = counts.T @ pairs, self.concentration / (self.concentration + 1)
+        less = self.concentration / (self.concentration + 1)
         if d <= DENSE:
-            gram = (counts.T @ (counts * pairs[:, None])).toarray()
-            second: Any = gram - np.diag(words) - less * np.outer(m1, m1)
+            second: Any = pairs / total - np.diag(words) - less * np.outer(m1, m1)
         else:
-            across = counts.T.tocsr()
 
             def multiply(v: Array) -> Array:
                 v = v.ravel()
-                return np.asarray(across @ (pairs * (counts @ v)) - words * v - less * m1 * (m1 @ v))
+                return np.asarray(pairs @ v / total - words * v - less * m1 * (m1 @ v))
 
             second = LinearOperator((d, d), matvec=multiply, dtype=float)
         white = whiten(second, self.k, "topics")
         return {
             "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify), "m1": m1,
-            "total": np.array(sample.total), "n": np.array(float(n)),
+            "total": sums["total"], "n": sums["n"],
         }  # fmt: skip
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
@@ -169,7 +181,7 @@ def bracket_rows(vector: Array) -> Array:
 
 def checked_counts(table: Any) -> sparse.csr_array:
     """Word counts as CSR; whole numbers of at least 0."""
-    counts = sparse.csr_array(table, dtype=float)
+    counts = sparse.csr_array(table if sparse.issparse(table) else table[:], dtype=float)
     values = counts.data
     for bad, what in (
         (~np.isfinite(values), "not finite"),

@@ -21,13 +21,13 @@ import numpy as np
 from scipy import linalg as sla
 from scipy import sparse
 
-from karat.engine.build import NonFiniteError
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.sample import Reader, Sample, select
+from karat.problems.latent.sums import Sums, counted
 from karat.problems.latent.terms import Columns, Product, Symmetric, Term
-from karat.problems.latent.whiten import standardise, whiten
+from karat.problems.latent.whiten import unit_axes, whiten
 
 PAIRS = ((0, 1), (0, 2), (1, 2))
 
@@ -35,15 +35,46 @@ PAIRS = ((0, 1), (0, 2), (1, 2))
 class ThreeViews(Latent):
     """Shared by both."""
 
+    tables: ClassVar[int] = 3
+
     @property
     def with_variances(self) -> bool:
         """Whether |x2|^2 z1 is kept too."""
         return False
 
-    def maps(self, sample: Sample) -> Maps:
-        for columns in sample.columns:
-            self.check_columns(columns, "columns of a view" if len(set(sample.columns)) > 1 else "dimensions")
-        P12, P13, P23 = cross_moments(sample)
+    @property
+    def has_constant(self) -> bool:
+        """Whether the entries of a view add up to 1, so that products of two views hold their first moments."""
+        return False
+
+    def sums(self, sample: Sample, whole: bool = True) -> Sums:
+        """Products of the views, in one pass; where coordinates are to be standardised, also the moments of the second."""
+        pairs = PAIRS if self.keep == "tensor" else (*PAIRS, (1, 1))
+        products = {(a, b): np.zeros((sample.columns[a], sample.columns[b])) for a, b in pairs}
+        mean = np.zeros(sample.columns[1])
+        for views, weights in sample.blocks():
+            for a, b in pairs:
+                right = views[b] if weights is None else views[b] * weights[:, None]
+                with np.errstate(over="ignore", invalid="ignore"):  # noticed by counted
+                    product = views[a].T @ right
+                products[a, b] += product.toarray() if sparse.issparse(product) else product
+            mean += views[1].sum(axis=0) if weights is None else views[1].T @ weights
+        sums = counted(sample, mean2=mean, **{f"P{a + 1}{b + 1}": product for (a, b), product in products.items()})
+        if sample.opening is not None:
+            sums |= {"opening": sample.opening[0], "opened": np.array(sample.opening[1])}
+        return sums
+
+    def sums_size(self, columns: int) -> int:
+        return columns * (columns * (3 if self.keep == "tensor" else 4) + 2)
+
+    def columns_of(self, maps: Maps) -> tuple[int, ...]:
+        return len(maps["W1"]), len(maps["M"]), len(maps["W3"])
+
+    def maps_of(self, sums: Sums) -> Maps:
+        P12, P13, P23 = (sums[name] / sums["total"] for name in ("P12", "P13", "P23"))
+        columns = (*P12.shape, P13.shape[1])
+        for count in columns:
+            self.check_columns(count, "columns of a view" if len(set(columns)) > 1 else "dimensions")
         inverse = self._inverse(P13)
         C1, C3 = P23 @ inverse, P12.T @ inverse.T
         second = C1 @ P12
@@ -51,18 +82,18 @@ class ThreeViews(Latent):
         M = white.M
         maps = {
             "M": M, "B": white.B, "spectrum": white.spectrum, "W1": C1.T @ M, "W3": C3.T @ M,
-            "cross1": P12 @ M, "cross3": P23.T @ M, "total": np.array(sample.total), "n": np.array(float(len(sample))),
+            "cross1": P12 @ M, "cross3": P23.T @ M, "total": sums["total"], "n": sums["n"],
         }  # fmt: skip
         sizes = [np.linalg.norm(W, 2) * s for W, s in zip((maps["W1"], M, maps["W3"]), self._sizes(P12, P23), strict=True)]
-        # Without first moments among the features (mode C, Gaussian) the span does not allow a shift.
-        maps["centre"], maps["axes"] = standardise(
-            sample.pilot(1) @ M,
-            None,
-            centred=self.keep == "moments" or (self.keep == "all" and sparse.issparse(sample.views[1])),
-        )
         maps["magnify"] = np.array(max(1.0, *sizes))
-        if sample.first is not None:
-            maps["first"] = sample.first @ M
+        if self.keep != "tensor":
+            # Without first moments among the features (mode C, but for symbols) the span does not allow a shift.
+            shifted = self.keep == "moments" or self.has_constant
+            mean = sums["mean2"] / sums["total"] if shifted else np.zeros(columns[1])
+            maps["centre"] = mean @ M
+            maps["axes"] = unit_axes(M.T @ (sums["P22"] / sums["total"] - np.outer(mean, mean)) @ M)
+        if "opening" in sums:
+            maps["first"] = sums["opening"] / max(float(sums["opened"]), 1e-300) @ M
         return maps
 
     @staticmethod
@@ -119,21 +150,6 @@ class ThreeViews(Latent):
         return terms, count
 
 
-def cross_moments(sample: Sample) -> tuple[Array, Array, Array]:
-    """P12, P13, P23 in one pass."""
-    sums = [np.zeros((sample.columns[a], sample.columns[b])) for a, b in PAIRS]
-    for views, weights in sample.blocks():
-        for place, (a, b) in enumerate(PAIRS):
-            right = views[b] if weights is None else views[b] * weights[:, None]
-            with np.errstate(over="ignore", invalid="ignore"):  # noticed, and explained, below
-                product = views[a].T @ right
-            sums[place] += product.toarray() if sparse.issparse(product) else product
-    if not all(np.isfinite(total).all() for total in sums):
-        raise NonFiniteError
-    first, second, third = (total / sample.total for total in sums)
-    return first, second, third
-
-
 @final
 @dataclass(frozen=True)
 class MultiView(ThreeViews):
@@ -165,12 +181,12 @@ class MultiView(ThreeViews):
     def k(self) -> int:
         return self.n_components
 
-    def sample(self, tables: tuple[Any, ...], weights: Array | None, lengths: Indices | None) -> Sample:
+    def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
         count = int(tables[0].shape[0])
         if weights is None or weights.all():
-            return Sample(tables, weights, None, count)
+            return Sample(tables, weights, None, count, count)
         origin = np.flatnonzero(weights)
-        return Sample(tuple(select(t, origin) for t in tables), weights[origin], origin, count)
+        return Sample(tuple(select(t, origin) for t in tables), weights[origin], origin, count, count)
 
-    def kept_sample(self, tables: tuple[Any, ...], weights: Array, maps: Maps | None) -> Sample:
-        return self.sample(tables, weights, None)
+    def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
+        return tables

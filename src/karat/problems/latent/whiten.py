@@ -3,7 +3,7 @@
     M = U diag(e)^(-1/2),    B = U diag(e)^(1/2),    B' M = I_k.
 
 Features that hold all moments up to the third at once (modes B and C) nearly depend on each other when 1 is nearly a
-combination of the z, as for word counts.  :func:`standardise` gives better coordinates z* = (z - centre) axes of the same span.
+combination of the z, as for word counts.  :func:`unit_axes` gives better coordinates z* = (z - centre) axes of the same span.
 
 (The paper's ``V' sqrt(Sigma)`` gives ``Sigma^2`` in place of I; and singular values would accept negative eigenvalues.)
 """
@@ -97,10 +97,18 @@ def whiten(matrix: Any, k: int, what: str) -> Whitening:
     return Whitening(U[:, :k] / root, U[:, :k] * root, spectrum)
 
 
-def standardise(z: Array, weights: Array | None, centred: bool = True) -> tuple[Array, Array]:
-    """Centre and axes with which the rows of z get mean 0 and covariance I; directions of no variance are left as they are."""
-    share = np.full(len(z), 1.0 / len(z)) if weights is None else weights / weights.sum()
-    centre = share @ z if centred else np.zeros(z.shape[1])
-    values, vectors = sla.eigh((z - centre).T @ ((z - centre) * share[:, None]), check_finite=False)
+def unit_axes(cov: Array) -> Array:
+    """Axes in which a covariance becomes I; directions of no variance are left as they are.
+
+    The symmetric root: unlike eigenvectors, it moves little when the covariance does, whatever its eigenvalues.
+    """
+    values, vectors = sla.eigh(cov, check_finite=False)
     seen = values > POSITIVE * values[-1]
-    return centre, vectors / np.sqrt(np.where(seen, values, 1.0))
+    return np.asarray((vectors / np.sqrt(np.where(seen, values, 1.0))) @ vectors.T)
+
+
+def standardise(z: Array, weights: Array | None) -> tuple[Array, Array]:
+    """Centre and axes with which the rows of z get mean 0 and covariance I."""
+    share = np.full(len(z), 1.0 / len(z)) if weights is None else weights / weights.sum()
+    centre = share @ z
+    return centre, unit_axes((z - centre).T @ ((z - centre) * share[:, None]))

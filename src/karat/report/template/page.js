@@ -128,7 +128,7 @@
   }
   function leave() { tip.hidden = true; focus.setAttribute("r", 0); }
 
-  plane.addEventListener("pointermove", (event) => {
+  function point(event) {
     const circle = nearest(event);
     if (!circle) { leave(); return; }
     focus.setAttribute("cx", circle.x); focus.setAttribute("cy", circle.y); focus.setAttribute("r", circle.r + 2.5);
@@ -145,8 +145,11 @@
     const x = event.clientX + 16 + box.width > innerWidth ? event.clientX - 16 - box.width : event.clientX + 16;
     tip.style.left = `${Math.max(8, Math.min(x, innerWidth - box.width - 8))}px`;
     tip.style.top = `${Math.max(8, Math.min(event.clientY + 12, innerHeight - box.height - 8))}px`;
-  });
-  plane.addEventListener("pointerleave", leave);
+  }
+  plane.addEventListener("pointermove", point);
+  plane.addEventListener("pointerdown", point);  // a finger does not hover: what it touched stays until the next touch
+  plane.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") leave(); });
+  addEventListener("pointerdown", (event) => { if (!plane.contains(event.target)) leave(); });
   plane.addEventListener("click", (event) => {  // the row of the table
     const circle = nearest(event);
     if (!circle) return;

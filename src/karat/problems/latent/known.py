@@ -1,0 +1,78 @@
+"""Pass two: with the maps known, a latent-variable problem is an ordinary one, whose coresets merge.
+
+Rows are stored as they came, samples that reach over several rows side by side, and become coordinates when they are read.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from karat.engine.linalg import Array
+from karat.engine.rows import Rows
+from karat.problems.base import Problem
+from karat.problems.latent.base import Latent, Maps
+from karat.problems.latent.sample import Coordinates, Reader, SideBySide
+from karat.problems.latent.terms import TermKernel
+
+
+@final
+class KnownMaps(Problem):
+    """A latent-variable problem together with the maps of all rows.
+
+    Parameters
+    ----------
+    problem : Latent
+    maps : dict of arrays
+    widths : tuple of int or None
+        Columns of each stored table, where there are several.
+    """
+
+    storable: ClassVar[bool] = False
+
+    def __init__(self, problem: Latent, maps: Maps, widths: tuple[int, ...] | None = None) -> None:
+        self.problem, self.maps, self.widths = problem, maps, widths
+        self.total_weight = problem.total_weight
+
+    def __reduce__(self) -> Any:
+        return KnownMaps, (self.problem, self.maps, self.widths)
+
+    @property
+    def keeps(self) -> str:  # type: ignore[override]
+        return self.problem.keeps
+
+    @property
+    def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.problem.excludes
+
+    def describe(self) -> str:
+        return self.problem.describe()
+
+    @cached_property
+    def _kernel(self) -> TermKernel:
+        return self.problem.known_kernel(self.maps)
+
+    @cached_property
+    def _reader(self) -> Reader:
+        return self.problem.reader(self.maps, self.problem.keep)
+
+    def kernel(self, columns: int, targets: int = 0) -> TermKernel:
+        return self._kernel
+
+    def view(self, rows: Rows) -> Rows:
+        views = self.problem.views(tables_of(rows.parts, self.widths), self.maps)
+        return rows.replaced([Coordinates(views, self._reader, self._kernel.columns)])
+
+    def loss(self, X: Any, y: Any, weights: Array, query: Any) -> float:
+        return self.problem.loss(X, y, weights, query)
+
+
+def tables_of(parts: list[Any], widths: tuple[int, ...] | None) -> tuple[Any, ...]:
+    """Column blocks as one table, or as several of the given widths."""
+    if widths is None:
+        return (parts[0] if len(parts) == 1 else SideBySide(parts),)
+    ends = np.cumsum([part.shape[1] for part in parts]).tolist()
+    cuts = [ends.index(edge) + 1 for edge in np.cumsum(widths).tolist()]
+    return tuple(tables_of(parts[a:b], None)[0] for a, b in zip([0, *cuts], cuts, strict=False))

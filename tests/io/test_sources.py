@@ -1,0 +1,89 @@
+"""Patterns of file names, and samples of rows."""
+
+from __future__ import annotations
+
+import glob
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scale.tables import make, write
+
+import karat
+from karat import InputError
+from karat.io._source import open_source
+
+FILES = [
+    "a.parquet", "b.parquet", "part-1.parquet", "part-10.parquet", "part-2.parquet", "year=2023/part-1.parquet",
+    "year=2024/part-1.parquet",
+    "year=2024/deep/er/part-3.parquet", ".hidden/part-1.parquet", "year=2024/.part-9.parquet", "[x].parquet",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("patterns")
+    for i, name in enumerate(FILES):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"x": [float(i)]}), home / name)
+    (home / "notes.txt").write_text("no data")
+    return home
+
+
+PATTERNS = ["*.parquet", "part-*.parquet", "part-?.parquet", "part-[12].parquet", "*/*.parquet", "year=*/part-1.parquet",
+            "**/part-*.parquet", "**/*.parquet", "year=2024/**/*.parquet", "**/deep/*/*.parquet",
+            ".hidden/*", "*", "[[]x].parquet"]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_match_what_glob_matches(pattern, home):
+    expected = sorted(f for f in glob.glob(str(home / pattern), recursive=True) if f.endswith(".parquet") and os.path.isfile(f))
+    assert list(open_source(str(home / pattern), 10).names) == expected
+    assert expected
+
+
+def test_folders_in_a_pattern_give_columns(home):
+    assert open_source(str(home / "year=*" / "part-1.parquet"), 10).schema().names == ["x", "year"]
+
+
+def test_a_name_that_looks_like_a_pattern(home):
+    assert len(open_source(str(home / "[x].parquet"), 10).names) == 1
+
+
+@pytest.mark.parametrize("pattern", ["none-*.parquet", "gone/*.parquet", "*.txt"])
+def test_nothing_matches(pattern, home):
+    with pytest.raises(InputError, match="No data file matches"):
+        karat.coreset_files(str(home / pattern))
+
+
+def test_a_sample_is_of_the_rows(tmp_path):
+    table = make(5000)
+    folder = write(table, tmp_path / "data")
+    rows, numbers = karat.io.sample_rows(folder, ["a", "g", "id"], 300, seed=1)
+    assert len(rows) == len(np.unique(numbers)) == 300
+    assert (np.diff(numbers) > 0).all()
+    assert rows.to_pylist() == table.select(["a", "g", "id"]).take(pa.array(numbers)).to_pylist()
+    again, same = karat.io.sample_rows(table, ["a", "g", "id"], 300, seed=1)
+    assert np.array_equal(same, numbers)
+    assert again.to_pylist() == rows.to_pylist()
+    everything, all_numbers = karat.io.sample_rows(folder, None, 10_000)
+    assert np.array_equal(all_numbers, np.arange(5000))
+    assert everything.column_names == table.column_names
+
+
+def test_a_sample_is_uniform():
+    table = pa.table({"x": np.arange(1000.0)})
+    seen = np.zeros(1000)
+    for seed in range(200):
+        seen[karat.io.sample_rows(table, ["x"], 100, seed)[1]] += 1
+    expected, spread = 20.0, np.sqrt(200 * 0.1 * 0.9)
+    assert abs(seen - expected).max() < 5 * spread
+    assert np.square((seen - expected) / spread).mean() == pytest.approx(1.0, abs=0.2)
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True])
+def test_a_sample_of_nothing(count):
+    with pytest.raises(InputError, match="count"):
+        karat.io.sample_rows(pa.table({"x": [1.0]}), None, count)
