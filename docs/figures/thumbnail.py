@@ -12,10 +12,9 @@ GOLD, BLUE, GREY = "#c98a00", "#2f7fd1", "#8a8a8a"
 
 def draw(ink: str) -> Figure:
     step = runpy.run_path(str(Path(__file__).with_name("caratheodory.py")))["step"]
-    angle = np.linspace(0, 2 * np.pi, 8, endpoint=False)
-    points = np.column_stack([np.cos(angle), np.sin(angle)]) * np.array(
-        [[0.9], [0.6], [1.0], [0.7]] * 2
-    )
+    angle = np.array([0.1, 0.9, 1.5, 2.5, 3.3, 3.9, 4.8, 5.5])
+    radius = np.array([1.0, 0.6, 0.9, 0.8, 1.0, 0.6, 0.9, 0.7])
+    points = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
     weights = np.full(8, 1 / 8)
     mean = weights @ points
     while np.count_nonzero(weights) > 3:
