@@ -1,4 +1,4 @@
-# Two commands for a fresh machine: `make demo` and `make test`.  Each makes the virtual environment it needs.
+# For a fresh machine: `make demo`, `make test`, `make docs`.  Each makes the virtual environment it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,12 +9,12 @@ export KARAT_DATA ?= $(wildcard $(abspath ../shared/datasets))
 # Tests run in two processes: one BLAS thread each, or the four would wait for each other on two cores.
 test quick: export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test quick lint bench reproduce clean
+.PHONY: demo test quick lint bench docs reproduce clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable . --group test --group lint
+	$(BIN)/python -m pip install --quiet --editable . --group test --group lint --group docs
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -36,10 +36,17 @@ bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --group peers || echo "Peers could not be installed; their rows are left out."
 	$(BIN)/python benchmarks/run.py
 
+# Warnings are errors, and every link is followed.  The gallery's examples run; docs/_build/html/index.html is the front page.
+docs: export OPENBLAS_NUM_THREADS ?= 1
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -b html -n -W --keep-going docs docs/_build/html
+	$(BIN)/python docs/_ext/links.py docs/_build/html
+
 # The paper's tables and figures, with peers where they can be installed, into reproduction/index.html.
 reproduce: $(STAMP)
 	$(BIN)/python -m pip install --quiet --group peers || echo "Peers could not be installed; the page says so and has the rest."
 	$(BIN)/karat reproduce
 
 clean:
+	rm -rf docs/_build docs/gallery docs/api/generated
 	rm -rf $(VENV) dist reproduction .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,4 +1,9 @@
-"""The coreset of a pandas frame with categories: whole records are kept, strings, index and all."""
+"""
+A frame with categories
+=======================
+
+The coreset of a pandas frame keeps whole records: strings, index and all.
+"""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,9 @@
-"""Several factories, one model: each sends a coreset, the coresets merge, and the regression table is that of all rows."""
+"""
+Several factories, one model
+============================
+
+Each site sends a coreset.  The coresets merge, and the regression table is that of all rows.
+"""
 
 import numpy as np
 from sklearn.linear_model import Lasso

@@ -1,4 +1,9 @@
-"""Exact grid search: the same scores, the same choice, the same coefficients, from a few hundred rows."""
+"""
+Exact grid search
+=================
+
+The same scores, the same choice, the same coefficients, from a few hundred rows.
+"""
 
 import time
 

@@ -1,4 +1,9 @@
-"""Polynomial regression: degrees chosen by cross-validation; the rows kept are the raw ones."""
+"""
+Polynomial regression
+=====================
+
+Degrees are chosen by cross-validation; the rows kept are the raw ones.
+"""
 
 import numpy as np
 from sklearn.linear_model import Ridge

@@ -1,4 +1,9 @@
-"""When it does not pay, and when it would be wrong: one fit, few rows, and losses that are not squares."""
+"""
+When not to use it
+==================
+
+It does not pay for one fit or few rows, and it would be wrong for losses that are not squares.
+"""
 
 import time
 

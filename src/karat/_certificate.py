@@ -44,8 +44,12 @@ class Certificate:
         What is kept.
     excludes : tuple of str
         What is not.
+    n_rows : int
+        Rows that the coreset stands for.
     notes : tuple of str
         Anything else worth knowing.
+    refuted : bool
+        Whether a fact other than a moment speaks against it, such as kept rows that are not rows of the data.
     """
 
     loss_error: float
@@ -81,10 +85,12 @@ class Certificate:
         return bool(self.loss_error <= self.tolerance and not self.refuted)
 
     def to_dict(self) -> dict[str, Any]:
+        """All fields, and ``ok``, for JSON."""
         return asdict(self) | {"ok": self.ok}
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Certificate:
+        """The certificate that :meth:`to_dict` wrote."""
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k != "ok"}
         return Certificate(**values)
 

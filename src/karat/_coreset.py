@@ -71,7 +71,7 @@ class Coreset:
         """What an absorbing regulariser carries.
 
         For power 2 the pair (G, b) = (X'X - Xc'Xc, X'y - Xc'yc); for higher powers the pair (monomials, differences of
-        moments), see :class:`karat.engine.correction.Correction`.  None if the rows carry everything.
+        moments).  None if the rows carry everything.
         """
         if self._correction is None:
             return None

@@ -6,7 +6,18 @@ from pathlib import Path
 import pytest
 
 GALLERY = Path(__file__).parents[2] / "examples"
-NAMES = ["grid_search", "categories", "polynomial", "factories", "when_not"]
+NAMES = [
+    "lasso_path",
+    "grid_search",
+    "categories",
+    "polynomial",
+    "factories",
+    "when_not",
+    "mixture",
+    "streams",
+    "cost",
+    "new_problem",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -54,6 +54,7 @@ class FileVerification:
         return self.certificate.ok and self.data != "changed"
 
     def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON."""
         return {
             "ok": self.ok,
             "data": self.data,

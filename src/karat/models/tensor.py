@@ -92,6 +92,7 @@ class Recovery:
         return self.tensor_condition * max(self.whitening_condition, 1.0 / max(self.eigen_gap, 1e-12))
 
     def to_dict(self) -> dict[str, Any]:
+        """All fields, and ``condition``, for JSON."""
         return asdict(self) | {"condition": self.condition}
 
     def __str__(self) -> str:

@@ -63,7 +63,9 @@ class Mean(Problem):
 @final
 @dataclass(frozen=True)
 class TensorContraction(Problem):
-    """The contraction ``sum_i u_i (x_i . q)^p`` of the p-th moment tensor at every q.
+    """The contraction of the p-th moment tensor with every vector.
+
+    The loss at q is ``sum_i u_i (x_i . q)^p``.
 
     Parameters
     ----------

@@ -169,15 +169,17 @@ class LeastSquares(_Regression):
 @final
 @dataclass(frozen=True)
 class Ridge(_Penalised):
-    """Ridge regression ``sum_i u_i (x_i . w + b - y_i)^2 + alpha |w|^2``; the intercept b is not penalised.
+    """Ridge regression, in which the intercept is not penalised.
+
+    The loss is ``sum_i u_i (x_i . w + b - y_i)^2 + alpha |w|^2``.
 
     Parameters
     ----------
     alpha : float, default 1.0
     fit_intercept : bool, default True
     absorb : None, "diagonal" or "box"
-        Whether the regulariser may carry a part of the data (see the module).  An absorbed coreset has fewer rows, serves
-        one alpha only, and needs ``problem.solve`` or its ``correction``.
+        Whether the regulariser may carry a part of the data: the squares only, or every product.  An absorbed coreset has
+        fewer rows, serves one alpha only, and needs ``problem.solve`` or its ``correction``.
     total_weight : bool, optional
         Also keep the total weight; by default yes, but not with ``absorb``.
     """
@@ -191,7 +193,9 @@ class Ridge(_Penalised):
 @final
 @dataclass(frozen=True)
 class LpRegression(_Penalised):
-    """l_p regression ``sum_i u_i |x_i . w + b - y_i|^p + alpha |w|_p^p`` for even p; the intercept b is not penalised.
+    """l_p regression for even p, in which the intercept is not penalised.
+
+    The loss is ``sum_i u_i |x_i . w + b - y_i|^p + alpha |w|_p^p``.
 
     Parameters
     ----------

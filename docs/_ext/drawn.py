@@ -1,0 +1,80 @@
+"""The directive ``{drawn} name``: the picture that ``figures/name.py`` draws, placed in the page as SVG.
+
+Ink is written as ``currentColor``, so one picture serves the light and the dark page.
+"""
+
+import io
+import re
+import runpy
+from pathlib import Path
+from typing import Any, ClassVar
+
+import matplotlib as mpl
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+INK = "#010203"  # stands for the colour of the text around
+STYLE = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 10.5,
+    "legend.frameon": False,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+def save(script: Path, target: Any, **options: Any) -> None:
+    """Write the figure that ``draw()`` in a script returns."""
+    mpl.use("Agg")
+    with mpl.rc_context({**STYLE, "svg.hashsalt": script.stem}):
+        figure = runpy.run_path(str(script))["draw"](INK)
+        figure.savefig(target, transparent=True, **options)
+
+
+def draw(script: Path) -> str:
+    """The same as SVG, to be placed in a page."""
+    buffer = io.StringIO()
+    save(script, buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1sans-serif", text)
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    used = set(re.findall(r"#([\w-]+)", text))
+    return re.sub(
+        r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text
+    )
+
+
+class Drawn(SphinxDirective):
+    """``{drawn} name`` with the caption as its content."""
+
+    required_arguments = 1
+    has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {}
+
+    def run(self) -> list[nodes.Node]:
+        script = Path(self.env.srcdir) / "figures" / f"{self.arguments[0]}.py"
+        self.env.note_dependency(str(script))
+        figure = nodes.figure(classes=["drawn"])
+        figure += nodes.raw(
+            "", f'<div class="picture">{draw(script)}</div>', format="html"
+        )
+        caption = nodes.caption()
+        inline, messages = self.state.inline_text(" ".join(self.content), self.lineno)
+        caption += inline
+        figure += caption
+        return [figure, *messages]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("drawn", Drawn)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}

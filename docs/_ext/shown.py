@@ -1,0 +1,77 @@
+"""The directive ``{shown}``: commands that run when the pages are built, each followed by what it printed.
+
+They run one after another in one folder per page, which holds ``houses.parquet`` at the start.  A command that ends with
+another exit code than ``:exit:`` (0) is an error of the build.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import karat
+
+SOURCE = str(Path(karat.__file__).parents[1])  # this karat, whatever the folder
+PLAIN = {"NO_COLOR": "1", "COLUMNS": "88", "TERM": "dumb", "PYTHONPATH": SOURCE}
+COLUMNS = ("area", "rooms", "age", "floor", "distance")
+
+
+def houses(path: Path, rows: int = 20_000) -> None:
+    """A table such as a reader may have."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    X = rng.gamma(4.0, 1.0, (rows, len(COLUMNS))).round(2)
+    price = 50 + X @ [30.0, 5.0, -2.0, 1.0, -8.0] + 10 * rng.standard_normal(rows)
+    pq.write_table(
+        pa.table(dict(zip(COLUMNS, X.T, strict=True)) | {"price": price}), path
+    )
+
+
+class Shown(SphinxDirective):
+    """Commands and their output."""
+
+    has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {"exit": directives.nonnegative_int}
+
+    def run(self) -> list[nodes.Node]:
+        if "shown" not in self.env.temp_data:
+            self.env.temp_data["shown"] = tempfile.TemporaryDirectory()
+            houses(Path(self.env.temp_data["shown"].name) / "houses.parquet")
+        lines: list[str] = []
+        for command in self.content:
+            done = self.perform(command)
+            lines += [f"$ {command}", *(done.stdout + done.stderr).splitlines(), ""]
+            if done.returncode != self.options.get("exit", 0):
+                where = self.get_location()
+                raise self.error(f"{where}: exit code {done.returncode} of {lines}")
+        text = "\n".join(line.rstrip() for line in lines).strip()
+        return [nodes.literal_block(text, text, language="console", classes=["shown"])]
+
+    def perform(self, command: str) -> subprocess.CompletedProcess[str]:
+        program, *rest = shlex.split(command)
+        assert program == "karat", command
+        start = "import sys; from karat.cli import main; main(sys.argv[1:])"
+        return subprocess.run(
+            [sys.executable, "-c", start, *rest],
+            cwd=self.env.temp_data["shown"].name,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | PLAIN,
+        )
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("shown", Shown)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}
