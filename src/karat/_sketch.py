@@ -185,7 +185,7 @@ class Sketch:
         running, reductions = dict(self._running), dict(self._reductions)
         kept, weights = [], []
         try:
-            for label in _labels(joint):
+            for label in labels_of(joint):
                 index = None if label is None else np.flatnonzero(joint.groups == label)
                 rows = self.problem.view(joint.rows(index))
                 new = self.problem.view(stacked_rows(waiting, None if index is None else index[index >= held] - held))
@@ -197,16 +197,22 @@ class Sketch:
                 kept.append(chosen if index is None else index[chosen])
                 weights.append(mass)
         except NonFiniteError:
-            plain = joint.take(np.arange(len(joint)))
-            X, y = self._split(plain)
-            raise explain_non_finite(Table(X, y, None, None, self._names, len(plain)), "its powers") from None
+            raise self._non_finite(joint) from None
         where = np.concatenate(kept)
         order = np.argsort(joint.numbers[where], kind="stable")
         self._held = joint.take(where[order], np.concatenate(weights)[order])
         self._running, self._reductions = running, reductions
+        self._folded()
+
+    def _folded(self) -> None:
         self._pending, self._waiting = [], (0, 0)
         self._buffer.used = 0
         self._folds += 1
+
+    def _non_finite(self, piece: Piece) -> InputError:
+        """Where rows are not finite, or their powers overflow."""
+        X, y = self._split(piece.take(np.arange(len(piece))))
+        return explain_non_finite(Table(X, y, None, None, self._names, len(piece)), "its powers")
 
     def _split(self, piece: Piece) -> tuple[Any, Any]:
         """X and y of some rows."""
@@ -264,7 +270,7 @@ class Sketch:
         if held is None or self._like is None:
             raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
         reductions, total = [], 0.0
-        for label in _labels(held):
+        for label in labels_of(held):
             running = self._running[label]
             if label not in self._reductions:  # the sketch was loaded
                 index = None if label is None else np.flatnonzero(held.groups == label)
@@ -330,7 +336,8 @@ def _all_finite(values: np.ndarray) -> bool:
     return bool(np.isfinite(values).all())
 
 
-def _labels(piece: Piece) -> list[Any]:
+def labels_of(piece: Piece) -> list[Any]:
+    """The groups of some rows, in order; None alone if there are no groups."""
     if piece.groups is None:
         return [None]
     try:

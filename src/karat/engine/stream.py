@@ -72,11 +72,20 @@ class Running:
     @staticmethod
     def start(kernel: Kernel, pilot: Array, weights: Array, inherited: float) -> Running:
         """A sum that begins with some weighted rows ``[1 | D]``."""
-        fitted = Running.fit(kernel, pilot, weights)
+        return Running.within(Running.fit(kernel, pilot, weights), pilot, weights, inherited)
+
+    @staticmethod
+    def within(fitted: Kernel, pilot: Array, weights: Array, inherited: float = 0.0) -> Running:
+        """The same, in given coordinates."""
         block = pilot - np.concatenate([[0.0], fitted.shift])
         high = (*fitted.statistic(block, weights), np.array([weights.sum()]))
-        few = len(weights) if kernel.adapts else 0  # rows that a checkpoint needs
+        few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
         return Running(fitted, pilot[:few], weights[:few], high, tuple(np.zeros_like(part) for part in high), inherited)
+
+    def emptied(self) -> Running:
+        """The sum of nothing, in the same coordinates."""
+        zero = tuple(np.zeros_like(part) for part in self.high)
+        return replace(self, high=zero, low=zero)
 
     def plus(self, rows: Rows) -> Running:
         """The sum after more rows."""
@@ -140,8 +149,7 @@ def fold(rows: Rows, new: Rows, kernel: Kernel, running: Running | None, rng: np
     block = rows.take(fresh.positions, np.zeros(rows.columns))
     started = replace(Running.start(kernel, block, fresh.weights, inherited + fresh.gap), hard=hard)
     if fresh.gap > SHARP:  # worth another pass: the sum of all these rows, so that later folds can do better
-        zero = tuple(np.zeros_like(part) for part in started.high)
-        started = replace(replace(started, high=zero).plus(rows), inherited=inherited, gap=fresh.gap)
+        started = replace(started.emptied().plus(rows), inherited=inherited, gap=fresh.gap)
     return fresh, started
 
 

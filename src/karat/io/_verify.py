@@ -1,6 +1,6 @@
 """verify_files: the data read again, and a coreset of it proven or refuted.
 
-moments     summed afresh by a sketch, in one pass and bounded memory; the kept rows are measured against them
+moments     summed afresh in coordinates of the kept rows, which are measured against them: one pass in bounded memory
 content     the hashes of all rows against those that were stored: identical, reordered, or changed, and where
 kept rows   whether they still are the rows of the data at their indices
 """
@@ -15,30 +15,28 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from scipy import sparse
 
 from karat import frames
 from karat._construct import Progress
 from karat._coreset import Coreset
 from karat._files import load
-from karat._fingerprint import Fingerprint
 from karat._input import Table, read_input
 from karat._pieces import Piece
-from karat._sketch import Sketch
 from karat._verify import measured, proof, shared_groups
 from karat.engine.build import Reduction, settle
-from karat.engine.linalg import Array
-from karat.errors import InputError
+from karat.errors import InputError, NotExactError
 from karat.io._content import Content, joined
 from karat.io._provenance import feature_columns, short_names
 from karat.io._rows import Layout
 from karat.io._run import MEMORY, Run, fold_rows
 from karat.io._source import Batch, Place, Source, open_source
 from karat.io._verdict import FileVerification, compare
+from karat.io._watching import Watching, dense, own_coordinates
 from karat.io._whole import in_views, lengths
 from karat.problems.latent import Latent
 
 ROWS = 2**17  # at a time, where rows are only collected
+ROUNDS = 3  # passes until the coordinates fit; one is enough for the data that the coreset was made from
 
 
 def verify_files(
@@ -125,21 +123,26 @@ def _mergeable(
 ) -> FileVerification:  # fmt: skip
     start = time.perf_counter()
     own = read_input(core.X, core.y, core.problem, core.weights, core.groups, unit=1.0)
-    sketch = _Watching(core, own, layout.key)
-    sketch.buffer_rows = fold_rows(core.problem, layout, memory, None)
-    run = Run(source, layout, sketch, None, progress, content)
-    run.scan()
-    sketch._fold()
-    if sketch._held is None:
+    again = source.identity() and core._correction is None  # else the rows of a sketch have to stand for those read
+    coordinates = own_coordinates(core, own) if again else None
+    hashes: Content | None = content
+    passes = 0
+    while True:
+        passes += 1
+        sketch = Watching(core, own, layout.key, coordinates)
+        sketch.buffer_rows = fold_rows(core.problem, layout, memory, None)
+        run = Run(source, layout, sketch, None, progress, hashes)
+        run.scan()
+        sketch._fold()
+        poor = {label: sums.kernel for label, running in sketch._running.items() if (sums := running.settle()).again}
+        if coordinates is None or not poor or passes == ROUNDS:
+            break
+        coordinates, hashes = coordinates | poor, None
+    totals = {label: float((r.high[-1] + r.low[-1])[0]) for label, r in sketch._running.items()}
+    if not any(totals.values()) and not sketch.strange:
         raise InputError("The data has no row of positive weight.")
-    if (own.columns, own.targets) != (sketch._columns, sketch._targets):
-        raise InputError(
-            f"The coreset has {own.columns} columns and {own.targets} targets, the data has {sketch._columns} and "
-            f"{sketch._targets}."
-        )
-    labels, notes = shared_groups(core, list(sketch._running))
-    reductions = [_group(core, sketch, own, label) for label in labels]
-    total = sum(float((r.high[-1] + r.low[-1])[0]) for r in sketch._running.values())
+    labels, notes = shared_groups(core, [*(label for label, total in totals.items() if total), *sketch.strange])
+    reductions = [_group(core, sketch, own, label, passes) for label in labels]
     data, changed = compare(stored, content, short_names(source.names), run.counts)
     refuted = bool(notes)
     if sketch.moved and data != "reordered":
@@ -147,57 +150,32 @@ def _mergeable(
         refuted = True
     if core.n_rows != sketch.n_rows:
         notes.append(f"The coreset stands for {core.n_rows:,} rows, the data has {sketch.n_rows:,}.")
-    certificate = proof(core, reductions, total, sketch.n_rows, start, notes, refuted)
+    certificate = proof(core, reductions, sum(totals.values()), sketch.n_rows, start, notes, refuted)
     return FileVerification(certificate, data, changed, tuple(sorted(sketch.moved)))
 
 
-def _group(core: Coreset, sketch: Sketch, own: Table, label: Any) -> Reduction:
-    """The coreset against the running moments of one group; the rows that the sketch holds stand for the others."""
-    held, running = sketch._held, sketch._running[label]
-    assert held is not None
+def _group(core: Coreset, sketch: Watching, own: Table, label: Any, passes: int) -> Reduction:
+    """The coreset against the moments of one group of the data."""
+    running = sketch._running[label]
+    settled, off, held = running.settle(), running.inherited, sketch._held
+    if held is None:
+        if settled.again:
+            raise NotExactError(
+                "The moments of this data cannot be summed accurately; it is nothing like the kept rows, or needs scaling."
+            )
+        return measured(core, own.rows(label), settled, own.rows(label), passes)
+    # The rows that a sketch holds stand for the others, and are off by their gap.
     rows = held.rows(None if label is None else np.flatnonzero(held.groups == label))
-    settled, off = running.settle(), running.inherited
-    if settled.again or core._correction is not None:  # the moments of the rows held, which are off by their gap
+    if settled.again or core._correction is not None:
         off += running.gap
     if settled.again:
         settled, _ = settle(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
-    found = measured(core, rows, settled, own.rows(label), 1)
+    found = measured(core, rows, settled, own.rows(label), passes)
     return replace(found, gap=found.gap + off)
-
-
-class _Watching(Sketch):
-    """A sketch that also looks whether the rows of a coreset are among those it takes, under their numbers."""
-
-    def __init__(self, core: Coreset, own: Table, key: str | None) -> None:
-        super().__init__(core.problem, key)
-        self._watches_keys = False  # a key that comes twice is a change, not an error
-        self.core, self.own = core, own
-        self.moved = set(core.indices.tolist())
-
-    def _take(self, piece: Piece, *, owned: bool, seen: Fingerprint | None = None) -> None:
-        wanted = np.arange(*np.searchsorted(self.core.indices, [piece.numbers[0], piece.numbers[-1] + 1]))
-        place = np.searchsorted(piece.numbers, self.core.indices[wanted])
-        there = piece.numbers[place] == self.core.indices[wanted]  # it may have been left out
-        wanted, place = wanted[there], place[there]
-        if len(wanted):
-            found = piece.take(place)
-            same = np.ones(len(wanted), dtype=bool)
-            for mine, theirs in zip((self.own.X, self.own.y), self._split(found), strict=True):
-                if mine is not None:
-                    same &= (_dense(mine[wanted]) == _dense(theirs)).all(axis=1)
-            for labels, theirs in ((self.core.groups, found.groups), (self.core.keys, found.keys)):
-                if labels is not None and theirs is not None:
-                    same &= labels[wanted] == theirs
-            self.moved -= set(self.core.indices[wanted[same]].tolist())
-        super()._take(piece, owned=owned, seen=seen)
 
 
 def _where(source: Source, batch: Batch, row: int) -> str:
     return source.where(batch.file, batch.start + row)
-
-
-def _dense(block: Any) -> Array:
-    return np.asarray(block.toarray() if sparse.issparse(block) else block)
 
 
 def _latent(
@@ -221,7 +199,7 @@ def _latent(
             progress(*source.share(batch.end))
     if not pieces:
         raise InputError("The data has no row.")
-    X = np.concatenate([_dense(p.block(0, len(layout.features))) for p in pieces])
+    X = np.concatenate([dense(p.block(0, len(layout.features))) for p in pieces])
     weights = None if layout.weight is None else np.concatenate([p.weights for p in pieces if p.weights is not None])
     places = np.searchsorted(np.concatenate([p.numbers for p in pieces]), core.indices)  # rows that were left out do not count
     certificate = replace(core, indices=places).verify(in_views(core, X), sample_weight=weights, lengths=lengths(pieces))

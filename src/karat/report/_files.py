@@ -53,9 +53,7 @@ class FileData(Data):
         """What one pass shows; another follows if the data is so unlike the kept rows that their coordinates do not fit."""
         fitted = Running.fit(self.kernel, self._block, self.core.weights)
         for _ in range(ROUNDS):
-            sums = (*fitted.statistic(self._block - np.concatenate([[0.0], fitted.shift]), self.core.weights), np.zeros(1))
-            nothing = tuple(np.zeros_like(part) for part in sums)
-            running = Running(fitted, self._block, self.core.weights, nothing, nothing, 0.0)
+            running = Running.within(fitted, self._block, self.core.weights).emptied()
             columns = np.zeros((3, self.kept.columns))
             for piece in pieces(self.core, self.source, self.progress):
                 rows = Rows(piece.parts, piece.weights)

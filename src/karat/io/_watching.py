@@ -1,0 +1,99 @@
+"""Watching data go by: the moments of a coreset's data read again, and whether the kept rows are still among them.
+
+The moments are summed in coordinates of the kept rows, and nothing is held.  A stream, which comes once, and an absorbed
+coreset, which is measured against rows, are left to an ordinary sketch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat._coreset import Coreset
+from karat._fingerprint import Fingerprint
+from karat._input import Table, group_labels
+from karat._pieces import Piece, stack, stacked_rows
+from karat._sketch import Sketch, labels_of
+from karat.engine.build import NonFiniteError
+from karat.engine.kernel import Kernel
+from karat.engine.linalg import Array
+from karat.engine.stream import Running
+from karat.errors import InputError
+
+
+def own_coordinates(core: Coreset, own: Table) -> dict[Any, Kernel]:
+    """Those of the kept rows, in which the moments of all rows are summed: if the coreset is exact, nothing fits better."""
+    kernel = core.problem.kernel(own.columns, own.targets)
+    return {label: Running.fit(kernel, *_weighed(own, label)) for label in group_labels(own)}
+
+
+def _weighed(own: Table, label: Any) -> tuple[Array, Array]:
+    """The kept rows ``[1 | D]`` of a group, and their weights."""
+    rows = own.rows(label)
+    assert rows.weights is not None
+    return rows.take(np.arange(len(rows)), np.zeros(rows.columns)), rows.weights
+
+
+class Watching(Sketch):
+    """A sketch that also looks whether the rows of a coreset are among those it takes, under their numbers.
+
+    With coordinates given, for each group, it holds no rows: it sums their moments and forgets them.
+    """
+
+    def __init__(self, core: Coreset, own: Table, key: str | None, coordinates: dict[Any, Kernel] | None) -> None:
+        super().__init__(core.problem, key)
+        self._watches_keys = False  # a key that comes twice is a change, not an error
+        self.core, self.own, self.coordinates = core, own, coordinates
+        self.moved = set(core.indices.tolist())
+        self.strange: set[Any] = set()  # groups of the data that the coreset has not
+        for label, fitted in (coordinates or {}).items():
+            self._running[label] = Running.within(fitted, *_weighed(own, label)).emptied()
+
+    def _expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
+        if (columns, targets) != (self.own.columns, self.own.targets):
+            raise InputError(
+                f"The coreset has {self.own.columns} columns and {self.own.targets} targets, the data has {columns} and "
+                f"{targets}."
+            )
+        super()._expect(columns, targets, like, names)
+
+    def _fold(self) -> None:
+        if self.coordinates is None:
+            super()._fold()
+        elif self._pending:
+            waiting = self._buffer.gathered(self._pending)
+            joint = stack(waiting)
+            try:
+                for label in labels_of(joint):
+                    rows = stacked_rows(waiting, None if label is None else np.flatnonzero(joint.groups == label))
+                    if label in self._running:
+                        self._running[label] = self._running[label].plus(rows)
+                    else:
+                        self.strange.add(label)
+            except NonFiniteError:
+                raise self._non_finite(joint) from None
+            self._folded()
+
+    def _take(self, piece: Piece, *, owned: bool, seen: Fingerprint | None = None) -> None:
+        wanted = np.arange(*np.searchsorted(self.core.indices, [piece.numbers[0], piece.numbers[-1] + 1]))
+        place = np.searchsorted(piece.numbers, self.core.indices[wanted])
+        there = piece.numbers[place] == self.core.indices[wanted]  # it may have been left out
+        wanted, place = wanted[there], place[there]
+        if len(wanted):
+            found = piece.take(place)
+            same = np.ones(len(wanted), dtype=bool)
+            for mine, theirs in zip((self.own.X, self.own.y), self._split(found), strict=True):
+                if mine is not None:
+                    same &= (dense(mine[wanted]) == dense(theirs)).all(axis=1)
+            for labels, theirs in ((self.core.groups, found.groups), (self.core.keys, found.keys)):
+                if labels is not None and theirs is not None:
+                    same &= labels[wanted] == theirs
+            self.moved -= set(self.core.indices[wanted[same]].tolist())
+        super()._take(piece, owned=owned, seen=seen)
+
+
+def dense(block: Any) -> Array:
+    """A block of rows without gaps."""
+    return np.asarray(block.toarray() if sparse.issparse(block) else block)
