@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from karat.cli._app import app
 from karat.cli._errors import run
 
 KARAT = Path(sys.executable).with_name("karat")
@@ -49,7 +48,7 @@ def inside(capsys):
     """The same in this process, a second faster: for the many variants of what :func:`command` has shown to work."""
 
     def call(*arguments):
-        code = run(app, [str(a) for a in arguments])
+        code = run([str(a) for a in arguments])
         return Result(code, *capsys.readouterr())
 
     return call

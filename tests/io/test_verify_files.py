@@ -175,6 +175,13 @@ def test_a_coreset_of_arrays(table, folder):
     assert found.moved == ()
 
 
+def test_a_stream_comes_only_once(table):
+    core = karat.coreset_files(table.to_reader(), "y", columns=COLUMNS)
+    with pytest.raises(InputError, match="pass the source"):
+        karat.verify_files(core)
+    assert karat.verify_files(core, table.to_reader(max_chunksize=999)).data == "identical"
+
+
 def test_saved_and_merged(table, tmp_path):
     parts = [write(table.slice(a, b), tmp_path / name, files=2) for name, a, b in (("one", 0, 2000), ("two", 2000, N))]
     cores = [karat.coreset_files(part, "y", columns=COLUMNS) for part in parts]

@@ -1,6 +1,7 @@
 """The dictionary behind the report, against NumPy on the full data."""
 
 import json
+import re
 from dataclasses import replace
 from math import comb
 
@@ -122,6 +123,52 @@ def test_groups_and_weights(table):
     assert found["moments"]["worst"] < 1e-12
     assert found["columns"][0]["mean"] == pytest.approx(np.average(X[:, 0], weights=weights), rel=1e-12)
     assert found["table"]["columns"][2]["values"] == fold[core.indices].tolist()
+
+
+@pytest.mark.parametrize("weight", [1e-200, 1e200])
+def test_weights_of_any_size(weight, table):
+    X, y = table
+    weights = weight * np.random.default_rng(0).uniform(0.5, 2, len(y))
+    found = facts(karat.coreset(X, y, sample_weight=weights), table, sample_weight=weights)
+    assert found["moments"]["worst"] < 1e-12
+    assert found["columns"][0]["mean"] == pytest.approx(np.average(X[:, 0], weights=weights / weight), rel=1e-12)
+
+
+def _containers(X, y):
+    import polars as pl
+    import pyarrow as pa
+
+    names = ["a", "b", "c", "d"]
+    mixed = pd.DataFrame({"a": X[:, 0], "hue": np.array(["<i>red</i>", "blue"])[(X[:, 1] > 5).astype(int)]})
+    indicator = problems.Transformed(
+        problems.LeastSquares(), lambda f: np.column_stack([f["a"], f["hue"] == "blue"]).astype(float)
+    )
+    return {
+        "sparse": (sparse.csr_array(X), y, None, ["x0", "x1", "x2", "x3", "y"]),
+        "polars": (pl.DataFrame(X, schema=names), pl.Series("price", y), None, [*names, "price"]),
+        "lazy": (pl.DataFrame(X, schema=names).lazy(), y, None, [*names, "y"]),
+        "arrow": (pa.table(dict(zip(names, X.T, strict=True))), y, None, [*names, "y"]),
+        "targets": (X, np.column_stack([y, y**2]), None, ["x0", "x1", "x2", "x3", "y0", "y1"]),
+        "pipeline": (mixed, y, indicator, ["a", "hue", "y"]),
+        "single precision": (X.astype("f4"), y.astype("f4"), None, ["x0", "x1", "x2", "x3", "y"]),
+    }
+
+
+@pytest.mark.parametrize("name", ["sparse", "polars", "lazy", "arrow", "targets", "pipeline", "single precision"])
+def test_any_container(name, table, tmp_path):
+    X, y, problem, names = _containers(*table)[name]
+    core = karat.coreset(X, y, problem)
+    found = karat.report.write_report(core, tmp_path / "r.html", data=(X, y))
+    assert found["verified"]["ok"]
+    assert found["moments"]["worst"] < 1e-12
+    assert [c["name"] for c in found["table"]["columns"]] == ["row", "weight", *names]
+
+
+@pytest.mark.parametrize("X", [np.ones((50, 2)), np.ones((1, 3))], ids=["constant", "one row"])
+def test_degenerate_data(X, tmp_path):
+    found = karat.report.write_report(karat.coreset(X), tmp_path / "r.html", data=X)
+    assert found["kept"] == 1
+    assert not re.search(r"\b(nan|inf)\b", (tmp_path / "r.html").read_text())
 
 
 def test_table_holds_the_rows_verbatim(table):

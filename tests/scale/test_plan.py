@@ -45,6 +45,21 @@ def test_the_plan_tells_what_dask_sends():
     assert 0.5 < sent / expected < 1.5
 
 
+def test_latent_problems_take_two_passes():
+    small, large = (karat.plan(P.GaussianMixture(4), n, 8, source="files") for n in (10**8, 10**10))
+    assert small.passes == large.passes == karat.plan(P.GaussianMixture(4), 1000, 8).passes == 2
+    assert small.rows == large.rows == 21
+    assert small.memory == large.memory < 10**9
+    assert "Two passes (maps, then tensor)" in large.why
+    options = {"source": "cluster", "partitions": 100, "workers": 10}
+    plans = [karat.plan(P.MultiView(3), n, 8, **options) for n in (10**8, 10**12)]
+    assert plans[0].travels == plans[1].travels > 100 * 8 * 3 * 8**2  # three matrices of sums from each partition
+    assert plans[0].passes == 2
+    assert "twice" in plans[0].why
+    with pytest.raises(karat.InputError, match="does not take groups"):
+        karat.plan(P.GaussianMixture(4), 1000, 8, groups=2)
+
+
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [({"source": "tape"}, "source"), ({"partitions": 3}, "cluster"), ({"source": "cluster", "workers": 0}, "workers")],

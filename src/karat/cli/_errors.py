@@ -19,8 +19,6 @@ import traceback
 from types import FrameType
 from typing import Any
 
-import typer
-
 from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
 
 FAILED, WRONG = 1, 2
@@ -50,11 +48,13 @@ def stop_on_signals() -> None:
         signal.signal(number, _stop)
 
 
-def run(app: typer.Typer, arguments: list[str]) -> int:
-    """Run the application; the exit code."""
+def run(arguments: list[str]) -> int:
+    """Run the command that the arguments spell; the exit code."""
+    from karat.cli._app import application
+
     debug = "--debug" in arguments  # looked for here, because lines that cannot be parsed are errors too
     try:
-        code = app(args=arguments, prog_name="karat", standalone_mode=False, obj=arguments)
+        code = application(arguments)(args=arguments, prog_name="karat", standalone_mode=False, obj=arguments)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except Stopped as stop:

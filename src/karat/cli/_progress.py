@@ -1,4 +1,4 @@
-"""A progress bar on standard error (a terminal): bytes read, bytes per second and the time left of work that takes a while."""
+"""A progress bar on standard error, if that is a terminal: rows or bytes, how many a second, and the time left."""
 
 from __future__ import annotations
 
@@ -6,26 +6,68 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, Task
 
 PATIENCE = 0.5  # seconds of work before a bar is worth drawing
+NARROW = 60  # columns of a terminal on which only the bar and the time left have room
 
 
 @contextmanager
-def progress(what: str, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A callback for (bytes done, bytes in all), None where nobody would see the bar."""
+def progress(
+    what: str, shown: bool, rows: Callable[[], int | None] = lambda: None
+) -> Iterator[Callable[[int, int], None] | None]:
+    """A callback for (bytes done, bytes in all), None where nobody would see the bar.
+
+    ``rows`` says how many rows there are in all, about; it is asked only if there is a bar.
+    """
     if not shown or not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    from karat.cli._show import console
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     start = time.monotonic()
-    with Progress(*columns, console=console(stderr=True), transient=True, disable=False) as bar:
+    with _bar(rows()) as bar:
         task = bar.add_task(what, total=None, visible=False)
 
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total or None, visible=time.monotonic() - start > PATIENCE)
 
         yield advance
+
+
+def _bar(rows: int | None) -> Progress:
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+    from rich.text import Text
+
+    from karat.cli._show import console
+
+    class RowsColumn(ProgressColumn):
+        """Rows done and rows per second, by the share of the bytes."""
+
+        def render(self, task: Task) -> Text:
+            each = (rows or 0) / task.total if task.total else 0.0
+            speed = f", {short(task.speed * each)} rows/s" if task.speed else ""
+            return Text(f"{short(task.completed * each)} of {short(rows or 0)} rows{speed}", style="progress.download")
+
+    err = console(stderr=True)
+    amounts = (RowsColumn(),) if rows else (DownloadColumn(), TransferSpeedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), *(amounts if err.width >= NARROW else ()), TimeRemainingColumn())
+    return Progress(*columns, console=err, transient=True)
+
+
+def short(count: float) -> str:
+    """A number of rows in few characters: 950, 12.3k, 4.56M."""
+    for unit in ("", "k", "M", "G", "T"):
+        if count < 999.5 or unit == "T":
+            break
+        count /= 1000
+    return f"{count:.0f}" if not unit else f"{count:.3g}{unit}"

@@ -61,7 +61,7 @@ def build(
 
     start = time.perf_counter()
     options = roles.arguments(source) | ({} if memory is None else {"memory": memory})
-    with progress("Reading", not shown.as_json) as advance:
+    with progress("Reading", not shown.as_json, lambda: _rows(source)) as advance:
         core = coreset_files(
             source, problem=chosen, on_missing=on_missing.value, checkpoint=checkpoint, progress=advance, random_state=seed,
             content=not no_hashes, **options,
@@ -75,3 +75,10 @@ def build(
         return
     speed = {"time": f"{_show.seconds(seconds)} ({core.n_rows / seconds:,.0f} rows/s)"}
     _show.facts(f"{core.n_rows:,} rows became {len(core):,} in {output}", _cores.lines(core) | speed, _show.GOLD)
+
+
+def _rows(source: list[str]) -> int | None:
+    """About how many rows there are, where the files say so at once."""
+    from karat.io._extent import extent
+
+    return None if any("://" in one for one in source) else extent(source).rows

@@ -53,8 +53,9 @@ def verify(
         "columns": named("--columns", columns, known) or None,
     }
     options |= {} if memory is None else {"memory": memory}
-    with progress("Reading", not shown.as_json) as advance:
-        found = verify_files(core, source or None, sample_weight=weight, groups=groups, progress=advance, **options)
+    loaded = karat.load(core)
+    with progress("Reading", not shown.as_json, lambda: loaded.n_rows) as advance:
+        found = verify_files(loaded, source or None, sample_weight=weight, groups=groups, progress=advance, **options)
     seconds = time.perf_counter() - start
     if shown.as_json:
         _show.document(found.to_dict() | {"seconds": seconds})

@@ -18,7 +18,7 @@ import numpy as np
 
 from karat.engine.kernel import Kernel, Statistic
 from karat.engine.linalg import Array
-from karat.engine.rows import Rows
+from karat.engine.rows import Blocks, Rows
 
 SERIAL_PRODUCT = 8e5  # OpenBLAS multiplies (a x b)(b x c) on one thread below about this a*b*c
 CACHE = 2**19  # bytes of a block that stay in a core's second-level cache
@@ -60,12 +60,12 @@ def sweep(
             return read(part)
 
     def read(part: range) -> Any:
-        buffer = np.ones((min(block, len(rows)), rows.columns + 1))
+        blocks = Blocks(rows, shift, min(block, len(rows)))
         result = None
         for start in part:
             stop = min(start + block, len(rows))
             weights = None if rows.weights is None else rows.weights[start:stop]
-            value = visit(rows.read(start, stop, shift, buffer), weights, start)
+            value = visit(blocks.read(start, stop), weights, start)
             result = value if result is None else combine(result, value)
             if progress is not None:
                 progress(stop, len(rows))

@@ -87,10 +87,12 @@ class Polynomial(Kernel):
         return other._use(basis)
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        mean = np.average(pilot[:, 1:], axis=0, weights=weights)
         prepared = self._copy(self.basis, mapped=False)
         if self.affine:
-            prepared.shift = mean
+            mean = np.average(pilot[:, 1:], axis=0, weights=weights)
+            spread = np.sqrt(np.average(np.square(pilot[:, 1:] - mean), axis=0, weights=weights))
+            small = np.isfinite(spread) & (np.abs(mean) <= spread)
+            prepared.shift = np.where(small, 0.0, mean)  # a small mean harms no product, and a shift by zero costs nothing
         variables = prepared._variables(pilot - np.concatenate([[0.0], prepared.shift]))
         noise = ROUNDING * np.abs(prepared.shift)
         largest = np.abs(variables[:, int(self.affine) :]).max(axis=0)

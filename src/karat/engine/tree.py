@@ -18,7 +18,7 @@ from karat.engine.caratheodory import eliminate, group_bounds
 from karat.engine.kernel import Kernel, Settled
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import Progress
-from karat.engine.rows import Rows
+from karat.engine.rows import Blocks, Rows
 
 GROUPS_PER_FEATURE = 2.0
 
@@ -63,8 +63,7 @@ def chain(rows: Rows, settled: Settled, progress: Progress | None = None) -> tup
 
 def _group_moments(rows: Rows, kernel: Kernel, weights: Array, bounds: Indices) -> Array:
     sums = np.empty((len(bounds) - 1, kernel.width), order="F")
-    buffer = np.ones((int(np.diff(bounds).max()), rows.columns + 1))
+    blocks = Blocks(rows, kernel.shift, int(np.diff(bounds).max()))
     for i, (start, stop) in enumerate(pairwise(bounds)):
-        block = rows.read(int(start), int(stop), kernel.shift, buffer)
-        sums[i] = kernel.moments(block, weights[start:stop])
+        sums[i] = kernel.moments(blocks.read(int(start), int(stop)), weights[start:stop])
     return sums

@@ -9,9 +9,10 @@ A changed digit among 2e7 rows moves no moment by more than rounding does.  So a
     blocks          sum of h(row i) * key(i), per block of 2^15 rows of the source: a changed block is found by its rows
 
 all modulo 2^64.  Words are values, not bytes of a file, so the same numbers in CSV, Parquet or Arrow, as float32 or as
-integers, agree, and neither batches nor the borders of files matter.  Each step is a bijection of h: a row with one changed
-value always has another hash.  Equal blocks mean identical data, equal sums the same rows in another order.  The hashes notice
-accidents (a rewritten file, a lost or doubled row); they are no signature, and whoever wants to forge rows can.
+integers, agree (7 and the text "7" do not), and neither batches nor the borders of files matter.  Each step is a bijection of
+h, and keys are odd: one changed number always changes its row, its block and the sum.  Equal blocks mean identical data, equal
+sums the same rows in another order.  The hashes notice accidents (a rewritten file, a lost or doubled row); they are no
+signature, and whoever wants to forge rows can.
 
 All rows that are read count, also those that ``on_missing="drop"`` leaves out; broken lines of a CSV file are not read.
 """
@@ -55,7 +56,7 @@ class Content:
         self.sums = [0, 0]
         self.blocks: list[int] = []  # the last one is open
         self._first = self._next = 0  # of the rows, where the open block begins and where it ends
-        self._keys = _mixed(np.arange(1, BLOCK + 1, dtype=np.uint64) * MULTIPLIER)
+        self._keys = _mixed(np.arange(1, BLOCK + 1, dtype=np.uint64) * MULTIPLIER) | np.uint64(1)
         self._scratch = [np.empty(BLOCK, dtype=np.uint64) for _ in range(3)]  # they stay in the cache
 
     def add(self, table: Any) -> None:
@@ -83,7 +84,7 @@ class Content:
         number = word.view(np.float64)
         mixed[...] = 0
         for i, column in enumerate(values):
-            if i % FOLD == 0:
+            if i and i % FOLD == 0:
                 mixed ^= np.right_shift(mixed, HALF, out=high)
             mixed *= MULTIPLIER
             if column.dtype == np.uint64:  # words already
@@ -171,7 +172,7 @@ def _values(column: Any) -> np.ndarray:
         if values.dtype.kind == "O":  # nothing but missing values, or booleans with some
             values = np.array([np.nan if v is None else float(v) for v in values])
         return _whole_words(values) if values.dtype.kind in "iu" and values.dtype.itemsize == 8 else values
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    chunks = [chunk for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column]) if len(chunk)]
     return np.concatenate([np.empty(0, dtype=np.uint64), *(_text_words(chunk) for chunk in chunks)])
 
 

@@ -3,7 +3,7 @@
 A plain dictionary that JSON can hold, the same for the same call on the same files apart from ``created``:
 
     karat, created, command         the version, the time (UTC), and the line that was typed (set by the command line)
-    source                          {"given": what was passed, "files": [{"name" below their common folder, "size", "rows"}]}
+    source                          {"given": the paths passed, "files": [{"name" below their common folder, "size", "rows"}]}
     target, columns, roles          the columns (of MultiView: a list per view); roles: {"weight", "group", "key"}, "sequence"
     pipeline                        the class of the transformer, or None
     on_missing, dropped             "error" or "drop"; {"missing": rows, "broken": rows} that were left out
@@ -48,12 +48,12 @@ def provenance(
 
 
 def described_source(given: Any, files: Sequence[Sequence[Any]], rows: Mapping[int, int]) -> dict[str, Any]:
-    """What was passed as the source, and the files found there: path and size first in each, with the rows of each."""
+    """The paths that were passed (none, if it was a stream), and the files found there: ``files`` have path and size first."""
     single = isinstance(given, str) or hasattr(given, "__fspath__")
     parts = [given] if single else list(given) if isinstance(given, list | tuple) else []
     names = short_names([str(f[0]) for f in files])
     found = [{"name": name, "size": f[1], "rows": rows.get(i, 0)} for i, (name, f) in enumerate(zip(names, files, strict=True))]
-    return {"given": [os.fspath(one) for one in parts] or [type(given).__name__], "files": found}
+    return {"given": [os.fspath(one) for one in parts], "files": found}
 
 
 def feature_columns(columns: Sequence[Any]) -> list[str]:

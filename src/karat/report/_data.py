@@ -104,7 +104,8 @@ class MemoryData(Data):
             self.views, _ = read_sample(X, core.problem, sample_weight, lengths)
             self.rows = Rows(self.views.views, self.views.weights)
         else:
-            self.rows = read_input(X, y, core.problem, sample_weight, None).rows()
+            table = read_input(X, y, core.problem, sample_weight, None)
+            self.rows, self.unit = table.rows(), table.unit
 
     def sample(self) -> Array:
         positions = sample(np.random.default_rng(self.seed), len(self.rows), self.size)
@@ -117,7 +118,7 @@ class MemoryData(Data):
             return None
         if self.views is not None:
             return match_latent(self.core, self.views)
-        return match_in_memory(self.core, self.rows)
+        return match_in_memory(self.core, self.rows, self.unit)
 
     def columns(self) -> ColumnMatch:
         kept = Rows([kept_block(self.core)], self.core.weights)

@@ -40,7 +40,7 @@ class FileData(Data):
 
     def __init__(self, core: Coreset, source: Any, size: int, seed: int, progress: Progress | None) -> None:
         self.core, self.source, self.size, self.seed, self.progress = core, source, size, seed, progress
-        own = read_input(core.X, core.y, core.problem, core.weights, None)
+        own = read_input(core.X, core.y, core.problem, core.weights, None, unit=1.0)  # that of the rows as they are read
         self.kernel, self.kept = kernel_of(core.problem, own), own.rows()
         self.shift = np.average(self._block[:, 1:], axis=0, weights=core.weights)
 

@@ -61,9 +61,9 @@ def match(settled: Settled, kept: Rows) -> MomentMatch:
     return MomentMatch(settled.target / unit, weights @ features / unit)
 
 
-def match_in_memory(core: Coreset, rows: Rows) -> MomentMatch:
-    """For rows ``[X | y]`` in memory, in one pass."""
-    own = read_input(core.X, core.y, core.problem, core.weights, None)
+def match_in_memory(core: Coreset, rows: Rows, unit: float) -> MomentMatch:
+    """For rows ``[X | y]`` in memory, in one pass; ``unit`` is that of their weights."""
+    own = read_input(core.X, core.y, core.problem, core.weights, None, unit)
     settled, _ = settle(rows, kernel_of(core.problem, own), sample(np.random.default_rng(1), len(rows), PILOT))
     return match(settled, own.rows())
 

@@ -220,7 +220,8 @@ def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
     problem = f"karat.problems.{known['problem']}" if core.problem.storable else f"problem  # {type(core.problem).__name__}"
     if origin.get("source"):
         given = origin["source"]["given"]
-        arguments = [repr(given[0] if len(given) == 1 else given), f"target={origin['target']!r}", f"problem={problem}"]
+        named = repr(given[0] if len(given) == 1 else given) if given else "stream"
+        arguments = [named, f"target={origin['target']!r}", f"problem={problem}"]
         arguments.append(f"columns={origin['columns']!r}")
         roles = {"sample_weight": "weight", "groups": "group", "key": "key", "sequence": "sequence"}
         arguments += [f"{name}={origin['roles'][role]!r}" for name, role in roles.items() if origin["roles"].get(role)]

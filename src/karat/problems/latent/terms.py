@@ -257,6 +257,11 @@ class TermKernel(Kernel):
         self.product_shape = (left, max(right, -(-reading // left)))
 
     @property
+    def extrapolates(self) -> bool:  # type: ignore[override]
+        """In a stream: its rows are gone, and a bound by the few at hand would grow with its length."""
+        return self.rows is None
+
+    @property
     def statistic_size(self) -> int:
         return sum(left * right for left, right in (term.shape for term in self.terms))
 

@@ -1,0 +1,143 @@
+"""Two passes, killed at any moment in either, end with the same coreset."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.csv as pacsv
+import pytest
+from latent.data import CASES
+from scale.latent_tables import case_of
+
+import karat
+from karat import problems as P
+from karat._files import read_archive
+
+
+class Stop(BaseException):
+    pass
+
+
+def run(case, source, checkpoint=None, after=None, seen=None, **options):
+    """A run, or one that stops as a kill would after some batches; ``seen`` counts them."""
+    seen = [] if seen is None else seen
+
+    def stop(done, total):
+        seen.append(done)
+        if len(seen) == after:
+            raise Stop
+
+    options = {"problem": case.problem(), "sample_weight": "w", "key": "id", "batch_rows": case.n // 7} | case.roles | options
+    return karat.coreset_files(source, checkpoint=checkpoint, progress=stop, **options)
+
+
+def same(one, two):
+    for name in ("indices", "weights", "keys"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    for name, value in one.maps.items():
+        np.testing.assert_array_equal(value, two.maps[name])
+
+
+@pytest.mark.parametrize("tag", list(CASES))
+def test_every_place_leads_to_the_same_end(tag, tmp_path):
+    case, path = case_of(tag), tmp_path / "c.npz"
+    folder = case.write(tmp_path / "data")
+    seen = []
+    whole = run(case, folder, seen=seen)
+    some = len(seen) // 4
+    for after in (some, some // 2, 2 * some):  # one run is killed twice in the first pass, and then in the second
+        with pytest.raises(Stop):
+            run(case, folder, path, after)
+    assert read_archive(path, "")[0]["pass"] == 2
+    same(run(case, folder, path), whole)
+    same(run(case, folder, path), whole)  # a run that had ended returns its coreset
+    assert run(case, folder, path).certificate.notes == whole.certificate.notes
+
+
+@pytest.mark.parametrize("after", [3, 20, 29])
+def test_csv_resumes_within_a_file(after, tmp_path, monkeypatch):
+    monkeypatch.setattr("karat.io._csv.CHUNK", 150_001)
+    case = case_of("chain, gaussian")
+    pacsv.write_csv(case.table, tmp_path / "one.csv")
+    whole = run(case, tmp_path / "one.csv", batch_rows=1000)
+    with pytest.raises(Stop):
+        run(case, tmp_path / "one.csv", tmp_path / "c.npz", after, batch_rows=1000)
+    same(run(case, tmp_path / "one.csv", tmp_path / "c.npz", batch_rows=1000), whole)
+
+
+def test_other_calls_and_changed_files_are_noticed(tmp_path):
+    case, path = case_of("mixture"), tmp_path / "c.npz"
+    folder = case.write(tmp_path / "data")
+    with pytest.raises(Stop):
+        run(case, folder, path, 8)
+    with pytest.raises(karat.InputError, match="another call: problem differ"):
+        run(case, folder, path, problem=case.problem("moments"))
+    with pytest.raises(karat.InputError, match="another call: features differ"):
+        run(case, folder, path, columns=case.columns[:5])
+    os.utime(folder / "part-000.parquet", ns=(1, 1))
+    with pytest.raises(karat.InputError, match=r"part-000\.parquet changed since"):
+        run(case, folder, path)
+    karat.coreset_files(folder, columns=case.columns, checkpoint=tmp_path / "plain.npz")
+    with pytest.raises(karat.InputError, match="not a checkpoint of GaussianMixture"):
+        run(case, folder, tmp_path / "plain.npz")
+    with pytest.raises(karat.InputError, match="not a checkpoint of a sketch"):
+        karat.coreset_files(folder, problem=P.Moments(2), columns=case.columns, checkpoint=path)
+
+
+SCRIPT = """
+import sys, time
+import karat
+source, checkpoint, output, pause = sys.argv[1:]
+karat.coreset_files
+print("ready", flush=True)
+core = karat.coreset_files(
+    source, problem=karat.problems.HiddenMarkov(3, "gaussian"), columns=[f"v0_{j}" for j in range(6)], sequence="seq",
+    key="id", sample_weight="w", batch_rows=1500, checkpoint=checkpoint,
+    progress=lambda done, total: time.sleep(float(pause)),
+)
+core.save(output)
+"""
+
+
+def start(source, checkpoint, output, pause):
+    command = [sys.executable, "-c", SCRIPT, str(source), str(checkpoint), str(output), str(pause)]
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process):
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(tmp_path):
+    case = case_of("chain, gaussian")
+    source = case.write(tmp_path / "data")
+    finish(start(source, tmp_path / "whole.npz", tmp_path / "whole_core.npz", 0))
+    whole = karat.load(tmp_path / "whole_core.npz")
+    rng = np.random.default_rng(6)
+    passes, kills = [], 0
+    while kills < 6:
+        process = start(source, tmp_path / "c.npz", tmp_path / "core.npz", 0.08)
+        process.stdout.readline()  # imports are over
+        time.sleep(rng.uniform(0.2, 1.5))
+        if process.poll() is not None:  # it was faster than us: begin again
+            finish(process)
+            (tmp_path / "c.npz").unlink()
+            continue
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        kills += 1
+        if (tmp_path / "c.npz").exists():
+            passes.append(read_archive(tmp_path / "c.npz", "")[0]["pass"])
+    finish(start(source, tmp_path / "c.npz", tmp_path / "core.npz", 0))
+    core = karat.load(tmp_path / "core.npz")
+    same(core, whole)
+    assert core.verify(case.X, sample_weight=case.weights, **case.lengths).ok
+    assert set(passes) == {1, 2}  # some were killed in the first pass, some in the second
