@@ -16,7 +16,8 @@ class Certificate:
     ----------
     loss_error : float
         Supremum over every query of ``|f_c - f| / sum_i u_i |f_i|``: exact for degree 2 (generalised eigenvalues), a proven
-        bound else; what rounding may do to the sums and to the coordinates (``eps * condition``) is added in.
+        bound else (for latent-variable problems with the sum estimated from a sample of the rows); what rounding may do to the
+        sums and to the coordinates (``eps * condition``) is added in.
     moment_error : float
         Largest relative error of a kernel moment.
     total_error : float

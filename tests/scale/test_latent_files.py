@@ -227,6 +227,17 @@ def test_refusals(problem, options, words):
         karat.coreset_files(table, problem=problem, **options)
 
 
+def test_the_error_does_not_grow_with_the_number_of_rows():
+    rng = np.random.default_rng(0)
+    X = 3 * np.eye(2, 3)[rng.integers(2, size=600_000)] + rng.standard_normal((600_000, 3))
+    table = pa.table(dict(zip("abc", X.T, strict=True)))
+    for n in (100_000, 600_000):
+        core = karat.coreset_files(table.slice(0, n), problem=P.ICA(3), batch_rows=20_000)
+        assert core.certificate.loss_error <= 1e-12
+        assert core.verify(X[:n]).loss_error <= 1e-12
+        assert karat.coreset(X[:n], problem=P.ICA(3)).certificate.loss_error <= 1e-13
+
+
 def test_sketch_and_merge_name_the_call():
     with pytest.raises(karat.NotExactError, match=r"two passes.*karat.coreset_files\(source, problem=...\)"):
         karat.Sketch(P.GaussianMixture(3))

@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.candidates import OUTSIDE, by_leverage, leverage, own_weights, sample
+from karat.engine.candidates import OUTSIDE, by_leverage, leverage, own_weights, sample, witnesses
 from karat.engine.caratheodory import reduce_points
 from karat.engine.frame import MISSED, TINY, Frame, frame
 from karat.engine.kernel import Kernel, Settled
@@ -238,31 +238,13 @@ def check_any(support: Indices) -> None:
         )
 
 
-def _witnesses(rows: Rows, size: int, extrapolated: bool) -> tuple[Indices, Array]:
-    """A uniform sample of rows with their weights.
-
-    ``extrapolated``: the sample stands for all rows, so its weights are scaled up; rows that weigh as much as a whole sample
-    would (those held of a long stream) are not left to chance.
-    """
-    rng = np.random.default_rng(0)
-    if not extrapolated:
-        seen = sample(rng, len(rows), size)
-        return seen, own_weights(rows, seen)
-    own = own_weights(rows, np.arange(len(rows)))
-    heavy = own * size > own.sum()
-    light = np.flatnonzero(~heavy)
-    seen = light[sample(rng, len(light), size)]
-    scale = own[light].sum() / max(own[seen].sum(), TINY)
-    return np.concatenate([np.flatnonzero(heavy), seen]), np.concatenate([own[heavy], scale * own[seen]])
-
-
 def measure(rows: Rows, settled: Settled, block: Array, weights: Array) -> tuple[float, float, float]:
     """Loss error over every query, largest relative moment error, and condition, of weighted rows against all rows."""
     kernel = settled.kernel
 
     @cache
     def witness() -> Array:
-        seen, nominal = _witnesses(rows, min(COMPLETE, max(1, WITNESS // kernel.width)), kernel.extrapolates)
+        seen, nominal = witnesses(rows, min(COMPLETE, max(1, WITNESS // kernel.width)), kernel.extrapolates)
         return nominal[:, None] * kernel.features(rows.take(seen, kernel.shift))
 
     features = kernel.features(block)

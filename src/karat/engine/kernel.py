@@ -38,7 +38,7 @@ class Kernel(ABC):
     shift: Array
     product_shape: tuple[int, int]
     adapts: ClassVar[bool] = True  # whether the coordinates depend on a pilot
-    extrapolates: bool = False  # whether witnesses stand for all rows (an estimate), or for themselves (a bound)
+    extrapolates: ClassVar[bool] = False  # whether witnesses stand for all rows (an estimate), or for themselves (a bound)
 
     @abstractmethod
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:

@@ -26,7 +26,7 @@ from typing import ClassVar, Self, final
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.candidates import own_weights
+from karat.engine.candidates import witnesses
 from karat.engine.kernel import Kernel, Settled, Statistic
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
@@ -246,6 +246,7 @@ class TermKernel(Kernel):
     """
 
     adapts: ClassVar[bool] = False
+    extrapolates: ClassVar[bool] = True  # a bound by a sample alone would grow with the number of rows
 
     def __init__(
         self, terms: Sequence[Term], columns: int, reading: int, magnify: float = 1.0, rows: Rows | None = None
@@ -255,11 +256,6 @@ class TermKernel(Kernel):
         self.shift = np.zeros(columns)
         left, right = max((term.shape for term in terms), key=lambda s: s[0] * s[1])
         self.product_shape = (left, max(right, -(-reading // left)))
-
-    @property
-    def extrapolates(self) -> bool:  # type: ignore[override]
-        """In a stream: its rows are gone, and a bound by the few at hand would grow with its length."""
-        return self.rows is None
 
     @property
     def statistic_size(self) -> int:
@@ -307,7 +303,7 @@ class TermKernel(Kernel):
         return float(np.linalg.norm(seen.inverse.T @ rho) * np.sqrt(leverage))
 
     def _seen(self, witness: Callable[[], Array] | None) -> Witnesses | None:
-        """Evenly spread samples where all are at hand, else those that the caller knows of."""
+        """Some of the samples where all are at hand, else those that the caller knows of."""
         if self.rows is not None:
             return self._spread
         return None if witness is None else Witnesses.of(witness())
@@ -315,8 +311,8 @@ class TermKernel(Kernel):
     @cached_property
     def _spread(self) -> Witnesses | None:
         assert self.rows is not None
-        seen = np.arange(0, len(self.rows), max(1, len(self.rows) // max(WITNESS // self.width, 5 * self.width)))
-        return Witnesses.of(own_weights(self.rows, seen)[:, None] * self.features(self.rows.take(seen, self.shift)))
+        seen, weights = witnesses(self.rows, max(WITNESS // self.width, 5 * self.width), self.extrapolates)
+        return Witnesses.of(weights[:, None] * self.features(self.rows.take(seen, self.shift)))
 
     def parts(self, moments: Array) -> dict[str, Array]:
         """Moments by the names of their terms."""
