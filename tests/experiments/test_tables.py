@@ -65,6 +65,11 @@ def test_table2_losses(real):
     centres = models.GaussianMixture(3).fit(X).means_
     place = found["data set"].index("Synthetic")
     assert found["loss, coreset"][place] == pytest.approx(np.square(cdist(X, centres)).min(axis=1).sum(), rel=1e-9)
+    if has_data():
+        tried = columns(experiment.tables[2])
+        ratios = dict(zip(tried["preparation"], tried["ratio"], strict=True))
+        assert ratios.pop("rows of length 1") == pytest.approx(1, abs=0.01)  # what the notes say
+        assert min(ratios.values()) > 2
     for name, size in zip(found["data set"], columns(experiment.tables[1])["size, karat"], strict=True):
         assert size == mixtures.PAPER[name][4]
 

@@ -33,6 +33,37 @@ def unit_rows(X: Array) -> Array:
     return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 
 
+def standardised_rows(X: Array) -> Array:
+    """Columns of mean 1 and variance 1: off the origin, where the means of components can be independent."""
+    return np.asarray((X - X.mean(axis=0)) / X.std(axis=0) + 1.0)
+
+
+def unit_columns(X: Array) -> Array:
+    """Columns between 0 and 1."""
+    return np.asarray((X - X.min(axis=0)) / np.ptp(X, axis=0))
+
+
+PREPARATIONS: dict[str, Callable[[Array], Array]] = {
+    "rows of length 1": unit_rows,
+    "columns between 0 and 1": unit_columns,
+    "columns of variance 1": standardised_rows,
+    "as they are": lambda X: X,
+}
+
+
+def preparations(X: Array) -> Table:
+    """Which preparation of Credit card comes near the paper's loss."""
+    k, paper = PAPER["Credit card"][:2]
+    rows: list[list[Any]] = []
+    for name, prepare in PREPARATIONS.items():
+        prepared = prepare(X)
+        with real_data():
+            loss = kmeans_loss(prepared, models.GaussianMixture(k).fit(prepared).means_)
+        rows.append([name, loss, paper, loss / paper])
+    columns = ["preparation", "loss, full data", "loss, paper", "ratio"]
+    return Table("table2_preparations", "Credit card: how might the paper have prepared it?", columns, rows)
+
+
 def synthetic() -> Array:
     """10,000 rows of three Gaussians in 30 dimensions."""
     rng = np.random.default_rng(0)
@@ -84,6 +115,7 @@ def run(settings: Settings) -> Experiment:
         "Covertype": lambda: unit_rows(source.covertype()),
     }
     rows = [compare(name, X) for name, X in settings.each(list(tables), lambda name: tables[name](), missing)]
+    tried = [preparations(source.credit_card())] if rows and rows[0][0][0] == "Credit card" else []
     return Experiment(
         "Table 2: Gaussian mixtures",
         [
@@ -105,11 +137,11 @@ def run(settings: Settings) -> Experiment:
                  "learning from all rows"],
                 [sizes for _, sizes in rows],
             ),
+            *tried,
         ],
         notes=[
-            "The paper does not say how it prepared the data. With every row scaled to length 1, as here, the loss of Credit "
-            "card comes within one per cent of the paper's; centred, standardised or min-max columns miss it by a factor of 2 "
-            "or more.",
+            "The paper does not say how it prepared the data. Rows are scaled to length 1 here, because that brings the loss "
+            "of Credit card next to the paper's, as the last table shows; the usual scalings of columns do not.",
             "Covertype: the paper's 101,012 rows are taken to be the last ones (581,012 - 480,000), a guess. The synthetic set "
             "is not described: here three Gaussians with means in [-1, 1]^30, and the variance that the paper's loss implies.",
             "The paper's theorem omits that the coreset needs the full data's whitening: the kept rows alone (21 points in 54 "

@@ -79,11 +79,11 @@ class Experiment:
 
 
 def readable(cell: Cell) -> str:
-    """A cell as the page prints it: four digits, errors two."""
+    """A cell as the page prints it: four digits, more where they stand before the point, errors two."""
     if cell is None:
         return ""
     if isinstance(cell, str):
         return cell
     if isinstance(cell, int) or cell == round(cell):
         return count(int(cell)) if abs(cell) < 1e7 else number(cell)
-    return number(cell, 4 if abs(cell) >= 1e-3 else 2)
+    return number(cell, 7 if 1e3 <= abs(cell) < 1e7 else 4 if abs(cell) >= 1e-3 else 2)
