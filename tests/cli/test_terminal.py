@@ -113,9 +113,9 @@ def test_every_command_has_help_with_an_example(name, inside):
 
 def test_help_starts_fast_because_it_imports_little():
     code = (
-        "import sys; from karat.cli import main\n"
-        "try: main(['--help'])\n"
-        "finally: print('LOADED', *[m for m in ('numpy', 'scipy', 'pyarrow', 'sklearn', 'pandas') if m in sys.modules])"
+        "import sys; from karat.cli._errors import run\n"
+        "assert run(['--help']) == 0\n"
+        "print('LOADED', *[m for m in ('numpy', 'scipy', 'pyarrow', 'sklearn', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
     assert done.stdout.splitlines()[-1].strip() == "LOADED"

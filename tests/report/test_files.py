@@ -91,6 +91,7 @@ def test_rows_with_missing_values_stay_out(table, tmp_path):
     assert len(found["projection"]["background"]) <= 2000
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_data(tmp_path):
     rng = np.random.default_rng(0)
     path = tmp_path / "large.parquet"

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from karat.errors import MissingExtraError
 
         sys.exit(f"Error: {MissingExtraError('The command line', 'cli')}")
-    from karat.cli._errors import run, stop_on_signals
+    from karat.cli._errors import leave, run, stop_on_signals
 
     stop_on_signals()
-    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+    leave(run(sys.argv[1:] if arguments is None else list(arguments)))

@@ -4,24 +4,27 @@
     1   a verification failed
     2   bad use, bad data, or a file that cannot be read or written
     130, 143   stopped by Ctrl-C or a request to end; nothing is half-written
+    141        the reader of our output left before its end, as with any tool in a pipe
 
 With ``--json`` an error is also the document on standard output, ``{"error": "..."}``; with ``--debug`` its traceback is shown.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
 import json
 import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
 
-FAILED, WRONG = 1, 2
+FAILED, WRONG, UNREAD = 1, 2, 141
 COMPLETING = "_KARAT_COMPLETE"  # set by the shell that asks for completions
 SPOKEN = {  # arguments of the library, in the words of the command line
     "on_missing='drop'": "--on-missing drop",
@@ -60,12 +63,11 @@ def run(arguments: list[str]) -> int:
     except Stopped as stop:
         _say("Stopped; nothing was half-written.")
         return stop.exit_code
-    except SystemExit as left:  # completion ends this way
-        # So do typer and rich, with 1, when the reader of our output has seen enough; that is no failure.
-        return left.code if isinstance(left.code, int) and COMPLETING in os.environ else 0
+    except SystemExit as left:  # completion ends this way; so do typer and rich when the reader of our output has left
+        return left.code if isinstance(left.code, int) and COMPLETING in os.environ else UNREAD
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return UNREAD
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -74,6 +76,19 @@ def run(arguments: list[str]) -> int:
         if "--json" in arguments and not _output_is_full(error):
             print(json.dumps({"error": sentence}))
         return WRONG
+
+
+def leave(code: int) -> NoReturn:
+    """End the process at once, when all is written.
+
+    Arrow's threads may still let go of Python objects, and one that does so while the interpreter is torn down aborts the
+    process.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 def _output_is_full(error: Exception) -> bool:

@@ -143,6 +143,8 @@ def run(settings: Settings) -> Experiment:
         [
             "The paper's figure has no numbers to compare with (its file holds no picture); its text says that sizes fall with "
             "lambda.",
+            "Sizes of the box programme are those of vertices that a reweighted linear programme found: upper bounds of the "
+            "fewest rows, which need not fall evenly with lambda.",
             "The claim is a statement about data rows, so data rows are drawn. The literal algorithm loses digits at large "
             "lambda, where rows of size lambda are reduced together with data of size 1; karat's engine works in whitened "
             "coordinates.",
