@@ -39,7 +39,7 @@ bench: $(STAMP)
 # Warnings are errors, and every link is followed.  The gallery's examples run; docs/_build/html/index.html is the front page.
 docs: export OPENBLAS_NUM_THREADS ?= 1
 docs: $(STAMP)
-	$(BIN)/python -m sphinx -b html -n -W --keep-going docs docs/_build/html
+	$(BIN)/python -m sphinx -b html -E -n -W --keep-going docs docs/_build/html
 	$(BIN)/python docs/_ext/links.py docs/_build/html
 
 # The paper's tables and figures, with peers where they can be installed, into reproduction/index.html.

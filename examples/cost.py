@@ -48,6 +48,8 @@ def main(n: int = 1_600_000) -> None:
     left.set(xlabel="rows (10 columns)", ylabel="seconds")
     left.legend()
     right.loglog(features, by_width[:, 0], "o-", color="#c98a00")
+    right.set_xticks(features, [str(m) for m in features])
+    right.minorticks_off()
     right.set(xlabel=f"kernel features ({n // 10:,} rows)", ylabel="seconds")
 
 

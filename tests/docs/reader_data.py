@@ -22,14 +22,18 @@ def table(n: int = 5000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, X @ rng.standard_normal(6) + rng.standard_normal(n)
 
 
-def folder(path: str, target: str, **more: np.ndarray) -> None:
+def folder(path: str, columns: dict[str, np.ndarray]) -> None:
     """Two Parquet files."""
-    X, y = table()
-    columns = {f"x{i}": x for i, x in enumerate(X.T)} | {target: y} | more
-    Path(path).mkdir()
     whole = pa.table(columns)
+    half = len(whole) // 2
+    Path(path).mkdir()
     for part in range(2):
-        pq.write_table(whole.slice(part * 2500, 2500), Path(path) / f"part-{part}.parquet")
+        pq.write_table(whole.slice(part * half, half), Path(path) / f"part-{part}.parquet")
+
+
+def with_target(target: str) -> dict[str, np.ndarray]:
+    X, y = table()
+    return {f"x{i}": x for i, x in enumerate(X.T)} | {target: y}
 
 
 def readme(names: dict[str, Any]) -> None:
@@ -37,12 +41,11 @@ def readme(names: dict[str, Any]) -> None:
     names["X1"], names["y1"] = table(3000, 1)
     names["X2"], names["y2"] = table(3000, 2)
     names["fold"] = np.arange(5000) % 5
-    folder("data", "target")
+    folder("data", with_target("target"))
     for seed, day in enumerate(("monday", "tuesday")):
         karat.coreset(*table(3000, seed)).save(f"{day}.parquet")
     for name, target in (("houses.parquet", "price"), ("data.parquet", "y")):
-        X, y = table()
-        pq.write_table(pa.table({f"x{i}": x for i, x in enumerate(X.T)} | {target: y}), name)
+        pq.write_table(pa.table(with_target(target)), name)
 
 
 def scale(names: dict[str, Any]) -> None:
@@ -51,7 +54,35 @@ def scale(names: dict[str, Any]) -> None:
     rows = np.column_stack([X, np.arange(5000)])
     frames = [pa.table({f"x{i}": r for i, r in enumerate(part.T[:-1])} | {"id": part[:, -1]}) for part in np.split(rows, 5)]
     names["batches"] = list(zip((f.to_pandas() for f in frames), np.split(y, 5), strict=True))
-    folder("sales", "price", region=np.array(["north", "south"])[np.arange(5000) % 2])
+    folder("sales", with_target("price") | {"region": np.array(["north", "south"])[np.arange(5000) % 2]})
+    latent(names)
+
+
+def latent(names: dict[str, Any]) -> None:
+    """Samples of a mixture, of three views, of documents, of chains and of independent components."""
+    import dask.dataframe
+    from sklearn.compose import make_column_transformer
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    rng = np.random.default_rng(3)
+    columns = dict(zip("xyzt", (5 * np.eye(4)[rng.integers(4, size=4000)] + rng.standard_normal((4000, 4))).T, strict=True))
+    hidden = rng.integers(3, size=4000)
+    for view in "abc":
+        seen = 4 * np.eye(3)[hidden] + rng.standard_normal((4000, 3))
+        columns |= {f"{view}{i + 1}": seen[:, i] for i in range(3)}
+    folder("data", columns)
+    mixed = rng.dirichlet(np.full(10, 0.1), 2000) @ (0.9 * np.repeat(np.eye(10) / 3, 3, axis=1) + 0.1 / 30)
+    texts = np.array([" ".join(f"word{w}" for w in rng.choice(30, 25, p=p)) for p in mixed])
+    folder("texts", {"text": texts})
+    names["words"] = make_column_transformer((CountVectorizer(), "text")).fit(pa.table({"text": texts}).to_pandas())
+    states = np.zeros(6000, dtype=int)
+    for i in range(1, 6000):
+        states[i] = states[i - 1] if rng.random() < 0.7 else rng.integers(5)
+    events = np.where(rng.random(6000) < 0.8, states, rng.integers(8, size=6000))
+    folder("logs", {"event": events, "session": np.arange(6000) // 60})
+    sources = rng.exponential(size=(4000, 8)) @ rng.standard_normal((8, 8))
+    frame = pa.table({f"s{i}": x for i, x in enumerate(sources.T)}).to_pandas()
+    names["ddf"] = dask.dataframe.from_pandas(frame, npartitions=2)
 
 
 PREPARED = {"README.md": readme, "docs/laptop-to-cluster.md": scale}
