@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 
 import karat
 from karat.engine.linalg import Array
-from karat.experiments.data import CLASSES
+from karat.experiments.data import CLASSES, MissingDataError
 from karat.experiments.measure import seconds
 from karat.experiments.result import Experiment, Table
 from karat.experiments.settings import Settings
@@ -65,6 +65,16 @@ def reached_at(X: Array, y: Array, value: float) -> str:
     return f"{10.0 ** brentq(off, -6.0, 8.0):.4g}"
 
 
+def _with_own_labels(settings: Settings) -> str:
+    """RMSE of Glass with the types numbered as in the data, 1 to 7 without 4."""
+    try:
+        X, y, _ = settings.source.classes("Glass")
+    except MissingDataError:
+        return "another (the set is missing here)"
+    own = np.array([1.0, 2.0, 3.0, 5.0, 6.0, 7.0])[y.astype(int)]
+    return f"{rmse(X, own, ridge(X, own, LAMBDA)):.3f}"
+
+
 def run(settings: Settings) -> Experiment:
     """Table 1."""
     notes: list[str] = []
@@ -101,6 +111,7 @@ def run(settings: Settings) -> Experiment:
         ])  # fmt: skip
         if n + d != paper_rows:
             notes.append(f"{name} has {n} rows here; the paper's {paper_rows} are its rows and the {d} of the regulariser.")
+    labelled = _with_own_labels(settings)
     return Experiment(
         "Table 1: ridge regression",
         [
@@ -126,8 +137,11 @@ def run(settings: Settings) -> Experiment:
         ],
         notes=[
             *notes,
-            "The paper gives neither its lambda nor its targets. Class numbers on raw columns give its RMSE of Glass (0.89) as "
-            "it stands; the last column of the first table says at which lambda the other sets have the paper's value.",
+            "The paper gives neither its lambda nor its targets, so ours were fitted to its numbers: of raw, standardised and "
+            "min-max columns, raw ones come nearest. Glass comes to 0.89 only with its six types numbered 0 to 5; with its own "
+            f"labels, 1 to 7, the RMSE is {labelled}. The last column of the first table says at which lambda a set has the "
+            "paper's value: there is no lambda that suits all of them, so this is a guess at what was run, not a reproduction "
+            "of it.",
             "Sizes are the paper's: they are the a-priori bound, which generic data meet. Without the total weight, of which "
             "ridge without an intercept has no need, each is one smaller; the box programme (absorb='box') needs fewer still.",
             "Breast cancer: 16 missing values are replaced by the median of their column, which keeps the paper's 699 rows.",
