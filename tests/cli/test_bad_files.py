@@ -20,7 +20,7 @@ def cut_parquet(path, data):
 
 
 def huge_line(path, data):
-    path.write_bytes(b"a,b,c,y\n1,2,3,4\n" + b"7" * (2**23 + 10) + b",1,1,1\n")
+    path.write_bytes(b"a,b,c,y\n1,2,3,4\n" + b"7" * (2**24 + 10) + b",1,1,1\n")
 
 
 SOURCES = {
@@ -30,7 +30,7 @@ SOURCES = {
     "empty.parquet": (lambda path, data: path.touch(), "cannot be read as Parquet"),
     "cut.parquet": (cut_parquet, "cannot be read as Parquet"),
     "rows.xlsx": (lambda path, data: path.write_bytes(b"PK"), "of no known kind"),
-    "wide.csv": (huge_line, "a line of more than 8 MB"),
+    "wide.csv": (huge_line, "a line of more than 16 MB"),
     "latin.csv": (lambda path, data: path.write_bytes("a,b,größe,y\n1,2,3,4\n".encode("latin-1")), "utf-8"),
     "damaged.csv.gz": (lambda path, data: path.write_bytes(gzip.compress(b"a,y\n" + b"1,2\n" * 9999)[:-30]), "cannot be read"),
     "ragged.csv": (lambda path, data: path.write_text("a,b,c,y\n1,2,3,4\n1,2,3\n"), "line 3", "--on-missing drop"),

@@ -31,7 +31,7 @@ def make_quoted(path, n=6000, broken=None):
     return table, labels
 
 
-@pytest.fixture(params=[2**23, 30_011])
+@pytest.fixture(params=[2**24, 30_011])
 def chunk(request, monkeypatch):
     monkeypatch.setattr("karat.io._csv.CHUNK", request.param)
 

@@ -21,7 +21,7 @@ from karat.io._ahead import ahead
 from karat.io._quotes import line_ends
 from karat.io._source import Batch, Expected, File, Place, Source, folder_value, with_folders
 
-CHUNK = 2**23
+CHUNK = 2**24
 FIRST, PREVIEW = 2**20, 100  # bytes, and lines of them, that tell numbers from text
 
 
