@@ -125,4 +125,10 @@ def _stacked_parts(pieces: Sequence[Piece]) -> list[Any]:
 def _stacked_weights(pieces: Sequence[Piece]) -> Array | None:
     if all(p.weights is None for p in pieces):
         return None
-    return np.concatenate([np.ones(len(p)) if p.weights is None else p.weights for p in pieces])
+    weights = np.ones(sum(map(len, pieces)))
+    start = 0
+    for piece in pieces:
+        if piece.weights is not None:
+            weights[start : start + len(piece)] = piece.weights
+        start += len(piece)
+    return weights

@@ -27,6 +27,7 @@ EPS = float(np.finfo(float).eps)
 THREADED = 600  # features from which on BLAS should use its threads
 SMALL = 100  # matrices of so few columns are factored without threads
 SERIAL = 2.5e5  # OpenBLAS multiplies (a x b)(b x c) without threads up to this a*b*c
+STACK, SHORT = 8, 32  # tall blocks are multiplied as so many short ones, of so many rows at least
 RANK_TOLERANCE = 1e-11  # singular values of scaled features below this fraction of the largest are zero
 
 
@@ -161,13 +162,43 @@ def least_squares_solver(matrix: Array) -> Callable[[Array], Array]:
     return lambda rhs: np.asarray(sla.lstsq(matrix, rhs, cond=RANK_TOLERANCE, check_finite=False, lapack_driver="gelsd")[0])
 
 
+def tall_product(left: Array, right: Array) -> Array:
+    """``left' right`` of tall blocks, by a stack of shorter ones.
+
+    One product of the whole would keep the interpreter to itself; during the products of a stack, other threads can go on.
+    """
+    size = len(left) // STACK
+    if size < SHORT:
+        return np.asarray(left.T @ right)
+    whole = size * STACK
+    total = (_stacked(left, size).transpose(0, 2, 1) @ _stacked(right, size)).sum(axis=0)
+    return np.asarray(total + left[whole:].T @ right[whole:] if whole < len(left) else total)
+
+
+def mapped(block: Array, matrix: Array) -> Array:
+    """``block @ matrix`` of a tall block, likewise."""
+    size = len(block) // STACK
+    if size < SHORT:
+        return np.asarray(block @ matrix)
+    whole = size * STACK
+    result = np.empty((len(block), matrix.shape[1]))
+    np.matmul(_stacked(block, size), matrix, out=_stacked(result, size))
+    if whole < len(block):
+        result[whole:] = block[whole:] @ matrix
+    return result
+
+
+def _stacked(block: Array, size: int) -> Array:
+    return block[: size * STACK].reshape(STACK, size, block.shape[1])  # a view: the rows are only counted otherwise
+
+
 def gram(block: Array, weights: Array | None) -> Array:
     """``block' diag(weights) block`` for a thin block.
 
     The copy makes NumPy call GEMM; for equal operands it would call SYRK, which OpenBLAS runs at half the speed on thin blocks
     and on several threads from a smaller size on.
     """
-    return np.asarray(block.T @ (block.copy() if weights is None else block * weights[:, None]))
+    return tall_product(block, block.copy() if weights is None else block * weights[:, None])
 
 
 def gram_with_ones(block: Array, weights: Array | None) -> Array:
@@ -175,7 +206,7 @@ def gram_with_ones(block: Array, weights: Array | None) -> Array:
     if weights is not None:
         return gram(block, weights)
     product = np.empty((block.shape[1], block.shape[1]))
-    product[:, 1:] = block.T @ block[:, 1:]
+    product[:, 1:] = tall_product(block, block[:, 1:])
     product[1:, 0] = product[0, 1:]
     product[0, 0] = len(block)
     return product

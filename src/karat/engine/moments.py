@@ -33,7 +33,7 @@ def cores() -> int:
 
 def block_rows(columns: int, left: int, right: int) -> tuple[int, int]:
     """Rows per block, and threads of ours, for blocks multiplied as ``(left x b)(b x right)``."""
-    rows = min(int(SERIAL_PRODUCT / max(1, left * right)), CACHE // (8 * max(columns, left)), 4096)
+    rows = min(int(SERIAL_PRODUCT / max(1, left * right)), CACHE // (8 * max(columns, left)), 8192)
     if rows >= 128:
         return rows, cores()
     return max(256, min(4096, LARGE_BLOCK // (8 * (columns + left + right)))), 1

@@ -25,6 +25,7 @@ from karat.engine.basis import KAPPA, Basis, condition_of, pilot_basis, refine
 from karat.engine.kernel import Kernel, Settled, Statistic
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
+from karat.engine.rows import useful_shift
 from karat.errors import InputError
 
 MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
@@ -89,10 +90,7 @@ class Polynomial(Kernel):
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
         prepared = self._copy(self.basis, mapped=False)
         if self.affine:
-            mean = np.average(pilot[:, 1:], axis=0, weights=weights)
-            spread = np.sqrt(np.average(np.square(pilot[:, 1:] - mean), axis=0, weights=weights))
-            small = np.isfinite(spread) & (np.abs(mean) <= spread)
-            prepared.shift = np.where(small, 0.0, mean)  # a small mean harms no product, and a shift by zero costs nothing
+            prepared.shift = useful_shift(pilot[:, 1:], weights)
         variables = prepared._variables(pilot - np.concatenate([[0.0], prepared.shift]))
         noise = ROUNDING * np.abs(prepared.shift)
         largest = np.abs(variables[:, int(self.affine) :]).max(axis=0)
@@ -116,8 +114,8 @@ class Polynomial(Kernel):
         """Coordinates W of a block (b x r)."""
         variables = block if self.affine else block[:, 1:]
         if self.step is not None:  # the way the pass went: its map, then the final step, so that rounding is the same
-            return np.asarray((variables if self.before is None else variables @ self.before) @ self.step)
-        return variables @ self.basis.map if self.mapped else variables
+            return linalg.mapped(variables if self.before is None else linalg.mapped(variables, self.before), self.step)
+        return linalg.mapped(variables, self.basis.map) if self.mapped else variables
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
         if self.degree == 2 and not self.mapped:
@@ -130,7 +128,7 @@ class Polynomial(Kernel):
         high = (self.degree + 1) // 2
         left = monomials(variables.shape[1], high).values(np.ascontiguousarray(variables.T))
         right = left if self.degree == 2 * high else monomials(variables.shape[1], high - 1).values(variables.T)
-        return gram, left @ (right if weights is None else right * weights).T
+        return gram, linalg.tall_product(left.T, (right if weights is None else right * weights).T)
 
     def settle(self, statistic: Statistic, total: float) -> Settled:
         gram = statistic[0]

@@ -119,6 +119,14 @@ class Rows:
             block[:, left:right] = values.toarray() if sparse.issparse(values) else values
 
 
+def useful_shift(pilot: Array, weights: Array | None = None) -> Array:
+    """The means of columns; zero where they are small beside the spread, so that they harm no product."""
+    with np.errstate(over="ignore", invalid="ignore"):  # noticed by the pass
+        mean = np.average(pilot, axis=0, weights=weights)
+        spread = np.sqrt(np.average(np.square(pilot - mean), axis=0, weights=weights))
+    return np.where(np.isfinite(spread) & (np.abs(mean) <= spread), 0.0, mean)
+
+
 class Blocks:
     """Runs of rows as blocks ``[1 | D - shift]``, each written over the one before it.
 

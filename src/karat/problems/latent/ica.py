@@ -15,6 +15,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from karat.engine import linalg
 from karat.engine.linalg import Array
 from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.mixture import whole_frame
@@ -68,8 +69,8 @@ class ICA(PlainRows, Latent):
 
         def coordinates(x: Array) -> Array:
             centred = x - mean
-            z = centred @ M
-            return np.hstack([z, centred @ maps["frame"]]) if keep == "all" else z
+            z = linalg.mapped(centred, M)
+            return np.hstack([z, linalg.mapped(centred, maps["frame"])]) if keep == "all" else z
 
         return coordinates
 

@@ -91,18 +91,18 @@ class GaussianMixture(PlainRows, Latent):
         free, own = len(mean) - self.k + 1, self.variances == "spherical"
 
         def coordinates(x: Array) -> Array:
-            z = x @ M
+            z = linalg.mapped(x, M)
             columns = [z]
             if own:
                 centred = x - mean
-                inside = centred @ top
+                inside = linalg.mapped(centred, top)
                 q = (np.einsum("ij,ij->i", centred, centred) - np.einsum("ij,ij->i", inside, inside)) / free
                 # with the lower moments kept as well, q z has the span of (q - sigma^2) z, which is far from that of z
                 columns += [(q if keep == "tensor" else q - float(maps["sigma2"]))[:, None]]
             if keep != "tensor":
-                columns += [(z - maps["centre"]) @ maps["axes"]]
+                columns += [linalg.mapped(z - maps["centre"], maps["axes"])]
             if keep == "all":
-                columns += [(x - mean) @ maps["frame"]]
+                columns += [linalg.mapped(x - mean, maps["frame"])]
             return z if len(columns) == 1 else np.hstack(columns)
 
         return coordinates

@@ -10,7 +10,7 @@ from scipy import sparse
 from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import add, sweep
-from karat.engine.rows import Rows
+from karat.engine.rows import Rows, useful_shift
 from karat.problems.latent.sample import Sample, Through, select
 from karat.problems.latent.sums import Sums, counted
 
@@ -33,7 +33,7 @@ class PlainRows:
         """Mean and scatter, in one pass; the columns are shifted by a pilot's means first, so that an offset does no harm."""
         rows = Rows(list(sample.views), sample.weights)
         pilot = rows.take(np.arange(0, len(rows), max(1, len(rows) // 1024)), np.zeros(rows.columns))
-        shift = pilot[:, 1:].mean(axis=0)
+        shift = useful_shift(pilot[:, 1:])
         shape = (rows.columns + 1, rows.columns)
         (gram,) = sweep(rows, shift, lambda b, w, _: (linalg.gram_with_ones(b, w),), add, shape)
         with np.errstate(over="ignore", invalid="ignore"):  # noticed by counted

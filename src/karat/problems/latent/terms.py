@@ -121,7 +121,7 @@ class Power(Term):
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         z = c[self.columns]
-        return (self.left.values(z) @ _weighted(self.right.values(z), weights).T,)
+        return (linalg.tall_product(self.left.values(z).T, _weighted(self.right.values(z), weights).T),)
 
     def moments(self, statistic: Statistic) -> Array:
         return np.asarray(self.root * statistic[0][self.first, self.last])
@@ -163,7 +163,7 @@ class Product(Term):
         return np.asarray((c[self.a][:, None] * c[self.b][None]).reshape(self.width, -1))
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
-        return (c[self.a] @ _weighted(c[self.b], weights).T,)
+        return (linalg.tall_product(c[self.a].T, _weighted(c[self.b], weights).T),)
 
     def moments(self, statistic: Statistic) -> Array:
         return statistic[0].ravel()
@@ -189,7 +189,7 @@ class Symmetric(Term):
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         a, b, d = (c[view] for view in self.views)
         pairs = (a[:, None] * b[None]).reshape(self.shape[0], -1)
-        return (pairs @ _weighted(d, weights).T,)
+        return (linalg.tall_product(pairs.T, _weighted(d, weights).T),)
 
     def moments(self, statistic: Statistic) -> Array:
         k = self.shape[1]
