@@ -33,7 +33,7 @@ from karat.errors import InputError
 PILOT = 2048
 COMPLETE = 16384  # up to this many rows the pilot is all of them
 FIRST, SECOND = 2.5, 6.0  # uniform candidates, in units of m
-BESIDE = 1.0  # the same, beside rows that carry most of the moments already
+BESIDE = 0.5  # the same, beside rows that carry most of the moments already
 ROUNDS = 6
 WITNESS = 2**21  # features of rows looked at to bound the loss from below, where no exact formula exists
 EXACT = 1e-10  # a vertex with a larger gap is not accepted while another way is left

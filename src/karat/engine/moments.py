@@ -75,17 +75,9 @@ def sweep(
         return run(starts)
     cuts = np.linspace(0, len(starts), threads + 1).astype(int)
     own, *others = [starts[a:b] for a, b in pairwise(cuts)]
-    coming = [_workers(os.getpid()).submit(run, part) for part in others]
-    try:
-        return reduce(combine, (part.result() for part in coming), run(own))
-    finally:
-        wait(coming)
-
-
-@lru_cache(maxsize=1)
-def _workers(process: int) -> ThreadPoolExecutor:
-    """Threads that stay, since a new one starts on the core of its maker and moves away late; a forked process has its own."""
-    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="karat")
+    with ThreadPoolExecutor(threads - 1) as workers:
+        coming = workers.map(run, others)
+        return reduce(combine, coming, run(own))
 
 
 def add(left: Statistic, right: Statistic) -> Statistic:

@@ -19,6 +19,9 @@ from karat.engine.linalg import Array, Indices
 GATHERED = 2**16  # rows that are gathered at a time: a part may have to compute them
 
 
+FEW = 0.2  # of the columns
+
+
 class Chunked:
     """A column or block of columns, its rows in several arrays one after the other; a slice of one of them is not copied."""
 
@@ -130,13 +133,16 @@ def useful_shift(pilot: Array, weights: Array | None = None) -> Array:
 class Blocks:
     """Runs of rows as blocks ``[1 | D - shift]``, each written over the one before it.
 
-    The shift is repeated for every row: arrays of one shape are subtracted three times as fast as a row from a table.
+    A few columns are shifted one by one.  For many, the shift is repeated in every row of a table: arrays of one shape are
+    subtracted three times as fast as a row from a table.
     """
 
     def __init__(self, rows: Rows, shift: Array, size: int) -> None:
-        self.rows = rows
+        self.rows, self.shift = rows, shift
         self.buffer = np.ones((size, rows.columns + 1))
-        self.shifts = np.tile(np.concatenate([[0.0], shift]), (size, 1)) if shift.any() else None
+        self.shifted = np.flatnonzero(shift).tolist()
+        many = len(self.shifted) > FEW * len(shift)
+        self.shifts = np.tile(np.concatenate([[0.0], shift]), (size, 1)) if many else None
 
     def read(self, start: int, stop: int) -> Array:
         """Rows ``start:stop``."""
@@ -144,4 +150,7 @@ class Blocks:
         self.rows.fill(slice(start, stop) if self.rows.index is None else self.rows.index[start:stop], block)
         if self.shifts is not None:
             np.subtract(block, self.shifts[: stop - start], out=block)
+        else:
+            for column in self.shifted:
+                block[:, column + 1] -= self.shift[column]
         return block
