@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import lru_cache, reduce
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from itertools import pairwise
 from typing import Any, cast
 
