@@ -65,10 +65,10 @@ def witnesses(rows: Rows, size: int, extrapolated: bool) -> tuple[Indices, Array
     would (those held of a long stream) are not left to chance.
     """
     rng = np.random.default_rng(0)
-    if not extrapolated:
+    own = rows.weights
+    if own is None or not extrapolated:
         seen = sample(rng, len(rows), size)
-        return seen, own_weights(rows, seen)
-    own = own_weights(rows, np.arange(len(rows)))
+        return seen, own_weights(rows, seen) * (len(rows) / len(seen) if extrapolated else 1.0)
     heavy = own * size > own.sum()
     light = np.flatnonzero(~heavy)
     seen = light[sample(rng, len(light), size)]

@@ -32,7 +32,7 @@ from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
 from karat.engine.rows import Rows
 
-WITNESS = 2**19  # features of witnesses looked at first
+WITNESS = 2**18  # features of witnesses looked at first
 CHOLESKY = 1e-6  # smallest pivot of unit columns for which the Gram matrix is trusted: its error is eps / pivot^2
 
 
