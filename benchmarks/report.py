@@ -48,8 +48,9 @@ class Line:
     def cells(self) -> tuple[str, ...]:
         asked = ""
         if self.limit is not None:
-            goal = f" goal {self.goal:g}" if self.goal is not None else ""
-            asked = f"{'>=' if self.at_least else '<='} {self.limit:g}{goal}: {'met' if self.met else 'MISSED'}"
+            asked = f"{'>=' if self.at_least else '<='} {self.limit:g}: {'met' if self.met else 'MISSED'}"
+            if self.goal is not None and self.ratio is not None:
+                asked += f", goal {self.goal:g}: {'met' if self.ratio <= self.goal else 'missed'}"
         return (
             self.case,
             self.what,
