@@ -13,6 +13,7 @@ from karat import frames
 from karat._certificate import Certificate
 from karat._coreset import Coreset
 from karat._input import Table, explain_non_finite, group_labels, read_input
+from karat.engine import linalg
 from karat.engine.absorb import absorb
 from karat.engine.build import NonFiniteError, Reduction, build, measure
 from karat.engine.candidates import own_weights
@@ -143,10 +144,11 @@ def absorb_into(
     problem: Ridge | LpRegression, rows: Rows, exact: Reduction, seed: int, progress: Progress | None,
     missing: Correction | None = None,
 ) -> tuple[list[Reduction], Correction]:  # fmt: skip
-    found = absorb(
-        rows, exact, problem.power, problem.fit_intercept, problem.penalty, problem.absorb == "box", problem.keeps_total,
-        missing, seed, progress,
-    )  # fmt: skip
+    with linalg.few_threads(exact.settled.kernel.width):
+        found = absorb(
+            rows, exact, problem.power, problem.fit_intercept, problem.penalty, problem.absorb == "box", problem.keeps_total,
+            missing, seed, progress,
+        )  # fmt: skip
     proof = " proven optimal by reduced costs" if found.reduced_cost > -PRICE else ""
     reduction = replace(
         exact, positions=found.positions, weights=found.weights, gap=found.gap, moment_error=found.gap,

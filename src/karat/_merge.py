@@ -35,6 +35,8 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
             "Build one coreset in two passes over all of it: karat.coreset(X, problem=...) or "
             "karat.coreset_files(source, problem=...) (Moments(3) does merge)."
         )
+    if _same(first, second):
+        raise InputError("Both coresets are of the same data: merged, every row would count twice. Merge each source once.")
     if type(first.X) is not type(second.X):
         raise InputError(f"The rows are a {type(first.X).__name__} and a {type(second.X).__name__}; convert one of them.")
     if (first.groups is None) != (second.groups is None) or (first.keys is None) != (second.keys is None):
@@ -58,19 +60,31 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     # The parts may be off by what their own certificates say, relative to a smaller loss than that of the union.
     inherited = max(first.certificate.loss_error, second.certificate.loss_error)
-    certificate = replace(merged.certificate, loss_error=merged.certificate.loss_error + inherited)
+    left_out = [note for core in (first, second) for note in core.certificate.notes if "left out" in note]
+    notes = tuple(dict.fromkeys([*merged.certificate.notes, *left_out]))
+    certificate = replace(merged.certificate, loss_error=merged.certificate.loss_error + inherited, notes=notes)
     merged = replace(merged, certificate=certificate, provenance=_joined(first, second))
     return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
+
+
+def _same(first: Coreset, second: Coreset) -> bool:
+    """Whether they have a part in common, by the hashes of its rows (which coresets of files have)."""
+    mine, theirs = (
+        {tuple(c["sums"]) for part in _parts(core) if (c := (part or {}).get("content"))} for core in (first, second)
+    )
+    return bool(mine & theirs)
+
+
+def _parts(core: Coreset) -> list[dict[str, Any] | None]:
+    """What each part that was merged into a coreset says of its origin."""
+    return (core.provenance or {}).get("merged", [core.provenance])  # type: ignore[no-any-return]
 
 
 def _joined(first: Coreset, second: Coreset) -> dict[str, Any] | None:
     """Where the rows of a union came from: what each part says of its own, one after the other."""
     if first.provenance is None and second.provenance is None:
         return None
-    parts: list[dict[str, Any] | None] = []
-    for core in (first, second):
-        own = core.provenance or {}
-        parts += own.get("merged", [core.provenance])
+    parts = [*_parts(first), *_parts(second)]
     known = [part or {} for part in parts]
     same = {name: known[0].get(name) for name in SHARED if all(part.get(name) == known[0].get(name) for part in known)}
     return same | {"merged": parts}

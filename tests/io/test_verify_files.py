@@ -246,3 +246,18 @@ def test_provenance_tells_what_was_done(folder, core):
     assert told["roles"] == {"weight": "w", "group": "g", "key": "id"}
     again = karat.coreset_files(folder, "y", **ROLES).provenance
     assert {k: v for k, v in again.items() if k != "created"} == {k: v for k, v in told.items() if k != "created"}
+
+
+def test_one_source_is_merged_once(folder):
+    first, second = (karat.coreset_files(folder, "y", columns=COLUMNS, random_state=seed) for seed in (0, 1))
+    with pytest.raises(InputError, match="count twice"):
+        first.merge(second)
+
+
+def test_a_merged_coreset_says_what_was_left_out(table, tmp_path):
+    cores = []
+    for i, start in enumerate((0, 3000)):
+        part = set_value(set_value(table.slice(start, 3000), 7, COLUMNS[0], None), 9, COLUMNS[0], None)
+        pq.write_table(part, tmp_path / f"{i}.parquet")
+        cores.append(karat.coreset_files(tmp_path / f"{i}.parquet", "y", columns=COLUMNS, on_missing="drop"))
+    assert "2 rows with missing values" in " ".join(cores[0].merge(cores[1]).certificate.notes)

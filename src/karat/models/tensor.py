@@ -32,6 +32,7 @@ PATIENCE, STEPS = 100, 2000  # plain and shifted power steps
 CLOSE = 1e-4  # how far Newton's method may move a vector that stands still
 SCREEN = 20  # plain steps, then shifted ones, before the best start is chosen
 TIED = 1e-8  # relative difference of eigenvalues below which the first start wins, whatever the rounding says
+SLANTED = 0.2  # |cosine| of whitened components beyond which the data are not of the model, or too few
 MERGED = 0.7  # |cosine| beyond which two vectors are one
 
 
@@ -269,6 +270,8 @@ def _warn(report: Recovery, k: int, parts: str) -> None:
         )
     if report.tensor_residual > 0.5:
         doubts.append(f"{report.tensor_residual:.0%} of the tensor is not explained by {k} {parts}")
+    elif report.off_diagonal > SLANTED:
+        doubts.append(f"the whitened {parts} are not at right angles (cosine {report.off_diagonal:.2g}), as a model's are")
     elif not report.refined:
         doubts.append(
             f"the {parts} found one by one are not stable on the whole tensor (residual {report.tensor_residual:.2g})"
