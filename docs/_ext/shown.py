@@ -21,7 +21,7 @@ from sphinx.util.docutils import SphinxDirective
 import karat
 
 SOURCE = str(Path(karat.__file__).parents[1])  # this karat, whatever the folder
-PLAIN = {"NO_COLOR": "1", "COLUMNS": "88", "TERM": "dumb", "PYTHONPATH": SOURCE}
+PLAIN = {"NO_COLOR": "1", "COLUMNS": "72", "TERM": "dumb", "PYTHONPATH": SOURCE}
 COLUMNS = ("area", "rooms", "age", "floor", "distance")
 
 

@@ -7,7 +7,7 @@ GOLD, BLUE = "#c98a00", "#2f7fd1"
 BOXES = [
     ("rows", "n of them,\nany container", None),
     ("moments", "one pass:\nsum of w φ(row)", GOLD),
-    ("candidates", "2.5 m rows,\nNewton finds weights", None),
+    ("candidates", "2.5 m rows;\nNewton weighs them", None),
     ("vertex", "elimination:\nat most rank rows", None),
     ("polish", "one solve:\nthe last digits", None),
     ("certificate", "worst error over\nevery query", GOLD),

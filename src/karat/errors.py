@@ -19,4 +19,7 @@ class MissingExtraError(ImportError):
     """An optional dependency is needed and not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional dependency: install it with  pip install 'karat[{extra}]'.")
+        super().__init__(
+            f"{what} needs an optional dependency: install it with  pip install 'karat[{extra}]'  (in a copy of the repository, "
+            f"pip install '.[{extra}]')."
+        )
