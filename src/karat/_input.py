@@ -69,6 +69,8 @@ def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any
     """Check everything that can be checked without a pass over the data."""
     if isinstance(y, Problem):
         raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).")
+    if isinstance(y, str):
+        raise InputError(f"y must hold the values of the target, not its name: pass y=X[{y!r}], and X without that column.")
     if X is None:
         raise InputError("X is None; pass a table of rows.")
     table = features_of(X, problem)

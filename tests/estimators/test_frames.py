@@ -175,3 +175,8 @@ def test_verify_goes_by_the_names_of_columns(table):
     assert core.verify(pl.from_pandas(X), y.to_numpy()).ok
     with pytest.raises(InputError, match="no column 'flag'"):
         core.verify(X.drop(columns="flag"), y)
+
+
+def test_the_name_of_a_target_is_not_a_target(table):
+    with pytest.raises(InputError, match=r"y=X\['income'\]"):
+        karat.coreset(table[0], "income")
