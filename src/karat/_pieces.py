@@ -74,7 +74,9 @@ class Buffer:
         self.arrays: list[Any] = []
 
     def hold(self, piece: Piece) -> Piece:
-        """The same rows, copied."""
+        """The same rows, copied, with whatever they carry."""
+        weights, groups, keys = (None if a is None else a.copy() for a in (piece.weights, piece.groups, piece.keys))
+        piece = replace(piece, weights=weights, groups=groups, keys=keys)
         if not self.arrays and not any(sparse.issparse(p) for p in piece.parts):
             rows = min(self.rows, max(1, min(self.size, MOST) // max(1, piece.nbytes // len(piece))))
             self.arrays = [np.empty((rows, p.shape[1]), p.dtype) for p in piece.parts]

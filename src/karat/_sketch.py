@@ -25,6 +25,7 @@ from karat._fingerprint import Fingerprint
 from karat._input import Table, explain_non_finite, read_input
 from karat._pieces import Buffer, Piece, stack, stacked_rows
 from karat.engine.build import NonFiniteError, Reduction
+from karat.engine.kernel import Kernel
 from karat.engine.stream import Running, fold, prove
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Problem, Ridge
@@ -127,7 +128,8 @@ class Sketch:
         self._expect(table.columns, table.targets, frames.describe(X, y), table.names)
         numbers = np.arange(self.n_rows, self.n_rows + table.count)
         parts = [table.X] if table.y is None else [table.X, table.y]
-        self._take(Piece(parts, numbers, table.weights, table.groups, keys), owned=False)
+        weights = None if table.weights is None else table.weights * table.unit
+        self._take(Piece(parts, numbers, weights, table.groups, keys), owned=False)
         self.n_rows += table.count
         self._seconds += time.perf_counter() - start
         return self
@@ -199,6 +201,7 @@ class Sketch:
                 kept.append(chosen if index is None else index[chosen])
                 weights.append(mass)
         except NonFiniteError:
+            self._refuse_overflowing(kernel)
             raise self._non_finite(joint) from None
         where = np.concatenate(kept)
         order = np.argsort(joint.numbers[where], kind="stable")
@@ -210,6 +213,18 @@ class Sketch:
         self._pending, self._waiting = [], (0, 0)
         self._buffer.used = 0
         self._folds += 1
+
+    def _refuse_overflowing(self, kernel: Kernel) -> None:
+        """Let go of batches whose own moments overflow, so that the rows before and after them are not lost."""
+        sound = []
+        for piece in self._pending:
+            rows = self.problem.view(piece.rows())
+            with np.errstate(over="ignore", invalid="ignore"):
+                sums = kernel.statistic(rows.take(np.arange(len(rows)), np.zeros(rows.columns)), rows.weights)
+            if all(np.isfinite(part).all() for part in sums):
+                sound.append(piece)
+        self._pending = sound
+        self._waiting = (sum(map(len, sound)), sum(piece.nbytes for piece in sound))
 
     def _non_finite(self, piece: Piece) -> InputError:
         """Where rows are not finite, or their powers overflow."""

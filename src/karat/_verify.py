@@ -53,6 +53,7 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
         refuted = True
     if core.n_rows != table.count:
         notes.append(f"The coreset stands for {core.n_rows:,} rows, the data has {table.count:,}.")
+        refuted = True
     return proof(core, reductions, table.total, table.count, start, notes, refuted)
 
 

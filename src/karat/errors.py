@@ -20,6 +20,6 @@ class MissingExtraError(ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(
-            f"{what} needs an optional dependency: install it with  pip install 'karat[{extra}]'  (in a copy of the repository, "
+            f"{what} needs an optional dependency: install it with  pip install 'karat[{extra}]'  (in a copy of the project, "
             f"pip install '.[{extra}]')."
         )

@@ -221,7 +221,9 @@ def _stack_frames(first: Any, *others: Any) -> Any:
     for other in below:
         if set(top.columns) != set(other.columns):
             raise InputError(f"The frames have different columns, {top.columns} and {other.columns}; rename or drop some.")
-    return narwhals.concat([top, *(other.select(top.columns) for other in below)]).to_native()
+    if list(top.columns) != list(below[0].columns) or any(list(other.columns) != list(top.columns) for other in below):
+        below = [other.select(top.columns) for other in below]
+    return narwhals.concat([top, *below]).to_native()
 
 
 def columns_of(table: Any) -> dict[str, np.ndarray]:
@@ -229,7 +231,7 @@ def columns_of(table: Any) -> dict[str, np.ndarray]:
     frame = _narwhals(collected(table))
     if not hasattr(frame, "columns"):
         return {str(frame.name): frame.to_numpy()}
-    return {str(column): frame[column].to_numpy() for column in frame.columns}
+    return {str(column): frame[:, i].to_numpy() for i, column in enumerate(frame.columns)}
 
 
 def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: np.ndarray | None) -> Any:

@@ -124,7 +124,7 @@ def slowly(frame):
 def test_a_dask_worker_killed_while_it_works(table, tmp_path):
     distributed = pytest.importorskip("distributed")
     folder = write(table, tmp_path / "data", files=20)
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         ddf = dd.read_parquet(folder).map_partitions(slowly)
         victim = next(iter(client.run(os.getpid).values()))

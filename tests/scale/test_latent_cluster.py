@@ -121,7 +121,7 @@ class TestDask:
 def test_two_workers():
     distributed = pytest.importorskip("distributed")
     case = case_of("chain, gaussian")
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
         check(karat.dask.coreset(frame_of(case), problem=case.problem(), **case.roles), case)
 

@@ -129,6 +129,8 @@ def svd(matrix: Array, full_matrices: bool = True) -> tuple[Array, Array, Array]
 
 def right_svd(matrix: Array) -> tuple[Array, Array]:
     """All singular values (padded with zeros) and right singular vectors, as columns, of a k x q matrix."""
+    if not matrix.shape[1]:  # LAPACK's wrapper would make a k x k identity
+        return np.zeros(0), np.zeros((0, 0))
     if matrix.shape[0] > matrix.shape[1]:
         matrix = sla.qr(matrix, mode="r", check_finite=False)[0][: matrix.shape[1]]
     _, s, vt = svd(matrix)

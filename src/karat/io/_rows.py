@@ -110,6 +110,8 @@ class Layout:
         values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
         if column.null_count == len(values):
             values = np.full(len(values), np.nan)
+        elif values.dtype.kind == "O":  # booleans, some of them missing
+            values = np.array([np.nan if value is None else float(value) for value in values])
         return self._checked(values[:, None], [name], keep, where)
 
     def _transformed(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> Any:

@@ -8,7 +8,7 @@ kept rows   whether they still are the rows of the data at their indices
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from karat.io._rows import Layout
 from karat.io._run import MEMORY, Run, fold_rows
 from karat.io._source import Batch, Place, Source, open_source
 from karat.io._verdict import FileVerification, compare
-from karat.io._watching import Watching, dense, own_coordinates
+from karat.io._watching import Watching, all_present, dense, own_coordinates
 from karat.io._whole import in_views, lengths
 from karat.problems.latent import Latent
 
@@ -145,11 +145,12 @@ def _mergeable(
     reductions = [_group(core, sketch, own, label, passes) for label in labels]
     data, changed = compare(stored, content, short_names(source.names), run.counts)
     refuted = bool(notes)
-    if sketch.moved and data != "reordered":
+    if sketch.moved and (data != "reordered" or (again and not all_present(own, _read(source, layout)))):
         notes.append("The kept rows are not the rows of this data at the stored indices.")
         refuted = True
     if core.n_rows != sketch.n_rows:
         notes.append(f"The coreset stands for {core.n_rows:,} rows, the data has {sketch.n_rows:,}.")
+        refuted = True
     certificate = proof(core, reductions, sum(totals.values()), sketch.n_rows, start, notes, refuted)
     return FileVerification(certificate, data, changed, tuple(sorted(sketch.moved)))
 
@@ -172,6 +173,11 @@ def _group(core: Coreset, sketch: Watching, own: Table, label: Any, passes: int)
         settled, _ = settle(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
     found = measured(core, rows, settled, own.rows(label), passes)
     return replace(found, gap=found.gap + off)
+
+
+def _read(source: Source, layout: Layout) -> Iterator[Piece]:
+    for batch in source.batches(layout.columns, layout.numeric, ROWS, Place(), strict=not layout.drop):
+        yield layout.piece(batch.table, 0, partial(_where, source, batch))[0]
 
 
 def _where(source: Source, batch: Batch, row: int) -> str:

@@ -6,6 +6,7 @@ coreset, which is measured against rows, are left to an ordinary sketch.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from karat._pieces import Piece, stack, stacked_rows
 from karat._sketch import Sketch, labels_of
 from karat.engine.build import NonFiniteError
 from karat.engine.kernel import Kernel
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Indices
+from karat.engine.rows import Rows
 from karat.engine.stream import Running
 from karat.errors import InputError
 
@@ -92,6 +94,28 @@ class Watching(Sketch):
                     same &= labels[wanted] == theirs
             self.moved -= set(self.core.indices[wanted[same]].tolist())
         super()._take(piece, owned=owned, seen=seen)
+
+
+def all_present(own: Table, pieces: Iterable[Piece]) -> bool:
+    """Whether every kept row is somewhere among the rows of some pieces."""
+    kept = dense_rows(own.rows())
+    missing = {row.tobytes() for row in kept}
+    for piece in pieces:
+        rows = piece.rows()
+        near = np.flatnonzero(np.isin(_first(rows), kept[:, 0]))  # few rows share the first number of a kept one
+        missing -= {row.tobytes() for row in dense_rows(rows, near)}
+    return not missing
+
+
+def _first(rows: Rows) -> Array:
+    first = rows.parts[0][:, [0]]
+    return dense(first)[:, 0].astype(float) + 0.0
+
+
+def dense_rows(rows: Rows, positions: Indices | None = None) -> Array:
+    """Rows ``D`` as numbers; -0 becomes 0."""
+    where = np.arange(len(rows)) if positions is None else positions
+    return np.ascontiguousarray(rows.take(where, np.zeros(rows.columns))[:, 1:] + 0.0)
 
 
 def dense(block: Any) -> Array:

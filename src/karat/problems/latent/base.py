@@ -145,7 +145,8 @@ class Latent(Problem):
         """The kernelization once the maps are known."""
         columns = self.columns_of(maps)
         terms, count = self._terms(columns, maps, self.keep)
-        kernel = TermKernel(terms, count, sum(columns) * self.k, float(maps["magnify"]))
+        magnify = float(maps["magnify"]) ** 2  # the maps are made of second moments, which round like squares
+        kernel = TermKernel(terms, count, sum(columns) * self.k, magnify)
         limit = min(int(maps["n"]) // 2, WIDEST)
         if self.keep == "all" and kernel.width > limit:
             raise InputError(

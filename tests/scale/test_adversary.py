@@ -1,0 +1,138 @@
+"""What a tester broke once: callers that reuse their arrays, weights of any size, structured changes, made-up rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import karat
+from karat import problems as P
+from karat.io._content import Content
+
+
+def table(n=4000, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, X.sum(axis=1) + rng.standard_normal(n), rng.random(n)
+
+
+def test_a_caller_may_reuse_every_array():
+    X, y, w = table()
+    groups, keys = np.arange(4000) % 2, np.arange(4000)
+    sketch = karat.Sketch(P.LeastSquares(), key="k")
+    weights, labels = np.empty(1000), np.empty(1000, dtype=int)
+    frame = pd.DataFrame(X[:1000].copy(), columns=list("abc")).assign(k=keys[:1000])
+    for i in range(0, 4000, 1000):
+        rows = slice(i, i + 1000)
+        weights[:], labels[:] = w[rows], groups[rows]
+        frame.loc[:, list("abc")] = X[rows]
+        frame.loc[:, "k"] = keys[rows]
+        sketch.update(frame, y[rows], sample_weight=weights, groups=labels)
+    core = sketch.coreset()
+    for label in (0, 1):
+        assert core.weights[core.groups == label].sum() == pytest.approx(w[groups == label].sum(), rel=1e-12)
+    assert np.array_equal(core.keys, keys[core.indices])
+
+
+def test_weights_of_any_size_keep_their_size():
+    X, y, _ = table(2000)
+    w = np.r_[np.ones(1000), np.full(1000, 1e-120)]
+    sketch = karat.Sketch(P.LeastSquares())
+    for i in (0, 1000):
+        sketch.update(X[i : i + 1000], y[i : i + 1000], sample_weight=w[i : i + 1000])
+    assert sketch.coreset().weights.sum() == pytest.approx(1000.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_rows_that_differ_have_hashes_that_differ(kind):
+    """Small whole numbers and signs differ in few bits, all of them high."""
+    grid = np.stack(np.meshgrid(*[np.arange(-2, 8)] * 4), axis=-1).reshape(-1, 4).astype(kind)
+    content = Content(list("abcd"))
+    hashes = content._hashes(list(np.ascontiguousarray(grid.T)), len(grid))
+    assert len(np.unique(hashes)) == len(grid)
+
+
+def test_negated_rows_are_noticed(tmp_path):
+    X, y, _ = table(20_000)
+    frame = pd.DataFrame(np.column_stack([X, y]), columns=list("abcy"))
+    frame.to_parquet(tmp_path / "h.parquet", index=False)
+    core = karat.coreset_files(tmp_path / "h.parquet", "y", P.LeastSquares(fit_intercept=False))
+    frame.iloc[:1000] *= -1
+    frame.to_parquet(tmp_path / "h.parquet", index=False)
+    found = karat.verify_files(core)
+    assert (found.data, found.ok) == ("changed", False)
+
+
+def test_made_up_rows_are_refuted_in_any_order(tmp_path):
+    X, y, _ = table(20_000, 2)
+    frame = pd.DataFrame(np.column_stack([X, y]), columns=list("aby"))
+    path = tmp_path / "f.parquet"
+    frame.to_parquet(path, index=False)
+    core, mean = karat.coreset_files(path, "y"), frame.mean()
+    mirrored = pa.table({c: 2 * mean[c] - np.asarray(core.X[c]) for c in "ab"})
+    fake = replace(core, X=mirrored, y=pa.chunked_array([2 * mean["y"] - np.asarray(core.y)]))
+    frame.iloc[[1, 0, *range(2, 20_000)]].to_parquet(path, index=False)
+    assert karat.verify_files(core).data == "reordered"
+    assert karat.verify_files(core).ok
+    assert not karat.verify_files(fake).ok
+    assert not replace(core, n_rows=5).verify(frame[["a", "b"]], frame["y"]).ok
+
+
+def test_one_batch_that_overflows_is_let_go():
+    X, y, _ = table(1000)
+    sketch = karat.Sketch(P.LeastSquares(), buffer_rows=100)
+    sketch.update(X[:500], y[:500])
+    bad = X[:50].copy()
+    bad[0] = 1e200
+    sketch.update(bad, y[:50])
+    with pytest.raises(karat.InputError):
+        sketch.coreset()
+    core = sketch.update(X[500:], y[500:]).coreset()
+    assert core.certificate.ok
+    assert core.weights.sum() == pytest.approx(1000.0, rel=1e-12)
+
+
+def test_constant_columns_need_no_square_matrix():
+    import tracemalloc
+
+    tracemalloc.start()
+    karat.coreset(np.ones((16_000, 3)), np.zeros(16_000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6
+
+
+def test_frames_without_names(tmp_path):
+    X, y, _ = table(500)
+    core = karat.coreset(pd.DataFrame(X), y)
+    for name in ("i.npz", "i.parquet"):
+        core.save(tmp_path / name)
+        assert karat.load(tmp_path / name).verify(X, y).ok
+    assert core.merge(karat.coreset(pd.DataFrame(X[:300]), y[:300])).n_rows == 800
+
+
+def test_missing_booleans_are_left_out(tmp_path):
+    X, y, _ = table(1000)
+    flags = pa.array([None if i % 7 == 0 else bool(i % 2) for i in range(1000)])
+    pq.write_table(pa.table({"b": flags, "x": X[:, 0], "y": y}), tmp_path / "b.parquet")
+    core = karat.coreset_files(tmp_path / "b.parquet", "y", on_missing="drop")
+    assert core.weights.sum() == pytest.approx(1000 - len(range(0, 1000, 7)))
+
+
+@pytest.mark.parametrize("offset", [1e2, 1e4])
+def test_rounding_of_the_maps_is_part_of_the_certificate(offset, tmp_path):
+    """Far from the origin, maps of the same rows differ by how the sums were rounded: in batches, or in one table."""
+    rng = np.random.default_rng(0)
+    means = 3 * rng.standard_normal((3, 6))
+    X = means[rng.integers(0, 3, 12_000)] + rng.standard_normal((12_000, 6)) + offset
+    pd.DataFrame(X, columns=list("abcdef")).to_parquet(tmp_path / "g.parquet", row_group_size=5000)
+    core = karat.coreset_files(tmp_path / "g.parquet", problem=P.GaussianMixture(3))
+    few = karat.models.GaussianMixture(3).fit_coreset(core).means_
+    full = karat.models.GaussianMixture(3).fit(X).means_
+    assert karat.verify_files(core).ok
+    assert core.certificate.loss_error > 1e-3 * np.abs(few - full).max() / np.abs(X - X.mean(axis=0)).max()
