@@ -136,3 +136,12 @@ def test_rounding_of_the_maps_is_part_of_the_certificate(offset, tmp_path):
     full = karat.models.GaussianMixture(3).fit(X).means_
     assert karat.verify_files(core).ok
     assert core.certificate.loss_error > 1e-3 * np.abs(few - full).max() / np.abs(X - X.mean(axis=0)).max()
+
+
+def test_large_whole_numbers_with_gaps_do_not_depend_on_batches(tmp_path):
+    values = pa.array([None] + [2**53 + 3 * i + 1 for i in range(1, 4000)], pa.int64())
+    rows = pa.table({"a": values, "y": np.random.default_rng(0).standard_normal(4000)})
+    pq.write_table(rows, tmp_path / "i.parquet", row_group_size=1000)
+    core = karat.coreset_files(tmp_path / "i.parquet", "y", on_missing="drop")
+    pq.write_table(rows, tmp_path / "i.parquet", row_group_size=4000)
+    assert karat.verify_files(core).data == "identical"

@@ -167,6 +167,11 @@ def _values(column: Any) -> np.ndarray:
     if pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     kind = column.type
+    if pa.types.is_integer(kind) and column.null_count:
+        missing = np.asarray(column.is_null())
+        words = _whole_words(np.asarray(column.fill_null(0)))
+        words[missing] = np.nan if words.dtype.kind == "f" else np.float64(np.nan).view(np.uint64)
+        return words
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
         if values.dtype.kind == "O":  # nothing but missing values, or booleans with some
