@@ -74,7 +74,9 @@ def build(
         _show.document(_cores.summary(core) | found)
         return
     speed = {"time": f"{_show.seconds(seconds)} ({core.n_rows / seconds:,.0f} rows/s)"}
-    _show.facts(f"{core.n_rows:,} rows became {len(core):,} in {output}", _cores.lines(core) | speed, _show.GOLD)
+    used = _cores.rows_used(core)
+    rows = f"{used:,} of {core.n_rows:,} rows" if used < core.n_rows else f"{used:,} rows"
+    _show.facts(f"{rows} became {len(core):,} in {output}", _cores.lines(core) | speed, _show.GOLD)
 
 
 def _rows(source: list[str]) -> int | None:
