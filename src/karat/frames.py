@@ -156,7 +156,8 @@ def _plain(series: Any) -> np.ndarray:
 def _check_column(column: Any, kind: Any, name: str) -> None:
     if not (kind.is_numeric() or str(kind) == "Boolean") or str(kind).startswith("Decimal"):
         if name == "y":
-            raise InputError(f"The target {str(column)!r} {_said(kind, str(kind) == 'String')}; {NUMERIC_TARGET}.")
+            target = "y" if column in (None, "") else repr(str(column))
+            raise InputError(f"The target {target} {_said(kind, str(kind) == 'String')}; {NUMERIC_TARGET}.")
         raise InputError(
             f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; encode it (for example one-hot, inside a "
             "pipeline given to CoresetRegressor) or leave it out."

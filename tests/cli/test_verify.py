@@ -91,6 +91,8 @@ def test_a_coreset_of_frames_knows_its_names(suffix, inside, data, numbers, tmp_
     result = inside("train", tmp_path / f"memory{suffix}", "--check", data / "rows.csv", "--json")
     assert result.code == 0, result.err
     assert result.json["check"]["same"]
+    karat.coreset(frame[["a", "b", "c"]], frame["y"], sample_weight=np.full(ROWS, 2.0)).save(tmp_path / f"weighted{suffix}")
+    refused(inside("train", tmp_path / f"weighted{suffix}", "--check", data / "rows.csv"), "does not say from which columns")
 
 
 @pytest.mark.parametrize("name", ["nowhere.parquet", "rows.arrow"])

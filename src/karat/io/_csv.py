@@ -136,6 +136,7 @@ class CsvFiles(Source):
         self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool
     ) -> Iterator[Batch]:
         expected = Expected(columns)
+        self.blocks = []
         if numeric and self.switches is None:
             self.schema()
         for file in range(start.file, len(self.files)):

@@ -76,9 +76,10 @@ def _where(source: Source, batch: Batch, row: int) -> str:
 
 
 def in_memory(core: Coreset) -> dict[str, Any]:
-    """What a coreset of frames says about its columns, as provenance; nothing where they have no names."""
+    """What a coreset of frames says about its columns, as provenance; nothing where weights, lengths or names are not known."""
     targets = own_targets(core)
-    if not frames.is_frame(core.X) or (core.y is not None and targets is None):
+    weighted = core.maps is not None or not np.isclose(core.weights.sum(), core.n_rows)
+    if weighted or not frames.is_frame(core.X) or (core.y is not None and targets is None):
         return {}
     columns = list(frames.columns_of(core.X))
     return {"columns": columns, "target": targets, "roles": {"weight": None}, "on_missing": "error"}
