@@ -178,7 +178,10 @@ def test_wrong_types(values, parts):
 
 def test_wrong_types_of_the_target():
     X, _ = table(2)
-    refused("y|not numeric", X, np.array(["a", "b"]))
+    refused("The target y is text|numeric target", X, np.array(["a", "b"]))
+    pandas = pytest.importorskip("pandas")
+    refused("The target 'town' is text|numeric target", X, pandas.Series(["a", "b"], name="town"))
+    refused("The target y is text|numeric target", X, pandas.Series(["a", "b"]))
     refused("y|complex", X, np.array([1j, 2.0]))
     refused("y|sparse|dense", X, sparse.csr_array(np.ones((2, 1))))
 

@@ -25,7 +25,8 @@ from karat.errors import InputError, MissingExtraError
 from karat.problems import Problem
 
 FORMAT_VERSION = 1
-PARQUET = b"PAR1"  # with which a Parquet file begins
+PARQUET, ZIP = b"PAR1", b"PK"  # with which a Parquet file and an .npz begin
+DATA = {".csv": "CSV", ".tsv": "CSV", ".gz": "CSV", ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow"}
 
 
 def save(core: Coreset, path: Path) -> None:
@@ -50,6 +51,11 @@ def load(path: str | Path, problem: Problem | None = None) -> Coreset:
     """
     path = Path(path)
     data = read_bytes(path)
+    if path.suffix.lower() in DATA and not data.startswith((PARQUET, ZIP)):
+        raise InputError(
+            f"{path} is a data file ({DATA[path.suffix.lower()]}), not a coreset; make one with karat build {path} ..., or "
+            "karat.coreset_files."
+        )
     parquet = path.suffix == ".parquet" or data.startswith(PARQUET)
     header, arrays = (_parquet().unpack_table if parquet else unpack)(data, str(path), "a coreset file")
     try:
@@ -201,6 +207,8 @@ def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
 
 def unpack(data: bytes, name: str, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and arrays of :func:`pack`; ``name`` and ``what`` it is, for sentences."""
+    if not data.startswith(ZIP):
+        raise InputError(f"{name} is not {what}, or it is damaged (it does not begin like one).")
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}

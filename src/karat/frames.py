@@ -16,6 +16,7 @@ from scipy import sparse
 from karat.errors import InputError, MissingExtraError
 
 FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
+NUMERIC_TARGET = "karat needs a numeric target: encode it as numbers first"
 
 
 class Mapped:
@@ -154,6 +155,9 @@ def _plain(series: Any) -> np.ndarray:
 
 def _check_column(column: Any, kind: Any, name: str) -> None:
     if not (kind.is_numeric() or str(kind) == "Boolean") or str(kind).startswith("Decimal"):
+        if name == "y":
+            target = "y" if column in (None, "") else repr(str(column))
+            raise InputError(f"The target {target} {_said(kind, str(kind) == 'String')}; {NUMERIC_TARGET}.")
         raise InputError(
             f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; encode it (for example one-hot, inside a "
             "pipeline given to CoresetRegressor) or leave it out."
@@ -163,10 +167,16 @@ def _check_column(column: Any, kind: Any, name: str) -> None:
 def _check_kind(kind: np.dtype[Any], name: str, where: str) -> None:
     if kind.kind == "c":
         raise InputError(f"{name} holds complex numbers{where}; split it into real and imaginary columns.")
+    if kind.kind not in "fiub" and name == "y":
+        raise InputError(f"The target y {_said(kind, kind.kind in 'US')}; {NUMERIC_TARGET}.")
     if kind.kind not in "fiub":
         raise InputError(
             f"{name} has type {kind}{where}, which is not numeric; convert it to numbers first, for example with astype(float)."
         )
+
+
+def _said(kind: Any, text: bool) -> str:
+    return "is text" if text else f"has type {kind}"
 
 
 def take_rows(table: Any, positions: np.ndarray) -> Any:

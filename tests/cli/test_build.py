@@ -1,6 +1,7 @@
 """karat build: every format, every option, against the same numbers computed by NumPy from the whole table."""
 
 import json
+import os
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -91,6 +92,9 @@ def test_missing_values_are_left_out_only_when_asked(inside, data, full, tmp_pat
     assert done.code == 0, done.err
     assert any("1 rows with missing values" in note for note in done.json["certificate"]["notes"])
     assert same_moments(karat.load(tmp_path / "core.npz"), np.delete(full, 4, axis=0))
+    people = inside("build", tmp_path / "gaps.csv", "-t", "y", "-o", tmp_path / "core.npz", "--on-missing", "drop")
+    assert "3,999 of 4,000 rows became 15" in people.out
+    assert inside("train", tmp_path / "core.npz", "--check", tmp_path / "gaps.csv").code == 0
 
 
 PROBLEMS = {
@@ -153,7 +157,32 @@ def test_plan_knows_files_and_sizes(inside, data):
     assert (asked["rows"], asked["rows_in"]) == (14 * 15 // 2, 10**9)
     files = inside("plan", data / "parts", "--target", "y", "--json").json
     assert (files["rows_in"], files["columns"], files["rows"]) == (ROWS, 3, 15)
+    text = inside("plan", data / "all.parquet", "--target", "y", "--json").json
+    assert (text["columns"], text["left_out"]) == (6, ["hue"])
+    assert "hue: not numeric" in inside("plan", data / "all.parquet", "--target", "y").out
     guessed = inside("plan", data / "rows.csv.gz").out
     assert "about" in guessed
     rows = int(guessed.split("about ")[1].split(" rows")[0].replace(",", ""))
     assert abs(rows / ROWS - 1) < 0.05
+
+
+def test_inspect_on_a_narrow_terminal_shows_the_target_and_names_what_it_hides(inside, core, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "48")
+    shown = inside("inspect", core).out
+    header = next(line for line in shown.splitlines() if line.lstrip().startswith("row "))
+    assert header.split() == ["row", "weight", "y", "a"]
+    assert "Not shown: 2 columns, b, c" in shown
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_files_have_the_permissions_that_the_umask_asks_for(umask, core, tmp_path):
+    loaded, output = karat.load(core), tmp_path / "core.parquet"
+    before = os.umask(umask)
+    try:
+        loaded.save(output)
+        assert output.stat().st_mode & 0o777 == 0o666 & ~umask
+        output.chmod(0o640)
+        loaded.save(output)
+    finally:
+        os.umask(before)
+    assert output.stat().st_mode & 0o777 == 0o640  # as before, when it is replaced

@@ -1,5 +1,7 @@
 """karat train: the coefficients are those of scikit-learn on all rows."""
 
+import re
+
 import numpy as np
 import pytest
 from cli.conftest import ROWS, command, refused
@@ -37,16 +39,23 @@ def test_check_trains_on_all_rows_too(core, data, xy):
     oracle = Lasso(0.1, tol=1e-12, max_iter=10**5).fit(*xy)
     np.testing.assert_allclose(list(check["parameters"]["coefficients"]["y"].values()), oracle.coef_, rtol=1e-10)
     people = command("train", core, "--check", data / "rows.parquet").out
-    for words in ("ols from 15 rows that stand for 4,000", "all rows", "largest difference", "time to train"):
-        assert words in people
+    for words in ("ols from 15 rows that stand for 4,000", "as well: the same", "largest difference", "all rows 1 ms, coreset"):
+        assert words.replace("1 ms", "") in re.sub(r"\d+ ms", "", people)
 
 
 def test_check_sees_other_data(inside, core, data, numbers, tmp_path):
     from pyarrow import parquet as pq
 
     pq.write_table(numbers.slice(0, 3000), tmp_path / "less.parquet")
-    found = inside("train", core, "--check", tmp_path / "less.parquet", "--json").json["check"]
+    result = inside("train", core, "--check", tmp_path / "less.parquet", "--json")
+    assert result.code == 1
+    found = result.json["check"]
     assert found["difference"] > 1e-4
+    assert (found["same"], found["rows"], found["rows_expected"]) == (False, 3000, ROWS)
+    people = inside("train", core, "--check", tmp_path / "less.parquet")
+    assert people.code == 1
+    assert "NOT the same" in people.out
+    assert "stands for 4,000" in " ".join(people.out.split())
 
 
 def test_lp_and_absorbed_ridge_solve_their_own_problem(inside, data, xy, tmp_path):
@@ -62,6 +71,7 @@ def test_lp_and_absorbed_ridge_solve_their_own_problem(inside, data, xy, tmp_pat
     found = inside("train", tmp_path / "r.parquet", "--json").json["parameters"]
     np.testing.assert_allclose(list(found["coefficients"]["y"].values()), Ridge(3000).fit(X, y).coef_, rtol=1e-8)
     refused(inside("train", tmp_path / "r.parquet", "--alpha", "1"), "alpha = 3000")
+    refused(inside("train", tmp_path / "r.parquet", "--model", "lasso", "--alpha", "1"), "--problem least-squares")
     refused(inside("train", tmp_path / "lp.npz", "--model", "ridge"), "--model ridge needs --alpha")
 
 
@@ -69,6 +79,11 @@ def test_what_would_not_be_exact_is_refused(inside, core, data, tmp_path):
     refused(inside("train", core, "--model", "lp", "--alpha", "0"), "LeastSquares()", "--problem lp")
     refused(inside("train", core, "--model", "gaussian-mixture"), "does not teach")
     refused(inside("train", core, "--model", "ols", "--alpha", "1"), "--alpha does not apply")
+    for alpha in ("-1", "nan", "inf"):
+        refused(
+            inside("train", core, "--model", "lasso", f"--alpha={alpha}"),
+            f"--alpha must be a number of at least 0, not {alpha}",
+        )
     assert inside("build", data / "rows.parquet", "--problem", "mean", "-o", tmp_path / "mean.npz").code == 0
     refused(inside("train", tmp_path / "mean.npz"), "no model of its own")
     refused(inside("train", tmp_path / "mean.npz", "--model", "ols"), "needs a target")

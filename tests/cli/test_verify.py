@@ -18,12 +18,20 @@ def with_digit(table, row, column, change):
 def test_identical_data_is_proven(core, data):
     result = command("verify", core, data / "rows.parquet")
     assert result.code == 0, result.err
-    for words in ("proven", "identical", "4,000 read, 15 kept"):
+    for words in ("proven", "identical in the 4 columns used", "4,000 read, 15 kept"):
         assert words in result.out
     other_format = command("verify", core, data / "rows.csv", "--json")
     assert other_format.code == 0
     assert other_format.json["data"] == "identical"
     assert other_format.json["certificate"]["loss_error"] < 1e-10
+
+
+def test_the_verdict_is_on_the_columns_that_were_used(inside, core, numbers, tmp_path):
+    more = numbers.append_column("note", pa.array(["changed"] * ROWS))
+    pq.write_table(more, tmp_path / "more.parquet")
+    found = karat.verify_files(core, tmp_path / "more.parquet")
+    assert found.columns == ("a", "b", "c", "y")
+    assert "identical in the 4 columns used" in str(found)
 
 
 def test_the_data_is_found_where_it_was(inside, core):
@@ -72,6 +80,19 @@ def test_a_coreset_from_memory_needs_the_names_of_the_columns(inside, data, numb
     found = inside("verify", tmp_path / "memory.npz", data / "rows.parquet", "-t", "y", "--json")
     assert found.code == 0, found.err
     assert found.json["data"] == "unknown"
+    refused(inside("verify", tmp_path / "memory.npz", data / "rows.parquet"), "what its target is called", "add --target")
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_a_coreset_of_frames_knows_its_names(suffix, inside, data, numbers, tmp_path):
+    frame = numbers.to_pandas()
+    karat.coreset(frame[["a", "b", "c"]], frame["y"]).save(tmp_path / f"memory{suffix}")
+    assert inside("verify", tmp_path / f"memory{suffix}", data / "rows.csv").code == 0
+    result = inside("train", tmp_path / f"memory{suffix}", "--check", data / "rows.csv", "--json")
+    assert result.code == 0, result.err
+    assert result.json["check"]["same"]
+    karat.coreset(frame[["a", "b", "c"]], frame["y"], sample_weight=np.full(ROWS, 2.0)).save(tmp_path / f"weighted{suffix}")
+    refused(inside("train", tmp_path / f"weighted{suffix}", "--check", data / "rows.csv"), "does not say from which columns")
 
 
 @pytest.mark.parametrize("name", ["nowhere.parquet", "rows.arrow"])

@@ -15,6 +15,7 @@ from scale.tables import COLUMNS, make, write
 
 import karat
 from karat.io._content import BLOCK, Content, joined, spans
+from karat.io._verdict import compare
 
 
 def hashed(table, cuts=(), gaps=True):
@@ -51,8 +52,8 @@ def test_cuts_order_and_changes(listed, random, data):
     assert again["sums"] == whole["sums"]
     equal = [repr(x) for x in shuffled] == [repr(x) for x in listed]
     assert (again["blocks"] == whole["blocks"]) == (equal or as_table(shuffled).equals(table))
-    assert differ(hashed(as_table([*listed, listed[0]])), whole)
-    assert differ(hashed(as_table(listed[1:])), whole)
+    for other in ([*listed, listed[0]], listed[1:]):  # a row of zeros has the hash 0: the number of rows tells
+        assert compare(whole, Content.from_dict(hashed(as_table(other)), True), [], {})[0] == "changed"
 
 
 @settings(max_examples=200, deadline=None)

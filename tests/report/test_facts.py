@@ -78,7 +78,8 @@ def test_every_problem_has_a_report(problem, table, tmp_path):
     X, y = table[0][:800] / [1, 10, 0.1, 1000], table[1][:800]
     given = (X, y) if problem.needs_target else X
     core = karat.coreset(X, y if problem.needs_target else None, problem)
-    found = karat.report.write_report(core, tmp_path / "r.html", data=given)
+    karat.report.write_report(core, tmp_path / "r.html", data=given)
+    found = karat.report.facts(core, given)
     assert found["verified"]["ok"]
     assert (found["moments"] is None) == (getattr(problem, "absorb", None) is not None)
     assert found["moments"] is None or found["moments"]["worst"] < 1e-11
@@ -105,7 +106,8 @@ def _latent():
 def test_latent_models_too(name, tmp_path):
     problem, X = _latent()[name]
     core = karat.coreset(X, problem=problem)
-    found = karat.report.write_report(core, tmp_path / "r.html", data=X)
+    karat.report.write_report(core, tmp_path / "r.html", data=X)
+    found = karat.report.facts(core, X)
     assert found["verified"]["ok"]
     assert found["moments"]["worst"] < 1e-10
     assert len(found["projection"]["background"]) <= 2000
@@ -158,7 +160,8 @@ def _containers(X, y):
 def test_any_container(name, table, tmp_path):
     X, y, problem, names = _containers(*table)[name]
     core = karat.coreset(X, y, problem)
-    found = karat.report.write_report(core, tmp_path / "r.html", data=(X, y))
+    karat.report.write_report(core, tmp_path / "r.html", data=(X, y))
+    found = karat.report.facts(core, (X, y))
     assert found["verified"]["ok"]
     assert found["moments"]["worst"] < 1e-12
     assert [c["name"] for c in found["table"]["columns"]] == ["row", "weight", *names]
@@ -166,7 +169,8 @@ def test_any_container(name, table, tmp_path):
 
 @pytest.mark.parametrize("X", [np.ones((50, 2)), np.ones((1, 3))], ids=["constant", "one row"])
 def test_degenerate_data(X, tmp_path):
-    found = karat.report.write_report(karat.coreset(X), tmp_path / "r.html", data=X)
+    karat.report.write_report(karat.coreset(X), tmp_path / "r.html", data=X)
+    found = karat.report.facts(karat.coreset(X), X)
     assert found["kept"] == 1
     assert not re.search(r"\b(nan|inf)\b", (tmp_path / "r.html").read_text())
 

@@ -21,7 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not (find_spec("typer") and find_spec("rich")):
         from karat.errors import MissingExtraError
 
-        sys.exit(f"Error: {MissingExtraError('The command line', 'cli')}")
+        print(f"Error: {MissingExtraError('The command line', 'cli')}", file=sys.stderr)
+        sys.exit(2)
     from karat.cli._errors import leave, run, stop_on_signals
 
     stop_on_signals()

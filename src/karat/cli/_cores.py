@@ -10,12 +10,22 @@ if TYPE_CHECKING:
     from karat import Coreset
 
 
+FIRST = ("index", "weight", "target")  # roles of the columns that a narrow terminal still shows
+
+
 def summary(core: Coreset) -> dict[str, Any]:
     """A coreset in numbers and words, for scripts."""
     from karat._facts import facts
 
     found = facts(core)
     return {"rows_in": found.pop("rows"), "rows_kept": found.pop("kept")} | found
+
+
+def rows_used(core: Coreset) -> int:
+    """Rows of the data that count: not those left out because a value was missing."""
+    origin = core.provenance or {}
+    parts = origin.get("merged") or [origin]
+    return core.n_rows - sum(int(((part or {}).get("dropped") or {}).get("missing", 0)) for part in parts)
 
 
 def lines(core: Coreset) -> dict[str, str]:
@@ -36,11 +46,11 @@ def lines(core: Coreset) -> dict[str, str]:
 
 
 def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
-    """The kept rows by column: where each came from, its weight, and its values."""
+    """The kept rows by column: where each came from, its weight and target first, then its other values."""
     from karat._facts import kept_columns
 
     found: dict[str, np.ndarray] = {}
-    for column in kept_columns(core):
+    for column in sorted(kept_columns(core), key=lambda column: column.role not in FIRST):
         name = column.name
         while name in found:  # a column of the data may be called "weight" or "row", too
             name += "_"

@@ -30,6 +30,9 @@ SPOKEN = {  # arguments of the library, in the words of the command line
     "on_missing='drop'": "--on-missing drop",
     "choose columns=, or encode it by a fitted pipeline=": "leave it out with --drop-columns, or encode it first",
     "name some in columns=": "leave fewer out",
+    "leave it out of columns=": "leave it out of --columns",
+    "name it in target=": "add --target",
+    "name them in columns=": "add --columns",
     "memory=": "--memory ",
     "MultiView takes columns as three lists of names, one per view": "--problem multi-view needs --view three times",
     "sequence is for HiddenMarkov only": "--sequence is for hidden-markov only",
@@ -53,10 +56,10 @@ def stop_on_signals() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the command that the arguments spell; the exit code."""
-    from karat.cli._app import application
-
     debug = "--debug" in arguments  # looked for here, because lines that cannot be parsed are errors too
     try:
+        from karat.cli._app import application
+
         code = application(arguments)(args=arguments, prog_name="karat", standalone_mode=False, obj=arguments)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

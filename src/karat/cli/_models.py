@@ -6,6 +6,7 @@ their mean.  Iterative solvers run to convergence, so that a difference between 
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -134,6 +135,8 @@ def trainer(
     for option, takes_it in takes.items():
         if given[option] and not takes_it:
             raise InputError(f"{option} does not apply to --model {model}.")
+    if alpha is not None and not 0 <= alpha < math.inf:
+        raise InputError(f"--alpha must be a number of at least 0, not {alpha:g}.")
     if not linear:
         if model is not own:
             raise NotExactError(
@@ -153,8 +156,9 @@ def trainer(
 def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | None, intercept: bool) -> _OwnProblem:
     """The coreset's own problem, at another alpha where nothing was absorbed."""
     if model is not own:
+        serves = Model.LP if model is Model.LP else "least-squares"
         raise NotExactError(
-            f"A coreset of {problem.describe()} does not give --model {model}; build one with --problem {model}."
+            f"A coreset of {problem.describe()} does not give --model {model}; build one with --problem {serves}."
         )
     if problem.absorb is not None and (alpha, intercept) != (problem.alpha, problem.fit_intercept):
         raise NotExactError(

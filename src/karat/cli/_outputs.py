@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 from karat.errors import InputError, StorageError
 
@@ -30,8 +31,8 @@ def check_output(output: Path, sources: Sequence[str], force: bool, kind: Kind |
     if not os.access(output.parent, os.W_OK):
         raise StorageError(f"The folder {output.parent} is not writable; choose another --output.")
     place = output.resolve()
-    for source in sources:
-        for path in map(Path, glob.glob(source, recursive=True) or [source]):
+    for source in map(_local, sources):
+        for path in map(Path, [source, *glob.glob(source, recursive=True)]):  # a name may itself look like a pattern
             if place == path.resolve():
                 raise InputError(f"--output {output} is the data itself; choose another name.")
             if path.is_dir() and place.is_relative_to(path.resolve()):
@@ -40,6 +41,11 @@ def check_output(output: Path, sources: Sequence[str], force: bool, kind: Kind |
                 )
     if output.exists() and not force and not kind.is_one(output):
         raise InputError(f"{output} exists and is not {kind.name}; choose another name, or replace it with --force.")
+
+
+def _local(source: str) -> str:
+    """The path of a local address."""
+    return unquote(urlparse(source).path) if source.startswith("file:") else source
 
 
 def _is_coreset(path: Path) -> bool:

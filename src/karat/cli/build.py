@@ -57,6 +57,8 @@ def build(
     if roles.view is not None and problem.problem is not Name.MULTI_VIEW:
         raise InputError("--view is for multi-view only; name the features with --columns.")
     check_output(output, source, force)
+    if checkpoint is not None and checkpoint.resolve() == output.resolve():
+        raise InputError("--checkpoint and --output are one file; give the checkpoint a name of its own.")
     from karat import coreset_files
 
     start = time.perf_counter()
@@ -74,7 +76,9 @@ def build(
         _show.document(_cores.summary(core) | found)
         return
     speed = {"time": f"{_show.seconds(seconds)} ({core.n_rows / seconds:,.0f} rows/s)"}
-    _show.facts(f"{core.n_rows:,} rows became {len(core):,} in {output}", _cores.lines(core) | speed, _show.GOLD)
+    used = _cores.rows_used(core)
+    rows = f"{used:,} of {core.n_rows:,} rows" if used < core.n_rows else f"{used:,} rows"
+    _show.facts(f"{rows} became {len(core):,} in {output}", _cores.lines(core) | speed, _show.GOLD)
 
 
 def _rows(source: list[str]) -> int | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from karat import Coreset
 
 FILES = 5  # named one by one
+NAMED = 20  # columns that are not shown
 WIDTH = 12  # characters of a column of the table of rows
 
 
@@ -72,8 +73,11 @@ def _origin(core: Coreset) -> dict[str, str]:
 
 def _print_rows(columns: dict[str, Any], heaviest: Any, kept: int) -> None:
     fit = max(2, _show.console().width // WIDTH)
-    names = list(columns)[:fit]
-    hidden = len(columns) - len(names)
-    more = f", {hidden:,} more columns not shown" if hidden else ""
-    _show.say(f"\nHeaviest rows, {len(heaviest):,} of {kept:,}{more}")
+    names, hidden = list(columns)[:fit], list(columns)[fit:]
+    _show.say(f"\nHeaviest rows, {len(heaviest):,} of {kept:,}")
     _show.grid(names, [[columns[name][i].item() for name in names] for i in heaviest])
+    if hidden:
+        rest = f" and {len(hidden) - NAMED:,} more" if len(hidden) > NAMED else ""
+        _show.say(
+            f"Not shown: {len(hidden):,} column{'s' * (len(hidden) > 1)}, {', '.join(hidden[:NAMED])}{rest}; --json has all."
+        )

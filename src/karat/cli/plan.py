@@ -49,14 +49,17 @@ def plan(
     """
     import karat
 
+    left_out: list[str] = []
     if source:
         if (rows, columns, targets) != (None, None, None):
             raise InputError("Name files, or say --rows, --columns and --targets; not both.")
         from karat.io._extent import extent
 
         found = extent(source)
-        count_targets = len(named("--target", target, found.columns))
-        rows, columns, targets = found.rows, len(found.columns) - count_targets, count_targets
+        predicted = named("--target", target, found.columns)
+        left_out = [name for name in found.text if name not in predicted]
+        rows, targets = found.rows, len(predicted)
+        columns = len(found.columns) - targets - len(left_out)
     elif rows is None or columns is None:
         raise InputError("Say how large the data is: name its files, or give --rows and --columns.")
     elif target:
@@ -74,7 +77,7 @@ def plan(
         partitions=partitions,
         workers=workers,
     )
-    asked = {"problem": chosen.describe(), "rows_in": rows, "columns": columns}
+    asked = {"problem": chosen.describe(), "rows_in": rows, "columns": columns, "left_out": left_out}
     if shown.as_json:
         _show.document(asked | asdict(expected))
         return
@@ -88,6 +91,8 @@ def plan(
         "time": f"about {_show.seconds(expected.seconds)}",
         "why": expected.why,
     }
+    if left_out:
+        lines["left out"] = f"{', '.join(left_out)}: not numeric; build with --drop-columns, or encode first"
     if expected.travels:
         lines["travels"] = _show.amount(expected.travels)
     _show.facts("What to expect", lines)

@@ -13,7 +13,7 @@ from karat.cli._errors import FAILED
 from karat.cli._options import Common
 from karat.cli._outputs import Kind, check_output
 from karat.cli._progress import progress
-from karat.cli.verify import SAID
+from karat.cli.verify import said
 
 
 def report(
@@ -32,12 +32,14 @@ def report(
     """
     check_output(output, [str(core), *(data or ())], force, Kind("a report", (".html", ".htm"), _is_report))
     import karat
-    from karat.report import write_report
+    from karat.report import facts
+    from karat.report._page import write_page
 
     start = time.perf_counter()
     loaded = karat.load(core)
     with progress("Reading", not shown.as_json) as advance:
-        found = write_report(loaded, output, data, progress=advance)
+        found = facts(loaded, data, progress=advance)
+    write_page(found, output)
     seconds, verified = time.perf_counter() - start, found["verified"]
     if shown.as_json:
         told = {name: found[name] for name in ("problem", "exact", "verified", "weights")}
@@ -56,7 +58,7 @@ def _measured(verified: dict[str, Any] | None) -> dict[str, str]:
         return {"data": "not given, so nothing was measured afresh; name it with --data"}
     verdict = "exact" if verified["ok"] else "REFUTED"
     lines = {"worst error": f"{verified['loss_error']:.1e} relative, over every query, measured afresh: {verdict}"}
-    return lines | ({} if verified["data"] is None else {"data": SAID[verified["data"]]})
+    return lines | ({} if verified["data"] is None else {"data": said(verified["data"], verified["columns"])})
 
 
 def _is_report(path: Path) -> bool:

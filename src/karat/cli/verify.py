@@ -15,12 +15,6 @@ from karat.cli._options import Common, size
 from karat.cli._progress import progress
 
 BLOCKS = 3  # changed blocks named one by one
-SAID = {
-    "identical": "identical to what the coreset was made from",
-    "reordered": "the same rows in another order",
-    "changed": "CHANGED since the coreset was made",
-    "unknown": "unknown: the coreset holds no hashes of these columns",
-}
 
 
 def verify(
@@ -66,12 +60,24 @@ def verify(
         raise typer.Exit(FAILED)
 
 
+def said(data: str, columns: int) -> str:
+    """How the data compares with what the coreset was made from, in so many columns."""
+    from karat.io._verdict import identical
+
+    return {
+        "identical": identical(columns),
+        "reordered": "the same rows in another order",
+        "changed": "CHANGED since the coreset was made",
+        "unknown": "unknown: the coreset holds no hashes of these columns",
+    }[data]
+
+
 def _lines(found: Any) -> dict[str, str]:
     certificate = found.certificate
     verdict = "the same" if certificate.ok else "NOT the same"
     lines = {
         "moments": f"{verdict}: worst relative loss error {certificate.loss_error:.1e} (allowed {certificate.tolerance:.0e})",
-        "data": SAID[found.data],
+        "data": said(found.data, len(found.columns)),
         "rows": f"{certificate.n_rows:,} read, {certificate.size:,} kept",
     }
     if found.changed:

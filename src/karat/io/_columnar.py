@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from karat.errors import InputError
-from karat.io._source import Batch, Expected, File, Place, Source, folder_value, with_folders
+from karat.io._source import Batch, Expected, File, Place, Source, folder_value, refuse_twins, with_folders
 
 READAHEAD = 2  # batches decoded ahead of the one in work
 
@@ -47,6 +47,7 @@ class ColumnarFiles(Source):
                 f"{one.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'} ({_brief(error)}); it may be cut off: "
                 "write it again or leave it out."
             ) from error
+        refuse_twins(one.path, schema.names)
         for name, value in one.folders:
             if name not in schema.names:
                 schema = schema.append(pa.field(name, pa.array([folder_value(value)]).type))

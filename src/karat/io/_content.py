@@ -82,7 +82,7 @@ class Content:
     def _hashes(self, values: list[np.ndarray], count: int) -> np.ndarray:
         mixed, high, word = (scratch[:count] for scratch in self._scratch)
         number = word.view(np.float64)
-        mixed[...] = 0
+        mixed[...] = FINISH  # so that a row of zeros counts, too
         for i, column in enumerate(values):
             if i:
                 mixed ^= np.right_shift(mixed, HALF, out=high)

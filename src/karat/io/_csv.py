@@ -19,19 +19,24 @@ from pyarrow import csv as pacsv
 from karat.errors import InputError
 from karat.io._ahead import ahead
 from karat.io._quotes import line_ends
-from karat.io._source import Batch, Expected, File, Place, Source, folder_value, with_folders
+from karat.io._source import NOT_A_NUMBER, Batch, Expected, File, Place, Source, folder_value, refuse_twins, with_folders
 
 CHUNK = 2**24
+NOTHING = {None, *pacsv.ConvertOptions().null_values}
+SWITCH = {"true": 1.0, "false": 0.0}
 FIRST, PREVIEW = 2**20, 100  # bytes, and lines of them, that tell numbers from text
 
 
 class CsvFiles(Source):
-    """Comma or tab separated files with a header line."""
+    """Files with a header line; values are separated by commas, or by semicolons or tabs if the header has no comma."""
 
     def __init__(self, filesystem: Any, files: Sequence[File]) -> None:
         self.filesystem, self.files = filesystem, files
         self.names = [f.path for f in files]
         self.types: dict[str, pa.DataType] = {}  # of the columns that are not numbers, from the first block
+        self.delimiters: dict[int, str] = {}  # of the files whose headers were read
+        self.switches: set[str] | None = None  # columns of true and false, once the first lines were looked at
+        self.blocks: list[tuple[int, int, int | None]] = []  # of each: file, first row, and lines before it that are no rows
 
     def identity(self) -> list[list[Any]]:
         """Read anew, since files may change while we look at them."""
@@ -41,16 +46,47 @@ class CsvFiles(Source):
     def schema(self) -> pa.Schema:
         """Of the first lines; numbers may still turn out to be text further down."""
         for data, _, header, inner in self._blocks(0, 0, FIRST):
-            ends, _ = line_ends(data, self._delimiter(0))
+            ends, _ = line_ends(data, self.delimiters[0])
             first = data[: ends[:PREVIEW][-1] + 1] if len(ends) else data
-            table = self._parse(first, 0, 0, header, header, [], strict=False, inner=inner)[0]
+            table, broken = self._parse(first, 0, 0, header, header, [], strict=False, inner=inner)
+            self.switches = {field.name for field in table.schema if pa.types.is_boolean(field.type)}
+            for i, field in enumerate(table.schema):
+                culprit = (
+                    self._culprit(table[field.name], field.name, broken + inner) if pa.types.is_string(field.type) else None
+                )
+                if culprit is not None:
+                    table = table.set_column(i, field.with_metadata({NOT_A_NUMBER: culprit}), table[field.name])
             for name, value in self.files[0].folders:
                 table = table.append_column(name, pa.array(np.full(len(table), folder_value(value))))
             return table.schema
         raise InputError(f"{self.names[0]} has no rows; leave it out.")
 
-    def _delimiter(self, file: int) -> str:
-        return "\t" if ".tsv" in self.names[file].lower() else ","
+    def _culprit(self, column: pa.ChunkedArray, name: str, others: int) -> str | None:
+        """Why a column is text though most of its values are numbers, in words; None if they are not."""
+        values = column.to_pylist()
+        strange = [i for i, text in enumerate(values) if text not in NOTHING and _number(text) is None]
+        if 2 * len(strange) >= len(values):
+            return None
+        where = self._line(0, strange[0] + 2) if not others else f"{self.names[0]}, row {strange[0]:,}"
+        return _not_a_number(where, name, values[strange[0]])
+
+    def _line(self, file: int, line: int) -> str:
+        return f"{self.names[file]}, line {line:,}"
+
+    def where(self, file: int, row: int) -> str:
+        known = [others for f, first, others in self.blocks if f == file and first <= row]
+        if not known or known[-1] is None:
+            return super().where(file, row)
+        return self._line(file, row + known[-1] + 2)
+
+    def _header(self, file: int, line: str) -> list[str]:
+        """The names in the first line; it also tells what separates them."""
+        outside = re.sub('"[^"]*"', "", line)
+        signs = "\t" if ".tsv" in self.names[file].lower() else ",;\t"
+        sign = self.delimiters[file] = next((sign for sign in signs if sign in outside), signs[0])
+        names = next(csv.reader([line], delimiter=sign), [""])
+        refuse_twins(self.names[file], names)
+        return names
 
     def _blocks(self, file: int, start: int, size: int) -> Iterator[tuple[memoryview, int, list[str], int]]:
         """Whole lines (valid until the next are asked for), the byte after them, the header, and line breaks in values."""
@@ -67,7 +103,7 @@ class CsvFiles(Source):
                     final = filled < size
                     if not header:
                         line = buffer[: buffer.find(b"\n", 0, filled) + 1] or buffer[: filled if final else 0]
-                        header = next(csv.reader([line.decode("utf-8-sig").strip()], delimiter=self._delimiter(file)), [""])
+                        header = self._header(file, line.decode("utf-8-sig").strip())
                         cut = len(line)
                     elif place < start:  # read again what is done: a compressed file has no other way
                         cut = min(filled, start - place)
@@ -89,7 +125,7 @@ class CsvFiles(Source):
         """Where the last whole line ends, and how many line breaks before that belong to values."""
         if buffer.find(b'"', 0, filled) < 0:
             return filled if final else buffer.rfind(b"\n", 0, filled) + 1, 0
-        ends, inner = line_ends(memoryview(buffer)[:filled], self._delimiter(file))
+        ends, inner = line_ends(memoryview(buffer)[:filled], self.delimiters[file])
         cut = filled if final else int(ends[-1]) + 1 if len(ends) else 0
         return cut, int((inner < cut).sum())
 
@@ -100,6 +136,9 @@ class CsvFiles(Source):
         self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool
     ) -> Iterator[Batch]:
         expected = Expected(columns)
+        self.blocks = []
+        if numeric and self.switches is None:
+            self.schema()
         for file in range(start.file, len(self.files)):
             here = start if file == start.file else Place(file)
             row, broken = here.row, 0
@@ -110,6 +149,7 @@ class CsvFiles(Source):
                 wanted = [c for c in columns if c in header]
                 table, bad = self._parse(data, file, row + broken, header, wanted, numeric, strict, inner)
                 table = with_folders(table, self.files[file].folders, columns).combine_chunks()
+                self.blocks.append((file, row, None if bad + inner else broken))
                 for first in range(0, table.num_rows, rows):
                     some = table.slice(first, rows)
                     last = first + len(some) == table.num_rows
@@ -128,8 +168,9 @@ class CsvFiles(Source):
             broken.append(bad)
             return "skip"
 
-        types = {c: pa.float64() for c in columns if c in numeric} | self.types
-        parse = pacsv.ParseOptions(delimiter=self._delimiter(file), invalid_row_handler=invalid, newlines_in_values=inner > 0)
+        switches = self.switches or ()
+        types = {c: pa.bool_() if c in switches else pa.float64() for c in columns if c in numeric} | self.types
+        parse = pacsv.ParseOptions(delimiter=self.delimiters[file], invalid_row_handler=invalid, newlines_in_values=inner > 0)
 
         def read(kinds: dict[str, pa.DataType]) -> pa.Table:
             broken.clear()
@@ -150,9 +191,9 @@ class CsvFiles(Source):
             bad = broken[0]
             text = bytes(data)
             found = re.search(rb"^" + re.escape(bad.text.encode()) + rb"\r?$", text, re.MULTILINE)
-            where = line + text[: found.start() if found else 0].count(b"\n") + 2
+            where = self._line(file, line + text[: found.start() if found else 0].count(b"\n") + 2)
             raise InputError(
-                f"{self.names[file]}, line {where:,}: {bad.actual_columns} values where the header has {bad.expected_columns} "
+                f"{where}: {bad.actual_columns} values where the header has {bad.expected_columns} "
                 f"({bad.text[:60]!r}). Mend the line, or leave such rows out with on_missing='drop'."
             )
         if numeric:
@@ -164,11 +205,10 @@ class CsvFiles(Source):
         if not found:
             return InputError(f"{self.names[file]} cannot be read as CSV ({error}); mend it or leave it out.")
         column, value = header[int(found[1])], found[2]
-        position = re.search(rb"(?:^|[\t,\"])" + re.escape(value.encode()) + rb"(?:[\t,\"\r\n]|$)", data, re.MULTILINE)
-        where = line + data[: position.start() if position else 0].count(b"\n") + 2
+        position = re.search(rb"(?:^|[\t,;\"])" + re.escape(value.encode()) + rb"(?:[\t,;\"\r\n]|$)", data, re.MULTILINE)
+        where = self._line(file, line + data[: position.start() if position else 0].count(b"\n") + 2)
         return InputError(
-            f"{self.names[file]}, line {where:,}: column {column!r} has the value {value!r}, which is not a number. Mend it, "
-            "leave the column out, or leave such rows out with on_missing='drop'."
+            _not_a_number(where, column, value, "neither true nor false" if "to bool" in str(error) else "not a number")
         )
 
     def share(self, place: Place) -> tuple[int, int]:
@@ -176,18 +216,27 @@ class CsvFiles(Source):
         return sum(f.size for f in self.files[: place.file]) + inside, sum(f.size for f in self.files)
 
 
+def _not_a_number(where: str, column: str, value: str, what: str = "not a number") -> str:
+    return (
+        f"{where}: column {column!r} has the value {value!r}, which is {what}. Mend it, leave the column out, or leave such "
+        "rows out with on_missing='drop'."
+    )
+
+
+def _number(text: str | None) -> float | None:
+    """What a value says, true and false as 1 and 0; None if that is no number."""
+    try:
+        return None if text is None else SWITCH[text.lower()] if text.lower() in SWITCH else float(text)
+    except ValueError:
+        return None
+
+
 def _numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
     """Text columns as numbers where they should be; what is not a number becomes null."""
 
-    def number(text: str | None) -> float | None:
-        try:
-            return None if text is None else float(text)
-        except ValueError:
-            return None
-
     for i, name in enumerate(table.column_names):
-        if types.get(name) == pa.float64():
-            table = table.set_column(i, name, pa.array([number(v) for v in table[name].to_pylist()], pa.float64()))
+        if types.get(name) in (pa.float64(), pa.bool_()):
+            table = table.set_column(i, name, pa.array([_number(v) for v in table[name].to_pylist()], pa.float64()))
         elif name in types:
             table = table.set_column(i, name, table[name].cast(types[name]))
     return table

@@ -12,7 +12,7 @@ import pyarrow.dataset as pads
 from karat.errors import InputError
 from karat.io._columnar import ColumnarFiles
 from karat.io._csv import CsvFiles
-from karat.io._source import open_source
+from karat.io._source import is_number, open_source
 
 SAMPLE = 2**20  # bytes of a CSV file from which its lines are estimated
 GZIP = 31  # window bits by which zlib reads a gzip header
@@ -20,19 +20,21 @@ GZIP = 31  # window bits by which zlib reads a gzip header
 
 @dataclass(frozen=True)
 class Extent:
-    """Rows (estimated if not ``exact``) and the names of the columns."""
+    """Rows (estimated if not ``exact``), the names of the columns, and those of them that are not numbers."""
 
     rows: int
     columns: list[str]
+    text: list[str]
     exact: bool
 
 
 def extent(source: Any) -> Extent:
     """Of anything :func:`karat.coreset_files` takes, but streams, which can be read only once."""
     opened = open_source(source, 1)
-    names = list(opened.schema().names)
+    schema = opened.schema()
+    names, text = list(schema.names), [field.name for field in schema if not is_number(field)]
     if isinstance(opened, CsvFiles):
-        return Extent(max(1, round(_lines_per_byte(opened) * sum(f.size for f in opened.files))), names, exact=False)
+        return Extent(max(1, round(_lines_per_byte(opened) * sum(f.size for f in opened.files))), names, text, exact=False)
     if not isinstance(opened, ColumnarFiles):
         raise InputError("A stream does not say how many rows are coming; give their number.")
     try:
@@ -41,7 +43,7 @@ def extent(source: Any) -> Extent:
         raise InputError(f"The rows of {opened.names[0]} and what lies beside it cannot be counted ({error}).") from error
     if not rows:
         raise InputError(f"{opened.names[0]} has no rows.")
-    return Extent(rows, names, exact=True)
+    return Extent(rows, names, text, exact=True)
 
 
 def _lines_per_byte(files: CsvFiles) -> float:

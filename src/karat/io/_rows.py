@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from karat import frames
 from karat._pieces import Piece
 from karat._sketch import Sketch
 from karat.errors import InputError
-from karat.io._source import sort_of
+from karat.io._source import NOT_A_NUMBER, is_number, sort_of
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,33 @@ class Layout:
         return self.drop or self.pipeline is not None
 
     def check(self, schema: pa.Schema) -> None:
-        """Refuse text where numbers are needed, before anything is read."""
+        """Refuse columns that are not there, and text where numbers are needed, before anything is read."""
+        for name in self.columns:
+            if name not in schema.names:
+                close = get_close_matches(name, schema.names, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(schema.names)}."
+                raise InputError(f"The data has no column {name!r}; {hint}")
+        for name in self.targets:
+            if name in self.features:
+                raise InputError(f"Column {name!r} is the target, so it cannot be a feature; leave it out of columns=.")
         for name in self.numeric:
-            if name in schema.names and sort_of(schema.field(name).type) not in ("number", "null"):
-                raise InputError(
-                    f"Column {name!r} has type {schema.field(name).type}, which is not numeric; choose columns=, or encode it "
-                    "by a fitted pipeline=."
-                )
+            self._check_number(schema.field(name))
+
+    def _check_number(self, field: pa.Field) -> None:
+        culprit = (field.metadata or {}).get(NOT_A_NUMBER)
+        if is_number(field) and (culprit is None or self.drop):  # rows without a number are then left out
+            return
+        if culprit is not None:
+            raise InputError(culprit.decode())
+        if field.name in self.targets:
+            kind = "is text" if sort_of(field.type) == "text" else f"has type {field.type}"
+            raise InputError(
+                f"The target {field.name!r} {kind}; karat needs a numeric target: encode it as numbers, or choose another."
+            )
+        raise InputError(
+            f"Column {field.name!r} has type {field.type}, which is not numeric; choose columns=, or encode it by a fitted "
+            "pipeline=."
+        )
 
     def feed(self, sketch: Sketch, table: Any, where: Callable[[int], str]) -> int:
         """Let the sketch take the rows of a table; return how many were left out.  ``where`` puts a row in words."""
@@ -104,7 +125,7 @@ class Layout:
 
     def _numbers(self, table: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
         column = table.column(name)
-        if pa.types.is_decimal(column.type):
+        if pa.types.is_decimal(column.type) or (pa.types.is_boolean(column.type) and column.null_count):
             column = column.cast(pa.float64())
         # Nulls become NaN; a column of a single chunk without nulls is not copied.
         values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow.compute as pc
 
 from karat import _sketch_files
 from karat._construct import Progress, refuse_for_latent
@@ -206,6 +207,21 @@ class Run:
         if self.source.identity() != self.files:
             raise InputError(f"{self._changed(self.source.identity())} changed while it was read; run again.")
         self.place = Place(len(self.source.names))
+        if self.dropped + self.bad and self.dropped == sum(self.counts.values()):
+            raise InputError(self._nothing_left())
+
+    def _nothing_left(self) -> str:
+        """Why no row is left, from a second look at the first of them."""
+        said = f"All {self.dropped + self.bad:,} rows were left out"
+        if not (self.files and self.dropped):
+            return f"{said}, because each is broken or lacks a value."
+        layout = self.layout
+        table = next(self.source.batches(layout.columns, layout.numeric, FOLD, Place(), strict=False)).table
+        numbers = {*layout.features, *layout.targets}
+        gaps = {name: pc.sum(pc.is_null(table.column(name), nan_is_null=True)).as_py() for name in numbers}
+        worst = max(gaps, key=lambda name: gaps[name])
+        where = f"{gaps[worst]:,} of the first {table.num_rows:,} of them"
+        return f"{said}: column {worst!r} has no number in {where}. Leave the column out, or fill it."
 
     @property
     def _hashed(self) -> Content | None:

@@ -26,6 +26,7 @@ KINDS = {
 }  # fmt: skip
 
 WILD = "*?["
+NOT_A_NUMBER = b"karat: not a number"  # metadata of a column that is text for one value's sake: where that is, in words
 
 
 @dataclass(frozen=True)
@@ -236,6 +237,18 @@ class Expected:
                 raise InputError(
                     f"Column {column!r} is {kind} in {self.first[0]} but {types[column]} in {name}; convert one of them."
                 )
+
+
+def refuse_twins(name: str, columns: Sequence[str]) -> None:
+    """Two columns of one name cannot be told apart."""
+    twin = next((c for i, c in enumerate(columns) if c in columns[:i]), None)
+    if twin is not None:
+        raise InputError(f"{name} has two columns named {twin!r}; rename one of them, or leave it out of the file.")
+
+
+def is_number(field: pa.Field) -> bool:
+    """Whether a column holds numbers, apart from some values of a CSV file that are none (see NOT_A_NUMBER)."""
+    return sort_of(field.type) in ("number", "null") or NOT_A_NUMBER in (field.metadata or {})
 
 
 def sort_of(kind: pa.DataType) -> str:

@@ -41,12 +41,15 @@ class FileVerification:
         The blocks that differ, if the data has changed.
     moved : tuple of int
         Those of ``core.indices`` at which the data has another row than the coreset.
+    columns : tuple of str
+        The columns that were read; nothing is said of others.
     """
 
     certificate: Certificate
     data: Data
     changed: tuple[Changed, ...]
     moved: tuple[int, ...]
+    columns: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
@@ -60,12 +63,13 @@ class FileVerification:
             "data": self.data,
             "changed": [asdict(block) for block in self.changed],
             "moved": list(self.moved),
+            "columns": list(self.columns),
             "certificate": self.certificate.to_dict(),
         }
 
     def __str__(self) -> str:
         said = {
-            "identical": "The data is identical to what the coreset was made from.",
+            "identical": f"The data is {identical(len(self.columns))}.",
             "reordered": "The data has the same rows as the coreset was made from, in another order.",
             "changed": "The data has CHANGED: " + "; ".join(map(str, self.changed[:3])) + " differ" * bool(self.changed),
             "unknown": "Whether the data is the same is unknown: there are no hashes of these columns in the coreset.",
@@ -73,6 +77,12 @@ class FileVerification:
         if self.data == "changed":
             said += f", and {len(self.changed) - 3:,} more blocks." if len(self.changed) > 3 else "."
         return f"{said} {self.certificate}"
+
+
+def identical(columns: int) -> str:
+    """The verdict on data that has not changed, in words: it says nothing of columns that were not used."""
+    used = f"{columns:,} columns" if columns > 1 else "column"
+    return f"identical in the {used} used to what the coreset was made from"
 
 
 def compare(

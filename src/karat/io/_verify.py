@@ -32,7 +32,7 @@ from karat.io._run import MEMORY, Run, fold_rows
 from karat.io._source import Batch, Place, Source, open_source
 from karat.io._verdict import FileVerification, compare
 from karat.io._watching import Watching, all_present, dense, own_coordinates
-from karat.io._whole import in_views, lengths
+from karat.io._whole import in_views, lengths, own_targets
 from karat.problems.latent import Latent
 
 ROWS = 2**17  # at a time, where rows are only collected
@@ -89,7 +89,9 @@ def verify_files(
         raise InputError(
             f"The coreset was made with a pipeline ({known['pipeline']}), which is not saved; pass it as pipeline=."
         )
-    target = target if target is not None else known.get("target")
+    target = target if target is not None else known.get("target") or own_targets(core)
+    if target is None and core.y is not None:
+        raise InputError("The coreset does not say what its target is called in the data; name it in target=.")
     targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
     named = columns if columns is not None else known.get("columns") or _own_names(core)
     group = groups or roles.get("group")
@@ -152,7 +154,7 @@ def _mergeable(
         notes.append(f"The coreset stands for {core.n_rows:,} rows, the data has {sketch.n_rows:,}.")
         refuted = True
     certificate = proof(core, reductions, sum(totals.values()), sketch.n_rows, start, notes, refuted)
-    return FileVerification(certificate, data, changed, tuple(sorted(sketch.moved)))
+    return FileVerification(certificate, data, changed, tuple(sorted(sketch.moved)), tuple(content.columns))
 
 
 def _group(core: Coreset, sketch: Watching, own: Table, label: Any, passes: int) -> Reduction:
@@ -210,4 +212,4 @@ def _latent(
     places = np.searchsorted(np.concatenate([p.numbers for p in pieces]), core.indices)  # rows that were left out do not count
     certificate = replace(core, indices=places).verify(in_views(core, X), sample_weight=weights, lengths=lengths(pieces))
     data, changed = compare(stored, content, short_names(source.names), counts)
-    return FileVerification(certificate, data, changed, ())
+    return FileVerification(certificate, data, changed, (), tuple(content.columns))

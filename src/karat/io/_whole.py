@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from karat import frames
 from karat._construct import Progress
 from karat._coreset import Coreset
 from karat._pieces import Piece
@@ -74,9 +75,25 @@ def _where(source: Source, batch: Batch, row: int) -> str:
     return source.where(batch.file, batch.start + row)
 
 
+def in_memory(core: Coreset) -> dict[str, Any]:
+    """What a coreset of frames says about its columns, as provenance; nothing where weights, lengths or names are not known."""
+    targets = own_targets(core)
+    weighted = core.maps is not None or not np.isclose(core.weights.sum(), core.n_rows)
+    if weighted or not frames.is_frame(core.X) or (core.y is not None and targets is None):
+        return {}
+    columns = list(frames.columns_of(core.X))
+    return {"columns": columns, "target": targets, "roles": {"weight": None}, "on_missing": "error"}
+
+
+def own_targets(core: Coreset) -> list[str] | None:
+    """The names that the targets of a coreset have by themselves; None if there are none."""
+    names = list(frames.columns_of(core.y)) if frames.is_frame(core.y) else []
+    return names if names and not {"", "None"} & set(names) else None
+
+
 def layout_of(core: Coreset) -> Layout:
     """Which columns of its files a coreset was made from."""
-    origin = core.provenance or {}
+    origin = core.provenance or in_memory(core)
     if not {"columns", "target", "roles", "on_missing"} <= origin.keys() or origin.get("pipeline") is not None:
         raise InputError(
             "The coreset does not say from which columns of files it was made, so it cannot be compared with them; build it "

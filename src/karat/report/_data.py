@@ -54,9 +54,12 @@ class Data(ABC):
         """The coreset measured afresh, see :func:`measured_facts`."""
 
 
-def measured_facts(certificate: Certificate, ok: bool, data: str | None, changed: Sequence[str]) -> dict[str, Any]:
-    """A fresh certificate, and the verdict: ``ok``, how the ``data`` compares with the hashes stored, and what ``changed``."""
-    return certificate.to_dict() | {"tolerance": certificate.tolerance, "ok": ok, "data": data, "changed": list(changed)}
+def measured_facts(
+    certificate: Certificate, ok: bool, data: str | None, changed: Sequence[str], columns: int = 0
+) -> dict[str, Any]:
+    """A fresh certificate, and the verdict: ``ok``, how the ``data`` compares with the hashes stored of its ``columns``."""
+    verdict = {"ok": ok, "data": data, "changed": list(changed), "columns": columns}
+    return certificate.to_dict() | {"tolerance": certificate.tolerance} | verdict
 
 
 def open_data(

@@ -101,4 +101,4 @@ class LatentFiles(MemoryData):
 
 def _verified(core: Coreset, source: Any, progress: Progress | None) -> dict[str, Any]:
     found = verify_files(core, source, progress=progress)
-    return measured_facts(found.certificate, found.ok, found.data, [str(block) for block in found.changed])
+    return measured_facts(found.certificate, found.ok, found.data, [str(block) for block in found.changed], len(found.columns))

@@ -81,7 +81,7 @@ def facts(
     }
 
 
-def write_report(core: Coreset, path: str | Path, data: Any = None, **options: Any) -> dict[str, Any]:
+def write_report(core: Coreset, path: str | Path, data: Any = None, **options: Any) -> Path:
     """Write a self-contained HTML page about a coreset.
 
     Parameters
@@ -94,24 +94,28 @@ def write_report(core: Coreset, path: str | Path, data: Any = None, **options: A
 
     Returns
     -------
-    dict
-        The facts that the page shows.
+    Path
+        The page.
 
     Examples
     --------
     >>> import numpy as np, karat, tempfile, pathlib
     >>> X = np.random.default_rng(0).standard_normal((1000, 3))
     >>> page = pathlib.Path(tempfile.mkdtemp()) / "report.html"
-    >>> karat.report.write_report(karat.coreset(X), page, data=X)["kept"]
-    10
+    >>> karat.report.write_report(karat.coreset(X), page, data=X).name
+    'report.html'
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"A report is saved as .html, not {path.suffix or 'without a suffix'!r}: {path}.")
-    found = facts(core, data, **options)
-    page = render(found).encode()
+    write_page(facts(core, data, **options), path)
+    return path
+
+
+def write_page(known: dict[str, Any], path: Path) -> None:
+    """The page of a dictionary of facts, in a file."""
+    page = render(known).encode()
     write_atomically(path, lambda file: file.write(page))
-    return found
 
 
 def render(known: dict[str, Any]) -> str:
