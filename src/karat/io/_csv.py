@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from karat.io._ahead import ahead
 from karat.io._quotes import line_ends
 from karat.io._source import NOT_A_NUMBER, Batch, Expected, File, Place, Source, folder_value, refuse_twins, with_folders
 
-CHUNK = 2**24
+CHUNK, PIECE = 2**24, 2**22  # bytes read at a time, and bytes of them that a thread parses at a time
 NOTHING = {None, *pacsv.ConvertOptions().null_values}
 SWITCH = {"true": 1.0, "false": 0.0}
 FIRST, PREVIEW = 2**20, 100  # bytes, and lines of them, that tell numbers from text
@@ -130,11 +131,12 @@ class CsvFiles(Source):
         return cut, int((inner < cut).sum())
 
     def batches(self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool) -> Iterator[Batch]:
-        return ahead(self._batches(columns, numeric, rows, start, strict))
+        return chain.from_iterable(ahead(self._batches(columns, numeric, rows, start, strict)))
 
     def _batches(
         self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool
-    ) -> Iterator[Batch]:
+    ) -> Iterator[list[Batch]]:
+        """The batches of a block at a time: while they are in use, the next block is parsed."""
         expected = Expected(columns)
         self.blocks = []
         if numeric and self.switches is None:
@@ -148,13 +150,15 @@ class CsvFiles(Source):
                 expected.check(self.names[file], known)
                 wanted = [c for c in columns if c in header]
                 table, bad = self._parse(data, file, row + broken, header, wanted, numeric, strict, inner)
-                table = with_folders(table, self.files[file].folders, columns).combine_chunks()
+                table = with_folders(table, self.files[file].folders, columns)
                 self.blocks.append((file, row, None if bad + inner else broken))
-                for first in range(0, table.num_rows, rows):
-                    some = table.slice(first, rows)
-                    last = first + len(some) == table.num_rows
-                    end = Place(file, row + table.num_rows, after) if last else None
-                    yield Batch(some, file, row + first, end, bad if last else 0)
+                parts = [part for part in table.to_batches(max_chunksize=rows) if part.num_rows]  # as parsed, without a copy
+                starts = np.cumsum([row, *(part.num_rows for part in parts)]).tolist()
+                ends = [*[None] * (len(parts) - 1), Place(file, row + table.num_rows, after)]
+                yield [
+                    Batch(part, file, start, end, bad if end else 0)
+                    for part, start, end in zip(parts, starts, ends, strict=False)
+                ]
                 row, broken = row + table.num_rows, broken + bad + inner
 
     def _parse(
@@ -176,7 +180,7 @@ class CsvFiles(Source):
             broken.clear()
             return pacsv.read_csv(
                 pa.BufferReader(pa.py_buffer(data)),
-                read_options=pacsv.ReadOptions(column_names=header),
+                read_options=pacsv.ReadOptions(column_names=header, block_size=PIECE),
                 parse_options=parse,
                 convert_options=pacsv.ConvertOptions(include_columns=list(columns), column_types=kinds),
             )
