@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,3 +29,16 @@ def covtype() -> pa.Table:
     if not home or not (Path(home) / "covtype.parquet").exists():
         pytest.skip("covtype.parquet is read from the folder KARAT_DATA, which is not set.")
     return pq.read_table(Path(home) / "covtype.parquet")
+
+
+@pytest.fixture(scope="module")
+def spark():
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not on this machine.")
+    sql = pytest.importorskip("pyspark.sql")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1").getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

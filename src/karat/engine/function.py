@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat.engine.kernel import Kernel, Settled, Statistic
+from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.errors import InputError
 
@@ -26,13 +26,6 @@ class FunctionKernel(Kernel):
         other.width = other.features(pilot).shape[1]
         other.product_shape = (other.width, 1)
         return other
-
-    def statistic(self, block: Array, weights: Array | None) -> Statistic:
-        features = self.features(block)
-        return (features.sum(axis=0) if weights is None else weights @ features,)
-
-    def settle(self, statistic: Statistic, total: float) -> Settled:
-        return Settled(self, statistic[0], statistic, total)
 
     def features(self, block: Array) -> Array:
         inputs = block[:, 1 : 1 + self.columns].copy()

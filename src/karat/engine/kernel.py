@@ -44,13 +44,14 @@ class Kernel(ABC):
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
         """Choose shift, scale and coordinates from a pilot block ``[1 | D]`` (``complete``: it holds every row)."""
 
-    @abstractmethod
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
         """What one pass adds up: arrays from which :meth:`settle` reads the moments."""
+        features = self.features(block)
+        return (features.sum(axis=0) if weights is None else weights @ features,)
 
-    @abstractmethod
     def settle(self, statistic: Statistic, total: float) -> Settled:
         """Final coordinates and the target moments; or better coordinates and the wish for another pass."""
+        return Settled(self, statistic[0], statistic, total)
 
     @abstractmethod
     def features(self, block: Array) -> Array:

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import Kernel, Settled, Statistic
+from karat.engine.kernel import Kernel, Settled
 from karat.engine.linalg import Array
 
 
@@ -34,13 +34,6 @@ class MeanKernel(Kernel):
         spread = float(linalg.column_norms((pilot[:, 1:] - other.shift).reshape(-1, 1))[0] / np.sqrt(len(pilot)))
         other.size = spread if spread > 0 else 1.0
         return other
-
-    def statistic(self, block: Array, weights: Array | None) -> Statistic:
-        features = self.features(block)
-        return (features.sum(axis=0) if weights is None else weights @ features,)
-
-    def settle(self, statistic: Statistic, total: float) -> Settled:
-        return Settled(self, statistic[0], statistic, total)
 
     def features(self, block: Array) -> Array:
         scaled = block / self.size
