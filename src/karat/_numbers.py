@@ -58,6 +58,11 @@ def duration(seconds: float) -> str:
         return f"{number(seconds * 1e3)} ms"
     if seconds < 120:
         return f"{number(seconds)} s"
+    return clock(seconds)
+
+
+def clock(seconds: float) -> str:
+    """A long time, in hours and minutes or in minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

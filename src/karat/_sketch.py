@@ -25,13 +25,16 @@ from karat._fingerprint import Fingerprint
 from karat._input import Table, explain_non_finite, read_input
 from karat._pieces import Buffer, Piece, stack, stacked_rows
 from karat.engine.build import NonFiniteError, Reduction
-from karat.engine.kernel import Kernel
+from karat.engine.candidates import own_weights
+from karat.engine.linalg import Array
+from karat.engine.rows import Rows
 from karat.engine.stream import Running, fold, prove
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Problem, Ridge
 
 BUFFER_ROWS = 2**19  # folding costs as much as summing some ten thousand rows, so it should not happen often
 BUFFER_BYTES = 2**28
+HARMLESS = 1e30  # sum of squares of a batch, in its own precision, beyond which its moments are looked at
 
 
 class Sketch:
@@ -121,10 +124,8 @@ class Sketch:
             self.n_rows += count
             return self
         table = read_input(X, y, self.problem, sample_weight, groups)
-        for part in (table.X, table.y):
-            values = None if part is None else part.data if sparse.issparse(part) else part
-            if values is not None and values.dtype.kind == "f" and not _all_finite(values):
-                raise explain_non_finite(table, "its powers")
+        if not all(_harmless(part) for part in (table.X, table.y) if part is not None) and not self._summable(table):
+            raise explain_non_finite(table, "its powers")
         self._expect(table.columns, table.targets, frames.describe(X, y), table.names)
         numbers = np.arange(self.n_rows, self.n_rows + table.count)
         parts = [table.X] if table.y is None else [table.X, table.y]
@@ -133,6 +134,23 @@ class Sketch:
         self.n_rows += table.count
         self._seconds += time.perf_counter() - start
         return self
+
+    def _summable(self, table: Table) -> bool:
+        """Whether the moments of a batch are finite in the coordinates of the rows before it.
+
+        One whose moments overflow is refused before it waits among others.
+        """
+        block, weights = weighed(table.rows())
+        if not np.isfinite(block).all():
+            return False
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._running:
+                fitted = next(iter(self._running.values())).kernel
+            else:
+                kernel = self.problem.kernel(table.columns, table.targets)
+                fitted = Running.fit(kernel, *(weighed(self._pending[0].rows()) if self._pending else (block, weights)))
+            sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
+        return all(np.isfinite(part).all() for part in sums)
 
     def _expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
         """The first batch says what rows look like; the others must agree."""
@@ -201,7 +219,6 @@ class Sketch:
                 kept.append(chosen if index is None else index[chosen])
                 weights.append(mass)
         except NonFiniteError:
-            self._refuse_overflowing(kernel)
             raise self._non_finite(joint) from None
         where = np.concatenate(kept)
         order = np.argsort(joint.numbers[where], kind="stable")
@@ -213,18 +230,6 @@ class Sketch:
         self._pending, self._waiting = [], (0, 0)
         self._buffer.used = 0
         self._folds += 1
-
-    def _refuse_overflowing(self, kernel: Kernel) -> None:
-        """Let go of batches whose own moments overflow, so that the rows before and after them are not lost."""
-        sound = []
-        for piece in self._pending:
-            rows = self.problem.view(piece.rows())
-            with np.errstate(over="ignore", invalid="ignore"):
-                sums = kernel.statistic(rows.take(np.arange(len(rows)), np.zeros(rows.columns)), rows.weights)
-            if all(np.isfinite(part).all() for part in sums):
-                sound.append(piece)
-        self._pending = sound
-        self._waiting = (sum(map(len, sound)), sum(piece.nbytes for piece in sound))
 
     def _non_finite(self, piece: Piece) -> InputError:
         """Where rows are not finite, or their powers overflow."""
@@ -346,11 +351,19 @@ class Sketch:
         return f"Sketch({self.problem.describe()}, {self.n_rows:,} rows seen, {held:,} held, {self._waiting[0]:,} waiting)"
 
 
-def _all_finite(values: np.ndarray) -> bool:
+def weighed(rows: Rows) -> tuple[Array, Array]:
+    """Rows ``[1 | D]`` and their weights."""
+    everything = np.arange(len(rows))
+    return rows.take(everything, np.zeros(rows.columns)), own_weights(rows, everything)
+
+
+def _harmless(part: Any) -> bool:
+    """Whether a look at the sum of squares tells that all values are finite and far from overflow."""
+    values = part.data if sparse.issparse(part) else part
+    if values.dtype.kind != "f":
+        return True
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.vdot(values, values)):  # then every value is, and squares cost half of looking at each
-            return True
-    return bool(np.isfinite(values).all())
+        return bool(np.vdot(values, values) < HARMLESS)
 
 
 def labels_of(piece: Piece) -> list[Any]:

@@ -83,18 +83,18 @@ def test_made_up_rows_are_refuted_in_any_order(tmp_path):
     assert not replace(core, n_rows=5).verify(frame[["a", "b"]], frame["y"]).ok
 
 
-def test_one_batch_that_overflows_is_let_go():
+def test_a_batch_that_overflows_is_refused_at_once():
     X, y, _ = table(1000)
     sketch = karat.Sketch(P.LeastSquares(), buffer_rows=100)
     sketch.update(X[:500], y[:500])
     bad = X[:50].copy()
     bad[0] = 1e200
-    sketch.update(bad, y[:50])
-    with pytest.raises(karat.InputError):
-        sketch.coreset()
+    with pytest.raises(karat.InputError, match="escale"):
+        sketch.update(bad, y[:50])
     core = sketch.update(X[500:], y[500:]).coreset()
-    assert core.certificate.ok
+    assert (core.n_rows, core.certificate.ok) == (1000, True)
     assert core.weights.sum() == pytest.approx(1000.0, rel=1e-12)
+    assert np.array_equal(core.X, X[core.indices])
 
 
 def test_constant_columns_need_no_square_matrix():

@@ -82,9 +82,9 @@ def seconds(value: float) -> str:
         return f"{value * 1e3:.0f} ms"
     if value < 120:
         return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    from karat._numbers import clock
+
+    return clock(value)
 
 
 def amount(value: float) -> str:

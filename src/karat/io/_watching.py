@@ -16,7 +16,7 @@ from karat._coreset import Coreset
 from karat._fingerprint import Fingerprint
 from karat._input import Table, group_labels
 from karat._pieces import Piece, stack, stacked_rows
-from karat._sketch import Sketch, labels_of
+from karat._sketch import Sketch, labels_of, weighed
 from karat.engine.build import NonFiniteError
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
@@ -28,14 +28,7 @@ from karat.errors import InputError
 def own_coordinates(core: Coreset, own: Table) -> dict[Any, Kernel]:
     """Those of the kept rows, in which the moments of all rows are summed: if the coreset is exact, nothing fits better."""
     kernel = core.problem.kernel(own.columns, own.targets)
-    return {label: Running.fit(kernel, *_weighed(own, label)) for label in group_labels(own)}
-
-
-def _weighed(own: Table, label: Any) -> tuple[Array, Array]:
-    """The kept rows ``[1 | D]`` of a group, and their weights."""
-    rows = own.rows(label)
-    assert rows.weights is not None
-    return rows.take(np.arange(len(rows)), np.zeros(rows.columns)), rows.weights
+    return {label: Running.fit(kernel, *weighed(own.rows(label))) for label in group_labels(own)}
 
 
 class Watching(Sketch):
@@ -51,7 +44,7 @@ class Watching(Sketch):
         self.moved = set(core.indices.tolist())
         self.strange: set[Any] = set()  # groups of the data that the coreset has not
         for label, fitted in (coordinates or {}).items():
-            self._running[label] = Running.within(fitted, *_weighed(own, label)).emptied()
+            self._running[label] = Running.within(fitted, *weighed(own.rows(label))).emptied()
 
     def _expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
         if (columns, targets) != (self.own.columns, self.own.targets):
