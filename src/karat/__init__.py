@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from karat import problems
-    from karat._certificate import Certificate
     from karat._construct import coreset
+    from karat._core.certify import Certificate
     from karat._coreset import Coreset
     from karat._files import load
     from karat._plan import Plan, plan
@@ -43,7 +43,7 @@ __all__ = [
 
 # Names are imported when they are first used: the command line answers at once, and extras are not needed before their time.
 _HOMES = {
-    "_certificate": ["Certificate"],
+    "_core.certify": ["Certificate"],
     "_construct": ["coreset"],
     "_coreset": ["Coreset"],
     "_files": ["load"],

@@ -10,19 +10,17 @@ from typing import Any, Literal
 import numpy as np
 
 from karat import frames
-from karat._certificate import Certificate
+from karat._core.certify import certify, require_proven
 from karat._coreset import Coreset
 from karat._input import Table, explain_non_finite, group_labels, read_input
 from karat.engine import linalg
 from karat.engine.absorb import absorb
-from karat.engine.build import NonFiniteError, Reduction, build, measure
-from karat.engine.candidates import own_weights
+from karat.engine.build import NonFiniteError, Reduction, build
 from karat.engine.correction import Correction
-from karat.engine.kernel import Kernel, Settled
-from karat.engine.linalg import EPS
+from karat.engine.kernel import Kernel
 from karat.engine.programme import PRICE
 from karat.engine.rows import Rows
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError
 from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge
 from karat.problems.latent import Latent
 
@@ -151,8 +149,8 @@ def absorb_into(
         )  # fmt: skip
     proof = " proven optimal by reduced costs" if found.reduced_cost > -PRICE else ""
     reduction = replace(
-        exact, positions=found.positions, weights=found.weights, gap=found.gap, moment_error=found.gap,
-        condition=exact.condition**problem.power,  # of the moments, in which the correction is expressed
+        exact, positions=found.positions, weights=found.weights,
+        proof=replace(exact.proof, loss_error=found.gap, moment_error=found.gap),
         method=f"{exact.method}, then {problem.absorb}{proof}", passes=exact.passes + found.passes,
     )  # fmt: skip
     return [reduction], found.correction
@@ -175,8 +173,10 @@ def assemble(
     if correction is None and len(indices) == table.count:
         notes.append("There were no more rows than the rank: all are kept, with their own weights.")
     seconds = time.perf_counter() - start
-    certificate = certificate_of(problem, reductions, table.total, table.count, len(indices), seconds, notes)
-    check_exact(certificate)
+    if any(len(r.positions) > r.settled.kernel.width + r.peeled.sum() for r in reductions) and len(indices) < table.count:
+        notes.append("More rows than features are kept: a further elimination would have cost accuracy.")
+    certificate = certify(problem, reductions, table.total, table.count, seconds, notes)
+    require_proven(certificate, reductions, table.names)
     return Coreset(
         indices=indices,
         weights=weights,
@@ -187,67 +187,4 @@ def assemble(
         problem=problem,
         certificate=certificate,
         _correction=correction,
-    )
-
-
-def check_exact(certificate: Certificate) -> None:
-    if not certificate.ok:
-        raise NotExactError(
-            f"The best coreset found has a relative loss error of {certificate.loss_error:.1e}, above "
-            f"{certificate.tolerance:.0e}: the features are too ill-conditioned (condition {certificate.condition:.1e}, "
-            f"spectrum {certificate.spectrum:.1e}; heavy tails do that). "
-            "Scale or centre the columns, drop nearly collinear ones and extreme rows, or lower the degree."
-        )
-
-
-def certificate_of(
-    problem: Problem,
-    reductions: list[Reduction],
-    total: float,
-    n_rows: int,
-    size: int,
-    seconds: float,
-    notes: list[str],
-    refuted: bool = False,
-) -> Certificate:
-    condition = max(r.condition for r in reductions)
-    methods = sorted({r.method for r in reductions})
-    kept = sum(float(r.weights.sum()) for r in reductions)
-    return Certificate(
-        loss_error=float(max(r.gap + r.settled.rounding for r in reductions) + EPS * condition),
-        moment_error=max(r.moment_error for r in reductions),
-        total_error=abs(kept / total - 1.0),
-        rank=sum(r.rank for r in reductions),
-        size=size,
-        bound=sum(r.settled.kernel.width for r in reductions),
-        condition=condition,
-        spectrum=min(r.spectrum for r in reductions),
-        excluded_directions=tuple(x for r in reductions for x in r.settled.excluded),
-        method=" and ".join(methods),
-        passes=max(r.passes for r in reductions),
-        seconds=seconds,
-        keeps=problem.keeps,
-        excludes=problem.excludes,
-        n_rows=n_rows,
-        notes=tuple(notes),
-        refuted=refuted,
-    )
-
-
-def claimed(core: Coreset, rows: Rows, settled: Settled, kept: Rows, passes: int) -> Reduction:
-    """The reduction that a coreset claims to be: its rows measured against the settled moments of all rows."""
-    positions = np.arange(len(kept))
-    weights = own_weights(kept, positions)
-    gap, moment_error, condition = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights)
-    return Reduction(
-        positions=positions,
-        weights=weights,
-        settled=settled,
-        rank=core.certificate.rank,
-        gap=gap,
-        moment_error=moment_error,
-        condition=condition,
-        spectrum=core.certificate.spectrum,
-        method="verified on the full data",
-        passes=passes,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from karat import frames
-from karat._certificate import Certificate
+from karat._core.certify import Certificate
 from karat._input import features_of
 from karat.engine.correction import Correction
 from karat.engine.linalg import Array

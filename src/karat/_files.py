@@ -18,7 +18,7 @@ from scipy import sparse
 
 from karat import frames, problems
 from karat._atomic import write_atomically
-from karat._certificate import Certificate
+from karat._core.certify import Certificate
 from karat._coreset import Coreset
 from karat.engine.correction import Correction
 from karat.errors import InputError, MissingExtraError

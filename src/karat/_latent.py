@@ -15,13 +15,14 @@ import numpy as np
 from scipy import sparse
 
 from karat import frames
-from karat._certificate import Certificate
-from karat._construct import Progress, certificate_of, claimed
+from karat._construct import Progress
+from karat._core.certify import Certificate, certify, require_proven
 from karat._coreset import Coreset
 from karat._input import Table, _weights, explain_non_finite, read_input
+from karat._verify import claimed
 from karat.engine.build import NonFiniteError, Reduction, build, settle
 from karat.engine.candidates import sample
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError
 from karat.problems.latent import HiddenMarkov, Latent, MultiView
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample
@@ -101,12 +102,7 @@ def latent_coreset(
     if len(indices) == len(data):
         notes.append("There were no more samples than the rank: all are kept, with their own weights.")
     certificate = _proof(problem, reduction, data, len(indices), time.perf_counter() - start, notes)
-    if not certificate.ok:
-        raise NotExactError(
-            f"The best coreset found has a relative error of {certificate.loss_error:.1e}, above "
-            f"{certificate.tolerance:.0e} (condition "
-            f"{certificate.condition:.1e}). Scale the columns, or ask for fewer {problem.parts}."
-        )
+    require_proven(certificate, [reduction], [])
     if isinstance(problem, MultiView):
         rows: Any = tuple(frames.take_rows(view, indices) for view in X)
     elif problem.reach > 1:  # rows of a window, side by side
@@ -123,7 +119,7 @@ def latent_coreset(
 def _proof(
     problem: Latent, reduction: Reduction, data: Sample, size: int, seconds: float, notes: list[str], refuted: bool = False
 ) -> Certificate:
-    proof = certificate_of(problem, [reduction], data.total, data.n_rows, size, seconds, notes, refuted)
+    proof = certify(problem, [reduction], data.total, data.n_rows, seconds, notes, refuted=refuted, size=size)
     return replace(proof, passes=proof.passes + 1)
 
 

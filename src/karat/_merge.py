@@ -13,6 +13,7 @@ from karat._construct import absorb_into, assemble, kernel_of
 from karat._coreset import Coreset
 from karat._input import group_labels, read_input
 from karat.engine.build import build
+from karat.engine.tolerances import ROUNDING
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Ridge
 
@@ -62,7 +63,12 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     inherited = max(first.certificate.loss_error, second.certificate.loss_error)
     left_out = [note for core in (first, second) for note in core.certificate.notes if "left out" in note]
     notes = tuple(dict.fromkeys([*merged.certificate.notes, *left_out]))
-    certificate = replace(merged.certificate, loss_error=merged.certificate.loss_error + inherited, notes=notes)
+    proof = merged.certificate
+    stages = proof.stages + max(first.certificate.stages, second.certificate.stages)
+    version = min(proof.proof_version, first.certificate.proof_version, second.certificate.proof_version)
+    certificate = replace(
+        proof, loss_error=proof.loss_error + inherited, rounding=stages * ROUNDING, notes=notes, proof_version=version
+    )
     merged = replace(merged, certificate=certificate, provenance=_joined(first, second))
     return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
 

@@ -19,7 +19,8 @@ import numpy as np
 from scipy import sparse
 
 from karat import frames
-from karat._construct import absorb_into, certificate_of, check_exact
+from karat._construct import absorb_into
+from karat._core.certify import OLDER, PROOF_VERSION, certify, require_proven
 from karat._coreset import Coreset
 from karat._fingerprint import Fingerprint
 from karat._input import Table, explain_non_finite, read_input
@@ -28,7 +29,7 @@ from karat.engine.build import NonFiniteError, Reduction
 from karat.engine.candidates import own_weights
 from karat.engine.linalg import Array
 from karat.engine.rows import Rows
-from karat.engine.stream import Running, fold, prove
+from karat.engine.stream import Running, fold, prove_held
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Problem, Ridge
 
@@ -95,6 +96,8 @@ class Sketch:
         self._names: list[str] = []
         self._columns = self._targets = 0
         self._held: Piece | None = None
+        self._peeled = np.zeros(0, dtype=bool)  # which of the held rows dominate a moment and are left out of the running sums
+        self._proof_version = PROOF_VERSION  # of the rows held
         self._buffer = Buffer(self.buffer_rows, self.buffer_bytes)
         self._pending: list[Piece] = []
         self._waiting = (0, 0)  # rows and bytes of the pending pieces
@@ -205,24 +208,27 @@ class Sketch:
         kernel = self.problem.kernel(self._columns, self._targets)
         rng = np.random.default_rng([self.random_state, self._folds])
         running, reductions = dict(self._running), dict(self._reductions)
-        kept, weights = [], []
+        kept, weights, peeled = [], [], []
         try:
             for label in labels_of(joint):
                 index = None if label is None else np.flatnonzero(joint.groups == label)
                 rows = self.problem.view(joint.rows(index))
                 new = self.problem.view(stacked_rows(waiting, None if index is None else index[index >= held] - held))
+                before = self._peeled if index is None else self._peeled[index[index < held]]
                 if len(new):
-                    reductions[label], running[label] = fold(rows, new, kernel, running.get(label), rng)
-                    chosen, mass = reductions[label].positions, reductions[label].weights
+                    reductions[label], running[label] = fold(rows, new, kernel, running.get(label), rng, before)
+                    chosen, mass, alone = (getattr(reductions[label], name) for name in ("positions", "weights", "peeled"))
                 else:
-                    chosen, mass = np.arange(len(rows)), rows.weights
+                    chosen, mass, alone = np.arange(len(rows)), rows.weights, before
                 kept.append(chosen if index is None else index[chosen])
                 weights.append(mass)
+                peeled.append(alone)
         except NonFiniteError:
             raise self._non_finite(joint) from None
         where = np.concatenate(kept)
         order = np.argsort(joint.numbers[where], kind="stable")
         self._held = joint.take(where[order], np.concatenate(weights)[order])
+        self._peeled = np.concatenate(peeled)[order]
         self._running, self._reductions = running, reductions
         self._folded()
 
@@ -265,7 +271,7 @@ class Sketch:
                 )
             sources |= other._sources
         self._fold()
-        inherited = {label: running.inherited for label, running in self._running.items()}
+        inherited = {label: (running.inherited, running.stages) for label, running in self._running.items()}
         for other in others:
             other._fold()
             if other._held is not None:
@@ -273,13 +279,23 @@ class Sketch:
                 self._expect(other._columns, other._targets, other._like, other._names)
                 numbers = other._held.numbers + self.n_rows
                 self._take(replace(other._held, numbers=numbers), owned=True, seen=other._fingerprint)
-            for label, theirs in other._running.items():  # what the other's rows are off by is inherited
-                inherited[label] = max(inherited.get(label, 0.0), theirs.inherited + theirs.gap)
+            for label in other._running:  # what the other's rows are off by is inherited
+                claim = other._reduction(label)
+                error, stages = inherited.get(label, (0.0, 0))
+                inherited[label] = (max(error, claim.error), max(stages, claim.stages))
             self.n_rows += other.n_rows
             self._seconds += other._seconds
         self._fold()
         for label, mine in self._running.items():
-            self._running[label] = replace(mine, inherited=max(mine.inherited, inherited.get(label, 0.0)))
+            error, stages = inherited.get(label, (0.0, 0))
+            error, stages = max(mine.inherited, error), max(mine.stages, stages)
+            self._running[label] = replace(mine, inherited=error, stages=stages)
+            if label in self._reductions:
+                found = self._reductions[label]
+                self._reductions[label] = replace(
+                    found, inherited=max(found.inherited, error), stages=max(found.stages, stages + 1)
+                )
+        self._proof_version = min(self._proof_version, *(other._proof_version for other in others))
         self._sources = sources
         self._seconds += time.perf_counter() - start
         return self
@@ -291,15 +307,11 @@ class Sketch:
         held = self._held
         if held is None or self._like is None:
             raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
-        reductions, total = [], 0.0
-        for label in labels_of(held):
-            running = self._running[label]
-            if label not in self._reductions:  # the sketch was loaded
-                index = None if label is None else np.flatnonzero(held.groups == label)
-                kernel = self.problem.kernel(self._columns, self._targets)
-                self._reductions[label] = prove(self.problem.view(held.rows(index)), kernel, running)
-            reductions.append(replace(self._reductions[label], gap=running.inherited + running.gap))
-            total += float((running.high[-1] + running.low[-1])[0])
+        labels = labels_of(held)
+        reductions = [self._reduction(label) for label in labels]
+        total = sum(self._running[label].total for label in labels)
+        if held.weights is not None:
+            total += float(held.weights[self._peeled].sum())
         correction = None
         if self._absorbing:
             assert isinstance(self.problem, Ridge | LpRegression)
@@ -309,8 +321,13 @@ class Sketch:
             held = held.take(reductions[0].positions, reductions[0].weights)
         seconds = self._seconds + time.perf_counter() - start
         notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == self.n_rows)
-        certificate = certificate_of(self.problem, reductions, total, self.n_rows, len(held), seconds, notes)
-        check_exact(certificate)
+        if self._proof_version < PROOF_VERSION:
+            notes.append(f"The sketch went on from rows that were {OLDER}.")
+        certificate = replace(
+            certify(self.problem, reductions, total, self.n_rows, seconds, notes, size=len(held)),
+            proof_version=self._proof_version,
+        )
+        require_proven(certificate, reductions, self._names)
         X, y = frames.restore(self._like, *self._split(held), held.numbers)
         assert held.weights is not None
         return Coreset(
@@ -325,6 +342,17 @@ class Sketch:
             held.keys,
             _correction=correction,
         )
+
+    def _reduction(self, label: Any) -> Reduction:
+        """The rows held of a group and their proof, which is made anew if the sketch was loaded."""
+        if label not in self._reductions:
+            held = self._held
+            assert held is not None
+            index = None if label is None else np.flatnonzero(held.groups == label)
+            kernel = self.problem.kernel(self._columns, self._targets)
+            peeled = self._peeled if index is None else self._peeled[index]
+            self._reductions[label] = prove_held(self.problem.view(held.rows(index)), peeled, kernel, self._running[label])
+        return self._reductions[label]
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint to an ``.npz`` file (arrays and JSON, no pickle), atomically; what waits is folded first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from scipy import sparse
 from karat._files import pack, problem_header, read_archive, saved_problem, unpack, write_archive
 from karat._fingerprint import Fingerprint
 from karat._pieces import Piece
-from karat._sketch import Sketch
+from karat._sketch import Sketch, weighed
+from karat.engine.kernel import Kernel
 from karat.engine.stream import Running
 from karat.errors import InputError
 from karat.problems import Problem
@@ -30,7 +32,7 @@ PLAIN = (
     "_seconds",
 )
 
-FLAGS = ("inherited", "gap", "hard")
+FLAGS = ("inherited", "stages", "hard")
 
 
 def save(sketch: Sketch, path: Path, extra: dict[str, Any] | None = None) -> None:
@@ -58,11 +60,12 @@ def state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any],
     arrays: dict[str, Any] = {}
     header: dict[str, Any] = {name: getattr(sketch, name) for name in PLAIN}
     header |= problem_header(sketch.problem) | {"sources": sorted(sketch._sources), "extra": extra or {}, "sketch": True}
+    header["proof_version"] = sketch._proof_version
     held = sketch._held
     if held is not None:
         header["parts"] = len(held.parts)
         arrays |= {f"part_{i}": p.toarray() if sparse.issparse(p) else p for i, p in enumerate(held.parts)}
-        arrays |= {name: getattr(held, name) for name in ("numbers", "weights", "groups", "keys")}
+        arrays |= {name: getattr(held, name) for name in ("numbers", "weights", "groups", "keys")} | {"peeled": sketch._peeled}
     if sketch._fingerprint is not None:
         arrays |= {"seen_hashes": sketch._fingerprint.hashes, "seen_keys": sketch._fingerprint.keys}
     if held is not None and held.groups is not None:
@@ -92,12 +95,26 @@ def restored(
         if header["_like"]["container"] == "sparse":
             parts[0] = sparse.csr_array(parts[0])
         sketch._held = Piece(parts, arrays["numbers"], arrays["weights"], arrays.get("groups"), arrays.get("keys"))
+        sketch._peeled = arrays.get("peeled", np.zeros(len(sketch._held), dtype=bool))
+    sketch._proof_version = header.get("proof_version", 1)
     kernel = sketch.problem.kernel(sketch._columns, sketch._targets) if header["running"] else None
     labels = list(arrays["labels"]) if "labels" in arrays else [None]
     for i, (label, saved) in enumerate(zip(labels, header["running"], strict=False)):
         assert kernel is not None
+        if sketch._proof_version == 1:  # its sums are in other coordinates: start again from the rows held
+            sketch._running[label] = _from_held(sketch, label, kernel, saved["inherited"] + saved["gap"])
+            continue
         pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
         fitted = Running.fit(kernel, pilot, weights)
         sketch._running[label] = Running(fitted, pilot, weights, high, low, **{name: saved[name] for name in FLAGS})
     return sketch, header["extra"]
+
+
+def _from_held(sketch: Sketch, label: Any, kernel: Kernel, inherited: float) -> Running:
+    """Running sums that begin with the rows held."""
+    held = sketch._held
+    assert held is not None
+    index = None if label is None else np.flatnonzero(held.groups == label)
+    started = Running.start(kernel, *weighed(sketch.problem.view(held.rows(index))))
+    return replace(started, inherited=inherited, stages=1)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from karat import frames
-from karat._certificate import Certificate
-from karat._construct import certificate_of, claimed, kernel_of, refuse_for_latent, refuse_lengths
+from karat._construct import kernel_of, refuse_for_latent, refuse_lengths
+from karat._core.certify import Certificate, certify
 from karat._coreset import Coreset
 from karat._input import Table, explain_non_finite, group_labels, read_input
 from karat.engine.absorb import measure_absorbed
-from karat.engine.build import NonFiniteError, Reduction, settle
-from karat.engine.candidates import sample
+from karat.engine.build import NonFiniteError, Reduction, measure, settle
+from karat.engine.candidates import own_weights, sample
 from karat.engine.kernel import Settled
 from karat.engine.rows import Rows
 from karat.errors import InputError
@@ -62,8 +62,8 @@ def proof(
 ) -> Certificate:
     """A fresh certificate; the rank, that of all groups, is not measured again."""
     seconds = time.perf_counter() - start
-    fresh = certificate_of(core.problem, reductions, total, n_rows, len(core), seconds, notes, refuted)
-    return replace(fresh, rank=core.certificate.rank)
+    fresh = certify(core.problem, reductions, total, n_rows, seconds, notes, refuted=refuted, size=len(core))
+    return replace(fresh, rank=core.certificate.rank, peeled=core.certificate.peeled)
 
 
 def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str]]:
@@ -88,9 +88,11 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     return measured(core, rows, settled, kept, passes)
 
 
-def measured(core: Coreset, rows: Rows, settled: Settled, kept: Rows, passes: int) -> Reduction:
+def measured(
+    core: Coreset, rows: Rows | None, settled: Settled, kept: Rows, passes: int, witnesses: Rows | None = None
+) -> Reduction:
     """The reduction that a coreset claims to be, against settled moments; ``rows`` have them, and show what rows look like."""
-    found = claimed(core, rows, settled, kept, passes)
+    found = claimed(core, rows, settled, kept, passes, witnesses)
     if core._correction is None:
         return found
     problem = core.problem
@@ -104,7 +106,20 @@ def measured(core: Coreset, rows: Rows, settled: Settled, kept: Rows, passes: in
         found.weights,
         core._correction,
     )
-    return replace(found, gap=gap, moment_error=gap, condition=found.condition**problem.power)
+    return replace(found, proof=replace(found.proof, loss_error=gap, moment_error=gap))
+
+
+def claimed(
+    core: Coreset, rows: Rows | None, settled: Settled, kept: Rows, passes: int, witnesses: Rows | None = None
+) -> Reduction:
+    """The reduction that a coreset claims to be: its rows measured against the settled moments of all rows."""
+    positions = np.arange(len(kept))
+    weights = own_weights(kept, positions)
+    stages = core.certificate.stages
+    proof = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights, witnesses, stages)
+    return Reduction(
+        positions, weights, settled, core.certificate.rank, proof, "verified on the full data", passes, stages=stages
+    )
 
 
 def _same_rows(core: Coreset, table: Table, own: Table) -> bool:

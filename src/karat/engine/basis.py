@@ -1,17 +1,21 @@
 """Coordinates: shift, scale, whiten, and decide the rank of the base variables.
 
-A polynomial kernel's span does not change when its variables undergo an invertible linear map (an affine one, if the
+The span of the powers of linear forms does not change when the variables undergo an invertible linear map (an affine one, if the
 constant is among them), but its conditioning does: degree p amplifies a condition number kappa of the base variables to
 kappa^p.  So the variables are mapped to nearly orthonormal ones before anything is multiplied:
 
-    pilot    scaled columns of a sample, thin SVD:  map = V / s; directions with s <= 1e-10 s_1 stay unscaled ("loose");
+    pilot    scaled columns of a sample, thin SVD:  map = V / s; directions that vanish in the sample stay unscaled ("loose");
     pass     Gram matrix G of the mapped variables over all rows;
     refine   G tells what the pilot could not see.  Loose directions are dropped if G confirms that they vanish, and
              scaled if it does not.  If G is well conditioned its sum is accurate and we are done; otherwise the map is
              improved by the eigenvectors of G and the pass repeated (as in CholeskyQR2).
 
+A direction vanishes if its root mean square over all rows is at most NULL times that of its *terms*: then every digit of it is
+rounding of the data.  A single column has one term, itself, so it vanishes only if it is zero in every row, however rare or
+small it is elsewhere.  What is dropped is remembered, and measured by the proof.
+
 Some variables may not be mixed with each other: the targets of a multi-output regression, of which only the squares are
-kernel features.  They stand last, ``apart`` of them, and each is only residualised on the others.
+kernel features.  They come last, ``apart`` of them, and each is only residualised on the others.
 """
 
 from __future__ import annotations
@@ -19,16 +23,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from karat.engine import linalg
+from karat.engine.kernel import Directions, Flags
 from karat.engine.linalg import Array
-
-NULL = 1e-10  # relative singular value of the scaled base variables that counts as zero
-KAPPA = 50.0  # condition up to which a second-moment matrix sums accurately (kappa^2 eps < 1e-12)
-BLIND = 1e-13  # relative eigenvalue of a Gram matrix below which it cannot tell a direction from zero
-
-Flags = npt.NDArray[np.bool_]
+from karat.engine.tolerances import BLIND, EPS, KAPPA, NULL
 
 
 @dataclass(frozen=True)
@@ -43,25 +42,23 @@ class Basis:
         Directions that vanished when last looked at, not yet confirmed on all rows.
     apart : int
         Number of separate variables left.
-    excluded : tuple of float
-        Relative norms of the directions dropped as null.
+    excluded : Directions
+        What was dropped.
     """
 
     map: Array
     loose: Flags
-    apart: int = 0
-    excluded: tuple[float, ...] = ()
+    apart: int
+    excluded: Directions
 
     @staticmethod
     def identity(variables: int, apart: int) -> Basis:
-        return Basis(np.eye(variables), np.zeros(variables, dtype=bool), apart)
+        return Basis(np.eye(variables), np.zeros(variables, dtype=bool), apart, Directions.none(variables))
 
-    def condition(self, block: Array) -> float:
-        """By how much the map magnifies rounding: largest ``|variables| |map|`` against the coordinates it gives."""
-        coordinates = linalg.column_norms(block @ self.map)
-        size = linalg.column_norms(block)
-        terms = np.linalg.norm(size[:, None] * self.map, axis=0)
-        return float(np.max(terms[coordinates > 0] / coordinates[coordinates > 0], initial=1.0))
+    def sizes(self, block: Array) -> Array:
+        """Root mean square of every coordinate of a block, relative to that of its terms: 1 / condition, direction by direction."""
+        terms = linalg.column_norms(block) @ np.abs(self.map)
+        return np.asarray(linalg.column_norms(block @ self.map) / np.where(terms > 0, terms, 1.0))
 
 
 def condition_of(variables: Array) -> float:
@@ -72,10 +69,10 @@ def condition_of(variables: Array) -> float:
     gram = linalg.gram(variables / largest, None)
     size = np.sqrt(np.diag(gram))
     values, _ = linalg.eigh(gram / np.outer(size, size))
-    return float(np.sqrt(values[0] / max(values[-1], linalg.EPS**2)))
+    return float(np.sqrt(values[0] / max(values[-1], EPS**2)))
 
 
-def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: bool, complete: bool, noise: Array) -> Basis:
+def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: bool, complete: bool) -> Basis:
     """The whitening map of a sample of rows (k x v).
 
     Parameters
@@ -88,8 +85,6 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
         Whether the first variable is the constant 1; it stays a coordinate, and the others are centred on it.
     complete : bool
         Whether the sample is all there is, so that what vanishes in it may be dropped at once.
-    noise : array (v,)
-        Rounding left by the shift: a column no larger than this is constant.
     """
     if weights is None:
         weights = np.ones(len(variables))
@@ -98,41 +93,53 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     centre = np.zeros(variables.shape[1])
     if constant:
         centre[1:] = share @ variables[:, 1:]
+    null = NULL * variables.shape[1]
     variables = np.sqrt(share)[:, None] * (variables - centre)
     joint, targets = variables[:, constant:count], variables[:, count:]
     size = linalg.column_norms(joint)
-    seen = np.flatnonzero(size > noise[constant:count])
+    seen = np.flatnonzero(size > 0)
     s, v = linalg.right_svd(joint[:, seen] / size[seen])
-    null = s <= NULL * s[:1]
+    gone = s <= null * s[:1]
     columns = np.zeros((joint.shape[1], len(seen)))
-    columns[seen] = v / np.where(null, 1.0, s) / size[seen, None]
-    excluded: tuple[float, ...] = ()
-    if complete:
-        excluded = tuple(float(x / s[0]) for x in s[null] if x > 0)
-        columns, null = columns[:, ~null], null[~null]
-    else:
-        # Columns that are constant in the sample wait in such units that their rounding is below NULL.
-        unseen = np.setdiff1d(np.arange(joint.shape[1]), seen)
-        columns = np.hstack([columns, np.diag(_waiting(noise[constant:count]))[:, unseen]])
-        null = np.concatenate([null, np.ones(len(unseen), dtype=bool)])
-    sight = columns[:, ~null]
+    columns[seen] = v / np.where(gone, 1.0, s) / size[seen, None]
+    # Columns that are constant in the sample wait in units of their own.
+    unseen = np.setdiff1d(np.arange(joint.shape[1]), seen)
+    columns = np.hstack([columns, np.eye(joint.shape[1])[:, unseen]])
+    gone = np.concatenate([gone, np.ones(len(unseen), dtype=bool)])
+    sight = columns[:, ~gone]
     white = joint @ sight
     coefficients = white.T @ targets
     residual = linalg.column_norms(targets - white @ coefficients)
     size = linalg.column_norms(targets)
-    flat = size <= noise[count:]
-    vanish = flat | (residual <= NULL * size)
-    size = np.where(flat, 1 / _waiting(noise[count:]), np.where(vanish, size, residual))
+    vanish = residual <= null * size
+    size = np.where(size == 0, 1.0, np.where(vanish, size, residual))
     columns = np.block([[columns, -(sight @ coefficients) / size], [np.zeros((apart, columns.shape[1])), np.diag(1 / size)]])
-    loose = np.concatenate([null, vanish])
+    loose = np.concatenate([gone, vanish])
     if constant:
         columns = np.block([[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]])
         loose = np.concatenate([[False], loose])
-    return Basis(columns, loose, apart, excluded)
+    basis = Basis(columns, loose, apart, Directions.none(len(columns)))
+    if not complete or not loose.any():
+        return basis
+    sizes = np.concatenate([np.zeros(int(constant)), s / max(s[:1], default=1.0), np.zeros(len(unseen)), np.full(apart, null)])
+    return without(basis, loose, sizes)
 
 
-def _waiting(noise: Array) -> Array:
-    return np.where(noise > 0, NULL / np.where(noise > 0, noise, 1.0), 1.0)
+def without(basis: Basis, gone: Flags, sizes: Array) -> Basis:
+    """The basis without some directions, which it remembers."""
+    last = np.arange(len(gone)) >= len(gone) - basis.apart
+    excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone])
+    return Basis(basis.map[:, ~gone], basis.loose[~gone], int((last & ~gone).sum()), excluded)
+
+
+def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:
+    """Which loose directions vanish, by the mean square matrix of the coordinates over all rows; and their relative sizes."""
+    rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
+    back = np.linalg.pinv(basis.map)
+    columns = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", back, gram, back), 0.0))
+    terms = columns @ np.abs(basis.map)
+    gone = (basis.loose & (rms <= NULL * len(basis.map) * terms)) | (rms == 0)
+    return gone, rms / np.where(terms > 0, terms, 1.0)
 
 
 def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Array, Basis, bool, float]:
@@ -149,9 +156,9 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
     kappa : float
         Their condition number.
     """
+    gone, sizes = vanishing(basis, gram)
+    excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone])
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
-    gone = (basis.loose & (rms <= NULL)) | (rms == 0)
-    excluded = basis.excluded + tuple(float(x) for x in rms[gone & (rms > 0)])
     first = np.arange(len(rms)) < constant
     last = np.arange(len(rms)) >= len(rms) - basis.apart
     # Three stages, each made orthogonal to those before it: the constant, the joint variables, the separate ones.
@@ -164,15 +171,44 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
         known = step[:, ~np.concatenate(loose)]
         columns -= known @ (known.T @ gram @ columns)
         rest = columns.T @ gram @ columns
-        if separate:
-            values, vectors = np.diag(rest), np.eye(len(rest))
-        else:
-            values, vectors = linalg.eigh((rest + rest.T) / 2)
-        blind = values <= BLIND * max([1.0, *values])
-        step = np.hstack([step, columns @ vectors / np.sqrt(np.where(blind, 1.0, np.abs(values)))])
+        rest = (rest + rest.T) / 2
+        whitening, blind = _separately(rest) if separate else _in_order(rest, sizes[mine])
+        step = np.hstack([step, columns @ whitening])
         loose.append(blind)
-        if len(values):
-            kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), linalg.EPS**2))))
+        if len(mine):
+            values = np.diag(rest) if separate else linalg.eigh(rest)[0]
+            kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
     flags = np.concatenate(loose)
     poor = bool(flags.any()) or kappa > KAPPA ** (2 / degree)
     return step, Basis(basis.map @ step, flags, int((last & ~gone).sum()), excluded), poor, kappa
+
+
+def _separately(rest: Array) -> tuple[Array, Flags]:
+    """Scale variables that may not be mixed; also which of them cannot be told from zero."""
+    values = np.diag(rest)
+    blind = values <= BLIND * max([1.0, *values])
+    return np.diag(1.0 / np.sqrt(np.where(blind, 1.0, np.abs(values)))), blind
+
+
+def _in_order(rest: Array, sizes: Array) -> tuple[Array, Flags]:
+    """Whiten by Gram-Schmidt, largest directions first; also which directions cannot be told from zero.
+
+    Small directions are made orthogonal to large ones and never the other way round: their coordinates carry large factors, and
+    with them the rounding of the data, which must not spread to the others.
+    """
+    order = np.argsort(-sizes, kind="stable")
+    factor = linalg.cholesky(np.asfortranarray(rest[np.ix_(order, order)])) if len(rest) else rest
+    if factor is not None and (np.diag(factor) ** 2 > BLIND).all():
+        whitening = np.zeros_like(rest)
+        whitening[np.ix_(order, order)] = linalg.upper_inverse(factor)
+        return whitening, np.zeros(len(rest), dtype=bool)
+    whitening, blind = np.eye(len(rest)), np.zeros(len(rest), dtype=bool)
+    known = np.zeros((len(rest), 0))
+    for k in order:
+        column = whitening[:, k] - known @ (known.T @ rest[:, k])
+        value = float(column @ rest @ column)
+        blind[k] = value <= BLIND
+        whitening[:, k] = column if blind[k] else column / np.sqrt(value)
+        if not blind[k]:
+            known = np.column_stack([known, whitening[:, k]])
+    return whitening, blind

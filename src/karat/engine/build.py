@@ -3,40 +3,47 @@
     settled  = sum over rows of  weight * kernel features                # one pass, coordinates included
     vertex   = positive weights on at most rank rows, the same moments   # onepass | tree | caratheodory
     weights  = polish(vertex, settled.target)                            # the last digits
-    gap      = worst relative loss error over every query                # the certificate
+    proof    = worst relative loss error over every query                # karat.engine.proof
 
 ``onepass`` looks at uniform candidates first; whether they can meet the moments is decided by Newton's method, which fails
 fast.  Then come more of them, candidates drawn by kernel leverage, rows found by pricing a Farkas direction, and last the tree.
+
+If the proof fails, stronger means follow, each of which costs more passes or more rows: the tree, its rows before the last
+elimination, the same for what is left when dominating rows are peeled, Caratheodory row by row, and, where there are few rows,
+all of them with their own weights, which is exact by definition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.candidates import OUTSIDE, by_leverage, leverage, own_weights, sample, witnesses
+from karat.engine.candidates import OUTSIDE, by_leverage, leverage, own_weights, sample
 from karat.engine.caratheodory import reduce_points
-from karat.engine.frame import MISSED, TINY, Frame, frame
-from karat.engine.kernel import Kernel, Settled
+from karat.engine.frame import Frame, frame
+from karat.engine.kernel import Flags, Kernel, Settled
 from karat.engine.linalg import Array, Indices
-from karat.engine.moments import Progress, evaluate, pass_over
+from karat.engine.moments import Progress, column_sizes, evaluate, pass_over
 from karat.engine.newton import meet
-from karat.engine.polish import polish
+from karat.engine.peel import dominating
+from karat.engine.polish import polish, polish_features
+from karat.engine.proof import WITNESSES, Proof, prove
 from karat.engine.rows import Rows
+from karat.engine.tolerances import EXACT, MISSED, TINY
 from karat.engine.tree import chain, thin
-from karat.errors import InputError
+from karat.errors import InputError, NotExactError
 
 PILOT = 2048
 COMPLETE = 16384  # up to this many rows the pilot is all of them
 FIRST, SECOND = 2.5, 6.0  # uniform candidates, in units of m
 BESIDE = 0.5  # the same, beside rows that carry most of the moments already
 ROUNDS = 6
-WITNESS = 2**21  # features of rows looked at to bound the loss from below, where no exact formula exists
-EXACT = 1e-10  # a vertex with a larger gap is not accepted while another way is left
+PEELED = 16  # most rows to peel, in units of m
+FEW = 4  # in units of m: so few rows may all be kept, if nothing else is exact
+SLOW = 2e10  # multiplications up to which Caratheodory's way is tried row by row
 
 
 class NonFiniteError(ArithmeticError):
@@ -55,52 +62,137 @@ class Reduction:
         The kernel in its final coordinates and the moments of all rows.
     rank : int
         Numerical rank of the kernel features.
-    gap : float
-        Worst relative loss error over every query.
-    moment_error : float
-        Largest relative error of a moment.
-    condition : float
-        By how much the coordinates magnify rounding.
-    spectrum : float
-        Smallest kept singular value of the features, relative to the largest.
+    proof : Proof
+        How exact it is.
     method : str
         The way that led to it.
     passes : int
         Passes over all rows.
+    peeled : bool array (size,)
+        Rows that are kept verbatim with their own weights, because they dominate a moment.
+    inherited : float
+        Loss error of the rows that were reduced, if they stand for others.
+    stages : int
+        Reductions that the rows have been through, this one included.
     """
 
     positions: Indices
     weights: Array
     settled: Settled
     rank: int
-    gap: float
-    moment_error: float
-    condition: float
-    spectrum: float
+    proof: Proof
     method: str
     passes: int
+    peeled: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    inherited: float = 0.0
+    stages: int = 1
+
+    def __post_init__(self) -> None:
+        if len(self.peeled) != len(self.positions):
+            object.__setattr__(self, "peeled", np.zeros(len(self.positions), dtype=bool))
+
+    @property
+    def error(self) -> float:
+        """The first term of the claim for all rows."""
+        return self.inherited + self.proof.loss_error
+
+    def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
+        """The same, of the rows at ``left``, together with others that are kept as they are."""
+        joint = np.concatenate([alone, left[self.positions]])
+        weights = np.concatenate([own_weights(rows, alone), self.weights])
+        order = np.argsort(joint)
+        return replace(
+            self, positions=joint[order], weights=weights[order], peeled=(np.arange(len(joint)) < len(alone))[order],
+            method=f"{self.method} after peeling",
+        )  # fmt: skip
 
 
 def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> Reduction:
     """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`."""
     rng = np.random.default_rng(seed)
+    best = _attempt(rows, kernel, method, rng, progress)
+    if not best.proof.ok:
+        best = better(best, _peeled(rows, kernel, method, rng, best))
+    width = best.settled.kernel.width
+    if not best.proof.ok and method == "auto" and len(rows) * width**2 <= SLOW:
+        best = better(best, _attempt(rows, kernel, "caratheodory", rng, progress))
+    if not best.proof.ok and len(rows) <= FEW * width:
+        best = whole(rows, best)
+    return best
+
+
+def better(first: Reduction, second: Reduction | None) -> Reduction:
+    """The one that is proven; if both or neither are, the one with the smaller error."""
+    if second is None or (second.proof.ok, -second.proof.loss_error) <= (first.proof.ok, -first.proof.loss_error):
+        return first
+    return second
+
+
+def whole(rows: Rows, found: Reduction) -> Reduction:
+    """All rows with their own weights."""
+    everything = np.arange(len(rows))
+    weights = own_weights(rows, everything)
+    return replace(
+        found, positions=everything, weights=weights, proof=replace(Proof.trivial(), power=found.proof.power), method="all rows"
+    )
+
+
+def _attempt(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None) -> Reduction:
+    """The best vertex that the ways of a method lead to; it stops at the first that is exact."""
     size = len(rows) if len(rows) <= COMPLETE else max(PILOT, int(FIRST * kernel.width))
     pilot = sample(rng, len(rows), size)
     settled, passes = settle(rows, kernel, pilot, progress)
     if not settled.kernel.width:  # every feature vanishes on every row: any one row stands for all
         first = np.zeros(1, dtype=np.intp)
-        return Reduction(first, np.array([rows.total]), settled, 0, 0.0, 0.0, 1.0, 1.0, "onepass", passes)
+        return Reduction(first, np.array([rows.total]), settled, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
     with linalg.few_threads(settled.kernel.width):
         for known, mass, way, more in _ways(rows, settled, method, pilot, rng, progress):
             passes += more
             found = vertex(rows, settled, known, mass, way, passes)
-            if best is None or found.gap < best.gap:
-                best = found
-            if best.gap <= EXACT:
+            best = found if best is None else better(best, found)
+            if best.proof.ok and best.proof.loss_error <= EXACT:
                 break
+            if way in ("tree", "caratheodory") and not best.proof.ok:
+                best = without_rank_decision(rows, settled, best, known, mass, way, passes)
     assert best is not None
     return best
+
+
+def without_rank_decision(
+    rows: Rows,
+    settled: Settled,
+    best: Reduction,
+    known: Frame,
+    mass: Array,
+    way: str,
+    passes: int,
+    witnesses: Rows | None = None,
+) -> Reduction:
+    """Eliminate in the features themselves, to as many rows as features; if that is not exact either, do not eliminate."""
+    plain = frame(rows, settled, known.positions, known.root**2)
+    for eliminate in (True, False):
+        found = vertex(rows, settled, plain, mass, way, passes, witnesses, eliminate)
+        best = better(best, replace(found, rank=known.rank))
+        if best.proof.ok:
+            break
+    return best
+
+
+def _peeled(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, before: Reduction) -> Reduction | None:
+    """Keep dominating rows as they are and reduce the others; None if there are no such rows, or too many."""
+    width = before.settled.kernel.width
+    positions = dominating(rows, kernel, PEELED * width)
+    if positions is None or not len(positions):
+        return None
+    left = np.setdiff1d(np.arange(len(rows)), positions)
+    if len(left) <= width:
+        return whole(rows, before)
+    rest = rows.subset(left)
+    found = _attempt(rest, kernel, method, rng, None)
+    if not found.proof.ok and len(left) <= FEW * width:
+        found = whole(rest, found)
+    return replace(found.with_peeled(rows, left, positions), passes=before.passes + found.passes + 2)
 
 
 def settle(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None) -> tuple[Settled, int]:
@@ -113,15 +205,25 @@ def settle(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None
         kernel = kernel.prepare(block, weights, complete=len(pilot) == len(rows))
     if not np.isfinite(kernel.shift).all():
         raise NonFiniteError
-    passes = 0
+    passes, looked = 0, False
     while True:
         statistic = pass_over(rows, kernel, progress)
         if not all(np.isfinite(part).all() for part in statistic):
             raise NonFiniteError
         settled = kernel.settle(statistic, rows.total)
         passes += 1
-        if not settled.again or passes == ROUNDS:
+        if settled.vanished is not None and settled.vanished.any() and not looked:  # zero, or too small for its powers
+            looked = True
+            sizes = np.where(settled.vanished, column_sizes(rows, kernel.shift), 0.0)
+            if sizes.any():
+                kernel = kernel.rescaled(sizes)
+                continue
+        if not settled.again:
             return settled, passes
+        if passes == ROUNDS:
+            raise NotExactError(
+                f"The moments of this data could not be summed accurately in {ROUNDS} passes; scale or centre the columns."
+            )
         kernel = settled.kernel
 
 
@@ -203,32 +305,29 @@ def _extended(rows: Rows, settled: Settled, known: Frame, entering: Indices) -> 
     return frame(rows, settled, positions, np.concatenate([known.root**2, own_weights(rows, entering)])).resolve()
 
 
-def vertex(rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, passes: int) -> Reduction:
-    """Eliminate to a vertex, polish it, and measure it."""
+def vertex(
+    rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, passes: int, witnesses: Rows | None = None,
+    eliminate: bool = True,
+) -> Reduction:  # fmt: skip
+    """Eliminate to a vertex (or keep all points), polish it, and prove it; ``witnesses`` as in :func:`measure`."""
     if len(rows) <= known.rank:  # nothing to reduce: the rows with their own weights
         support, refined = np.arange(len(mass)), mass
     else:
-        mass = reduce_points(known.points, mass)
+        mass = reduce_points(known.points, mass) if eliminate else mass
         support = np.flatnonzero(mass > 0)
         check_any(support)
         refined = polish(known.points[support], mass[support], known.target)
     order = np.argsort(known.positions[support])
     support, refined = support[order], refined[order]
     weights = refined * known.root[support]
-    block = rows.take(known.positions[support], settled.kernel.shift)
-    gap, moment_error, condition = measure(rows, settled, block, weights)
-    return Reduction(
-        positions=known.positions[support],
-        weights=weights,
-        settled=settled,
-        rank=known.rank,
-        gap=gap,
-        moment_error=moment_error,
-        condition=condition,
-        spectrum=known.spectrum,
-        method=way,
-        passes=passes,
-    )
+    positions = known.positions[support]
+    block = rows.take(positions, settled.kernel.shift)
+    proof = measure(rows if witnesses is None else None, settled, block, weights, witnesses)
+    if not proof.ok and settled.absolute is not None:
+        size = np.where(settled.absolute > 0, settled.absolute, 1.0)
+        weights = polish_features(settled.kernel.features(block) / size, weights, settled.target / size)
+        proof = measure(rows if witnesses is None else None, settled, block, weights, witnesses)
+    return Reduction(positions, weights, settled, min(known.rank, len(positions)), proof, way, passes)
 
 
 def check_any(support: Indices) -> None:
@@ -238,18 +337,26 @@ def check_any(support: Indices) -> None:
         )
 
 
-def measure(rows: Rows, settled: Settled, block: Array, weights: Array) -> tuple[float, float, float]:
-    """Loss error over every query, largest relative moment error, and condition, of weighted rows against all rows."""
-    kernel = settled.kernel
+def measure(
+    rows: Rows | None, settled: Settled, block: Array, weights: Array, witnesses: Rows | None = None, stages: int = 1
+) -> Proof:
+    """Prove weighted rows (a block in the coordinates of the kernel) against all rows.
 
-    @cache
-    def witness() -> Array:
-        seen, nominal = witnesses(rows, min(COMPLETE, max(1, WITNESS // kernel.width)), kernel.extrapolates)
-        return nominal[:, None] * kernel.features(rows.take(seen, kernel.shift))
+    Parameters
+    ----------
+    rows : Rows or None
+        All rows, if they can be read again.
+    witnesses : Rows, optional
+        Some rows of the data with their own weights; by default a sample of all.
+    stages : int
+        Reductions that the weighted rows have been through.
+    """
+    kernel, seen = settled.kernel, rows if witnesses is None else witnesses
 
-    features = kernel.features(block)
-    size = np.sqrt(weights @ np.square(features) / weights.sum())
-    size[size == 0] = 1.0
-    residual = np.abs(weights @ features - settled.target) / size / settled.total
-    condition = kernel.condition(block * np.sqrt(weights)[:, None], witness)
-    return kernel.gap(block, weights, settled, witness), float(residual.max(initial=0.0)), condition
+    def features() -> tuple[Array, Array]:
+        if seen is None:
+            return np.zeros((0, kernel.width)), np.zeros(0)
+        chosen = sample(np.random.default_rng(0), len(seen), min(COMPLETE, max(4 * kernel.width, WITNESSES // kernel.width)))
+        return kernel.features(seen.take(chosen, kernel.shift)), own_weights(seen, chosen)
+
+    return prove(settled, block, weights, features, rows, stages)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.engine.frame import TINY, Frame
+from karat.engine.frame import Frame
 from karat.engine.kernel import Settled
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import evaluate
@@ -56,21 +56,3 @@ def by_leverage(rows: Rows, scores: Array, size: int, rng: np.random.Generator) 
     np.minimum(chance, 1.0, out=chance)
     positions = np.flatnonzero(rng.random(len(rows)) < chance)
     return positions, own_weights(rows, positions) / chance[positions]
-
-
-def witnesses(rows: Rows, size: int, extrapolated: bool) -> tuple[Indices, Array]:
-    """A uniform sample of rows with their weights, against which an error is measured.
-
-    ``extrapolated``: the sample stands for all rows, so its weights are scaled up; rows that weigh as much as a whole sample
-    would (those held of a long stream) are not left to chance.
-    """
-    rng = np.random.default_rng(0)
-    own = rows.weights
-    if own is None or not extrapolated:
-        seen = sample(rng, len(rows), size)
-        return seen, own_weights(rows, seen) * (len(rows) / len(seen) if extrapolated else 1.0)
-    heavy = own * size > own.sum()
-    light = np.flatnonzero(~heavy)
-    seen = light[sample(rng, len(light), size)]
-    scale = own[light].sum() / max(own[seen].sum(), TINY)
-    return np.concatenate([np.flatnonzero(heavy), seen]), np.concatenate([own[heavy], scale * own[seen]])

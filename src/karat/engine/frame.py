@@ -16,10 +16,7 @@ from karat.engine import linalg
 from karat.engine.kernel import Settled
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows
-
-PIVOT = 1e-11  # smallest relative squared Cholesky pivot of independent features
-TINY = np.finfo(float).tiny
-MISSED = 1e-9  # relative part of the target outside the span beyond which it is not rounding
+from karat.engine.tolerances import PIVOT, RANK, TINY
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Frame:
     gram, factor : arrays (r, r)
         Upper triangle of the Gram matrix of the points, and its Cholesky factor; empty before :meth:`resolve`.
     missed : float
-        Relative norm of the target outside the span.
+        Largest entry of the target outside the span, relative to the largest entry.
     """
 
     positions: Indices
@@ -61,13 +58,6 @@ class Frame:
     def rank(self) -> int:
         return int(self.points.shape[1])
 
-    @property
-    def spectrum(self) -> float:
-        """Smallest kept singular value of the features relative to the largest (estimated, if no rank decision was needed)."""
-        if len(self.singular):
-            return float(self.singular[self.rank - 1] / self.singular[0]) if self.rank else 1.0
-        return float(np.sqrt(np.min(np.diag(self.factor) ** 2 / np.diag(self.gram))))
-
     def resolve(self) -> Frame:
         """The same points in independent coordinates, with the factor of their Gram matrix.
 
@@ -81,12 +71,15 @@ class Frame:
         return replace(self, gram=gram, factor=factor)
 
     def independent(self) -> Frame:
-        """The same points in orthonormal coordinates of their numerical span."""
-        s, v = linalg.right_svd(self.points)
-        keep = s > linalg.RANK_TOLERANCE * s[:1]
-        span = v[:, keep] / s[keep]
-        inside = v[:, keep].T @ self.target
-        missed = float(np.linalg.norm(self.target - v[:, keep] @ inside) / max(np.linalg.norm(self.target), TINY))
+        """The same points in orthonormal coordinates of their numerical span; features count alike, whatever their size."""
+        norm = np.linalg.norm(self.points, axis=0)
+        norm[norm == 0] = 1.0
+        s, v = linalg.right_svd(self.points / norm)
+        keep = s > RANK * s[:1]
+        inside = v[:, keep].T @ (self.target / norm)
+        outside = self.target - norm * (v[:, keep] @ inside)
+        missed = float(np.abs(outside).max(initial=0.0) / max(np.abs(self.target).max(initial=0.0), TINY))
+        span = v[:, keep] / s[keep] / norm[:, None]
         one = np.eye(int(keep.sum()), order="F")
         return replace(
             self, points=linalg.product(self.points, span), target=inside / s[keep], span=span, gram=one, factor=one,
@@ -100,16 +93,26 @@ class Frame:
 
 
 def frame(rows: Rows, settled: Settled, positions: Indices, nominal: Array) -> Frame:
-    """The rows at ``positions`` with nominal weights, as points in scaled features."""
+    """The rows at ``positions`` with nominal weights, as points in scaled features.
+
+    Features of the linear class are scaled by their absolute moment over *all* rows, so that one which the candidates do not
+    show is missed as much as any other; those of whitened variables by their root mean square over the candidates.
+    """
     block = rows.take(positions, settled.kernel.shift)
     points = np.asfortranarray(settled.kernel.features(block))
     root = np.sqrt(nominal)
     columns = points.T
-    columns *= root
-    size = np.sqrt(np.einsum("ij,ij->i", columns, columns) / nominal.sum())
-    zero = size <= settled.kernel.resolution(block)
-    scale = np.where(zero, 1.0, size)
-    columns /= scale[:, None]
-    columns[zero] = 0.0
+    if settled.absolute is None:
+        columns *= root
+        size = np.sqrt(np.einsum("ij,ij->i", columns, columns) / nominal.sum())
+        zero = size <= settled.kernel.resolution(block)
+        scale = np.where(zero, 1.0, size)
+        columns /= scale[:, None]
+        columns[zero] = 0.0
+    else:
+        mean = settled.absolute / settled.total
+        scale = np.where(mean > 0, mean, 1.0)
+        columns /= scale[:, None]
+        columns *= root
     none = np.zeros(0)
     return Frame(positions, root, points, settled.target / scale, scale, None, none, none, none)

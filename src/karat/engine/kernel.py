@@ -1,24 +1,30 @@
-"""What the engine asks of a kernelization (the paper's Definition 1, read per row).
+"""What the engine asks of a kernelization (Definition 1 of "Introduction to accurate coresets", read per row).
 
 A loss has a kernelization if ``f(row, q) = <phi(row), h(q)>`` for every row and query (not only for the sums, as the
 paper has it: X = {1, 3}, f = x q, phi = {2, 2} has equal sums and a wrong coreset).  Then any weighted rows with the same
 ``sum_i w_i phi(row_i)`` have the same loss at every query.  The engine meets rows only through the methods below; blocks
 are ``[1 | D - shift]`` as :class:`karat.engine.rows.Rows` reads them.
+
+There are two classes of queries, and two ways to prove a coreset (:mod:`karat.engine.proof`):
+
+    linear      h is any vector: every linear combination of the features is a query (moments, kernels, latent tensors);
+    power       h is a p-th power: every linear form, raised to the power p, is a query (regression, the 1-mean loss).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from karat.engine import linalg
 from karat.engine.linalg import Array
+from karat.engine.tolerances import EPS
 
 Statistic = tuple[Array, ...]
+Flags = npt.NDArray[np.bool_]
 
 
 class Kernel(ABC):
@@ -28,6 +34,8 @@ class Kernel(ABC):
     ----------
     width : int
         The number m of features.
+    power : int
+        The degree of the features in the columns of a row, as far as it is known.
     shift : array
         What :class:`Rows` subtracts from the columns when it reads a block.
     product_shape : (int, int)
@@ -35,10 +43,11 @@ class Kernel(ABC):
     """
 
     width: int
+    power: int = 1
     shift: Array
     product_shape: tuple[int, int]
+    linear: ClassVar[bool] = True  # the class of its queries
     adapts: ClassVar[bool] = True  # whether the coordinates depend on a pilot
-    extrapolates: ClassVar[bool] = False  # whether witnesses stand for all rows (an estimate), or for themselves (a bound)
 
     @abstractmethod
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
@@ -47,11 +56,14 @@ class Kernel(ABC):
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
         """What one pass adds up: arrays from which :meth:`settle` reads the moments."""
         features = self.features(block)
-        return (features.sum(axis=0) if weights is None else weights @ features,)
+        sizes = np.abs(features)
+        if weights is None:
+            return features.sum(axis=0), sizes.sum(axis=0)
+        return weights @ features, weights @ sizes
 
     def settle(self, statistic: Statistic, total: float) -> Settled:
         """Final coordinates and the target moments; or better coordinates and the wish for another pass."""
-        return Settled(self, statistic[0], statistic, total)
+        return Settled(self, statistic[0], statistic, total, absolute=statistic[1])
 
     @abstractmethod
     def features(self, block: Array) -> Array:
@@ -62,10 +74,6 @@ class Kernel(ABC):
         """About how many numbers the statistic holds."""
         left, right = self.product_shape
         return left * right
-
-    def condition(self, block: Array, witness: Callable[[], Array] | None = None) -> float:
-        """By how much the coordinates magnify the rounding of the rows; ``witness`` as in :meth:`gap`."""
-        return 1.0
 
     def resolution(self, block: Array) -> Array:
         """Per feature, the root mean square over a block below which it is rounding of something that vanishes."""
@@ -79,24 +87,40 @@ class Kernel(ABC):
         """``features(block) @ directions``; a kernel may know a faster way."""
         return np.asarray(self.features(block) @ directions)
 
-    def gap(self, block: Array, weights: Array, settled: Settled, witness: Callable[[], Array]) -> float:
-        """A bound of ``sup_q |f_c(q) - f(q)| / sum_i u_i |f_i(q)|`` between weighted rows and the settled moments.
+    def unmixed(self) -> Kernel:
+        """A kernel for the same columns whose features are monomials of single columns, in no coordinates yet."""
+        return self
 
-        ``witness()`` gives the weighted features A = ``u_i phi(row_i)`` of some rows of the data.  Their part of the
-        denominator alone is ``|A h|_1 >= |A h|_2 / sqrt(largest leverage of A)``, because no entry of ``A h`` exceeds
-        ``sqrt(leverage) |A h|_2``.  That bounds the ratio by ``|A^+' rho|_2 sqrt(largest leverage)``, proven for every
-        query in the span of the witnesses.
-        """
-        rho = weights @ self.features(block) - settled.target
-        weighted = witness()
-        size = np.linalg.norm(weighted, axis=0)
-        seen = size > 0
-        weighted = weighted[:, seen] / size[seen]
-        s, v = linalg.right_svd(weighted)
-        keep = s > linalg.RANK_TOLERANCE * s[:1]
-        root = v[:, keep] / s[keep]
-        leverage = np.square(weighted @ root).sum(axis=1).max()
-        return float(np.linalg.norm(root.T @ (rho[seen] / size[seen])) * np.sqrt(leverage))
+    def rescaled(self, sizes: Array) -> Self:
+        """The same kernel in units in which columns of these sizes do not underflow."""
+        return self
+
+    def feature_name(self, feature: int, columns: list[str]) -> str:
+        """What a feature is, for error messages; ``columns`` names the columns of the table."""
+        return f"feature {feature}"
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Directions of the base variables that vanish on all rows, up to rounding.
+
+    Attributes
+    ----------
+    vectors : array (v, e)
+        Each a combination of the shifted columns (the constant first, if it is a base variable).
+    sizes : array (e,)
+        Their root mean square over all rows, relative to that of their terms.
+    """
+
+    vectors: Array
+    sizes: Array
+
+    def plus(self, vectors: Array, sizes: Array) -> Directions:
+        return Directions(np.hstack([self.vectors, vectors]), np.concatenate([self.sizes, sizes]))
+
+    @staticmethod
+    def none(variables: int) -> Directions:
+        return Directions(np.zeros((variables, 0)), np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -117,8 +141,12 @@ class Settled:
         The coordinates were too poor for an accurate sum: pass again with ``kernel``.
     rounding : float
         Relative error that the sum itself may carry, in the coordinates in which it was made.
-    excluded : tuple of float
-        Relative norms of the directions that the rank decision left out.
+    absolute : array (m,) or None
+        ``sum_i u_i |phi(row_i)|``, for the linear class.
+    excluded : Directions or None
+        Directions that the rank decision left out, for the power class.
+    vanished : bool array or None
+        Columns whose moments are zero, because all values are, or because they are so small that their powers underflow.
     """
 
     kernel: Kernel
@@ -126,5 +154,7 @@ class Settled:
     statistic: Statistic
     total: float
     again: bool = False
-    rounding: float = linalg.EPS
-    excluded: tuple[float, ...] = ()
+    rounding: float = EPS
+    absolute: Array | None = None
+    excluded: Directions | None = None
+    vanished: Flags | None = None

@@ -20,15 +20,15 @@ import numpy.typing as npt
 from scipy import linalg as sla
 from scipy.linalg import blas, lapack
 
+from karat.engine.tolerances import RANK
+
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
-EPS = float(np.finfo(float).eps)
 THREADED = 600  # features from which on BLAS should use its threads
 SMALL = 100  # matrices of so few columns are factored without threads
 SERIAL = 2.5e5  # OpenBLAS multiplies (a x b)(b x c) without threads up to this a*b*c
 STACK, SHORT = 8, 32  # tall blocks are multiplied as so many short ones, of so many rows at least
-RANK_TOLERANCE = 1e-11  # singular values of scaled features below this fraction of the largest are zero
 
 
 @lru_cache(maxsize=1)
@@ -101,6 +101,11 @@ def unit_upper_inverse(matrix: Array) -> Array:
     return np.asarray(lapack.dtrtri(matrix, lower=0, unitdiag=1)[0])
 
 
+def upper_inverse(matrix: Array) -> Array:
+    """Inverse of an upper triangular matrix."""
+    return np.triu(lapack.dtrtri(matrix, lower=0)[0])
+
+
 def add_product(target: Array, left: Array, right: Array) -> None:
     """``target += left @ right`` in place, without a temporary of its size; ``target`` is C-contiguous."""
     result = blas.dgemm(1.0, right.T, left.T, beta=1.0, c=target.T, overwrite_c=1)
@@ -159,9 +164,12 @@ def square_solver(matrix: Array) -> Callable[[Array], Array] | None:
     return None if info else lambda rhs: np.asarray(lapack.dgetrs(lu, pivots, rhs)[0])
 
 
-def least_squares_solver(matrix: Array) -> Callable[[Array], Array]:
-    """Minimum-norm least-squares solutions."""
-    return lambda rhs: np.asarray(sla.lstsq(matrix, rhs, cond=RANK_TOLERANCE, check_finite=False, lapack_driver="gelsd")[0])
+def least_squares_solver(matrix: Array, cut: float = RANK) -> Callable[[Array], Array]:
+    """Minimum-norm least-squares solutions; singular values below ``cut`` times the largest count as zero."""
+    u, s, vt = svd(matrix, full_matrices=False)
+    keep = s > cut * s[:1]
+    left, right = u[:, keep] / s[keep], vt[keep].T
+    return lambda rhs: np.asarray(right @ (left.T @ rhs))
 
 
 def tall_product(left: Array, right: Array) -> Array:
@@ -214,12 +222,14 @@ def gram_with_ones(block: Array, weights: Array | None) -> Array:
     return product
 
 
-def generalized_norm(difference: Array, base: Array) -> float:
-    """``|| B^(-1/2) E B^(-1/2) ||_2`` on the numerical range of the positive semi-definite B."""
+def relative_norm(difference: Array, base: Array) -> float:
+    """``|| B^(-1/2) E B^(-1/2) ||_2`` of a symmetric E relative to a positive definite B; infinite if B is not."""
     size = np.sqrt(np.maximum(np.diag(base), 0.0))
-    seen = np.flatnonzero(size > 0)
-    scale = np.outer(size[seen], size[seen])
-    values, vectors = eigh(base[np.ix_(seen, seen)] / scale)
-    keep = values > RANK_TOLERANCE * values[:1]
-    root = vectors[:, keep] / np.sqrt(values[keep])
-    return spectral_norm(root.T @ (difference[np.ix_(seen, seen)] / scale) @ root)
+    if not size.all():
+        return 0.0 if not difference[size == 0].any() and not size.any() else np.inf
+    scale = np.outer(size, size)
+    factor = cholesky(np.asfortranarray(base / scale))
+    if factor is None:
+        return np.inf
+    left = sla.solve_triangular(factor, difference / scale, trans=1, check_finite=False)
+    return spectral_norm(sla.solve_triangular(factor, left.T, trans=1, check_finite=False))

@@ -4,50 +4,87 @@
 the three kinds of moments about m, the worst relative error over every q is the norm of a small symmetric matrix:
 
     | [[dU/U I, -dx/sqrt(U V)], [-dx'/sqrt(U V), dV/V]] |_2 .
+
+V is a difference of sums, so the columns are shifted close to their mean first: if they are not, the pass is repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import Kernel, Settled
+from karat.engine.kernel import Kernel, Settled, Statistic
 from karat.engine.linalg import Array
+from karat.engine.tolerances import EPS, TINY
+from karat.errors import InputError
+
+MOST = 20_000  # features of a row
+FAR = 64.0  # mean square over variance beyond which the shift is mended and the pass repeated
 
 
 class MeanKernel(Kernel):
     """Features ``1, (x - c) / s, |x - c|^2 / s^2`` with c and s from a pilot."""
 
+    linear: ClassVar[bool] = False
+    power = 2
+
     def __init__(self, columns: int) -> None:
+        if columns + 2 > MOST:
+            raise InputError(
+                f"The 1-mean loss of {columns:,} columns has {columns + 2:,} features, more than the {MOST:,} that a coreset is "
+                "worth making for; use fewer columns."
+            )
         self.columns = columns
         self.width = columns + 2
         self.shift = np.zeros(columns)
         self.size = 1.0
         self.product_shape = (columns + 1, 2)
 
-    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
+    def _at(self, shift: Array, size: float) -> Self:
         other = self.__class__(self.columns)
-        other.shift = np.average(pilot[:, 1:], axis=0, weights=weights)
-        spread = float(linalg.column_norms((pilot[:, 1:] - other.shift).reshape(-1, 1))[0] / np.sqrt(len(pilot)))
-        other.size = spread if spread > 0 else 1.0
+        other.shift, other.size = shift, size
         return other
+
+    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
+        shift = np.average(pilot[:, 1:], axis=0, weights=weights)
+        spread = float(linalg.column_norms((pilot[:, 1:] - shift).reshape(-1, 1))[0] / np.sqrt(len(pilot)))
+        return self._at(shift, spread if spread > 0 else 1.0)
+
+    def rescaled(self, sizes: Array) -> Self:
+        return self._at(self.shift, float(sizes.max()) or 1.0)
 
     def features(self, block: Array) -> Array:
         scaled = block / self.size
         scaled[:, 0] = 1.0
         return np.column_stack([scaled, np.einsum("ij,ij->i", scaled[:, 1:], scaled[:, 1:])])
 
-    def gap(self, block: Array, weights: Array, settled: Settled, witness: Callable[[], Array]) -> float:
-        full, core = settled.target, weights @ self.features(block)
-        total, mean = full[0], full[1:-1] / full[0]
-        scatter = full[-1] - total * mean @ mean
+    def statistic(self, block: Array, weights: Array | None) -> Statistic:
+        features = self.features(block)
+        return (features.sum(axis=0) if weights is None else weights @ features,)
+
+    def settle(self, statistic: Statistic, total: float) -> Settled:
+        full = statistic[0]
+        mean = full[1:-1] / total
+        middle = self.shift + mean * self.size
+        far = full[-1] > FAR * self._scatter(full) and not np.array_equal(middle, self.shift)
+        kernel = self._at(middle, self.size) if far else self
+        vanished = np.full(self.columns, full[-1] <= TINY)
+        return Settled(kernel, full, statistic, total, again=bool(far), rounding=2 * FAR * EPS, vanished=vanished)
+
+    @staticmethod
+    def _scatter(full: Array) -> float:
+        mean = full[1:-1] / full[0]
+        return float(full[-1] - full[0] * mean @ mean)
+
+    def loss_error(self, full: Array, core: Array) -> float:
+        """The worst relative error over every q, from the moments of all rows and of the kept ones."""
+        total, mean, scatter = full[0], full[1:-1] / full[0], self._scatter(full)
         d_total = core[0] - total
         d_first = (core[1:-1] - full[1:-1]) - d_total * mean
         d_scatter = (core[-1] - full[-1]) - 2 * mean @ (core[1:-1] - full[1:-1]) + d_total * mean @ mean
-        if scatter <= linalg.EPS * abs(full[-1]) or scatter <= 0:  # all rows are equal: only the total weight matters
+        if scatter <= EPS * abs(full[-1]) or scatter <= 0:  # all rows are equal: only the total weight matters
             return float(abs(d_total) / total)
         side = float(np.linalg.norm(d_first)) / np.sqrt(total * scatter)
         return linalg.spectral_norm(np.array([[d_total / total, -side], [-side, d_scatter / scatter]]))

@@ -61,15 +61,17 @@ def sweep(
 
     def read(part: range) -> Any:
         blocks = Blocks(rows, shift, min(block, len(rows)))
-        result = None
-        for start in part:
+        sums: list[Any] = []  # of 1, 2, 4, ... blocks: added pairwise, so that rounding grows with their logarithm
+        for number, start in enumerate(part, 1):
             stop = min(start + block, len(rows))
             weights = None if rows.weights is None else rows.weights[start:stop]
-            value = visit(blocks.read(start, stop), weights, start)
-            result = value if result is None else combine(result, value)
+            sums.append(visit(blocks.read(start, stop), weights, start))
+            while number % 2 == 0:
+                sums[-2:] = [combine(*sums[-2:])]
+                number //= 2
             if progress is not None:
                 progress(stop, len(rows))
-        return result
+        return reduce(lambda right, left: combine(left, right), reversed(sums))
 
     if threads == 1:
         return run(starts)
@@ -101,3 +103,9 @@ def evaluate(rows: Rows, kernel: Kernel, directions: Array) -> Array:
     return np.concatenate(
         sweep(rows, kernel.shift, lambda b, w, _: [kernel.evaluate(b, directions)], lambda a, b: a + b, shape)
     )
+
+
+def column_sizes(rows: Rows, shift: Array) -> Array:
+    """The largest absolute value of every shifted column."""
+    largest = sweep(rows, shift, lambda b, w, _: np.abs(b[:, 1:]).max(axis=0), np.maximum, (rows.columns + 1, 1))
+    return np.asarray(largest)

@@ -25,10 +25,10 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.frame import Frame
 from karat.engine.linalg import Array
+from karat.engine.tolerances import EPS, MET
 
 STEPS = 40
 DIVERGED = 1e4  # a factor this large means that the dual is unbounded
-MET = 1e-9  # relative residual of weights that meet the target; polish brings it to rounding
 SHORT = 1e-6  # so does a step this short
 
 
@@ -57,7 +57,7 @@ def meet(known: Frame) -> Outcome:
     """Solve the problem above for the points of a resolved frame."""
     points, root, target = known.points, known.root, known.target
     hessian, factor = known.gram.copy(order="F"), known.factor
-    ridge = 4 * linalg.EPS * np.diag(hessian)
+    ridge = 4 * EPS * np.diag(hessian)
     x = np.zeros(points.shape[1])
     excess = np.ones(len(points))  # 1 + f_i . x
     active = np.ones(len(points), dtype=bool)

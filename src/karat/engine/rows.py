@@ -122,12 +122,12 @@ class Rows:
             block[:, left:right] = values.toarray() if sparse.issparse(values) else values
 
 
-def useful_shift(pilot: Array, weights: Array | None = None) -> Array:
-    """The means of columns; zero where they are small beside the spread, so that they harm no product."""
+def useful_shift(pilot: Array, weights: Array | None = None, harmless: float = 1.0) -> Array:
+    """The means of columns; zero where they are at most ``harmless`` standard deviations, so that they spoil no product."""
     with np.errstate(over="ignore", invalid="ignore"):  # noticed by the pass
         mean = np.average(pilot, axis=0, weights=weights)
         spread = np.sqrt(np.average(np.square(pilot - mean), axis=0, weights=weights))
-    return np.where(np.isfinite(spread) & (np.abs(mean) <= spread), 0.0, mean)
+    return np.where(np.isfinite(spread) & (np.abs(mean) <= harmless * spread), 0.0, mean)
 
 
 class Blocks:

@@ -11,7 +11,10 @@ Coordinates come from the rows held when the sum was started: they have the seco
 the map whitens exactly.  No direction is dropped; what vanished so far waits, because later rows may need it.  Should
 the stream wander off (its mean or scale moves by orders of magnitude) the kernel asks for better coordinates.  Earlier
 rows are gone, but the held ones stand for them: the sum starts afresh from these.  That happens a logarithmic number of
-times, and the error of the held rows, which is then inherited, is reported.
+times; the claim of the held rows is then inherited, and both of its terms are added to that of the result.
+
+A row that dominates a moment is peeled on arrival: it is held verbatim and left out of the sum, so that its rounding does not
+spoil what the others contribute.  Its share can only fall while rows arrive, and every fold tries first to give peeled rows back.
 """
 
 from __future__ import annotations
@@ -20,16 +23,31 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from karat.engine.build import COMPLETE, EXACT, FIRST, PILOT, NonFiniteError, Reduction, measure, sampled, settle, vertex
+from karat.engine.build import (
+    COMPLETE,
+    FIRST,
+    PEELED,
+    PILOT,
+    NonFiniteError,
+    Reduction,
+    better,
+    measure,
+    sampled,
+    settle,
+    vertex,
+    without_rank_decision,
+)  # fmt: skip
 from karat.engine.candidates import own_weights, sample
 from karat.engine.frame import frame
-from karat.engine.kernel import Kernel, Settled
+from karat.engine.kernel import Flags, Kernel, Settled
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import pass_over
+from karat.engine.peel import dominating
+from karat.engine.proof import Proof
 from karat.engine.rows import Rows
+from karat.engine.tolerances import SHARP
 from karat.engine.tree import thin
 
-SHARP = 1e-13  # a fold with a larger gap tries whether fresh coordinates do better
 WAY = "sketch"
 
 Sums = tuple[Array, ...]
@@ -49,8 +67,8 @@ class Running:
         The sum is high + low.
     inherited : float
         Relative loss error of the held rows from which the sum was started.
-    gap : float
-        Relative loss error of the rows held now, against this sum.
+    stages : int
+        Reductions that those rows had been through; each adds its second term to the claim.
     hard : bool
         A sample of candidates was not enough before, so that the tree should be taken at once.
     """
@@ -60,8 +78,8 @@ class Running:
     weights: Array
     high: Sums
     low: Sums
-    inherited: float
-    gap: float = 0.0
+    inherited: float = 0.0
+    stages: int = 0
     hard: bool = False
 
     @staticmethod
@@ -70,17 +88,17 @@ class Running:
         return kernel.prepare(pilot, weights, complete=False)
 
     @staticmethod
-    def start(kernel: Kernel, pilot: Array, weights: Array, inherited: float) -> Running:
+    def start(kernel: Kernel, pilot: Array, weights: Array) -> Running:
         """A sum that begins with some weighted rows ``[1 | D]``."""
-        return Running.within(Running.fit(kernel, pilot, weights), pilot, weights, inherited)
+        return Running.within(Running.fit(kernel, pilot, weights), pilot, weights)
 
     @staticmethod
-    def within(fitted: Kernel, pilot: Array, weights: Array, inherited: float = 0.0) -> Running:
+    def within(fitted: Kernel, pilot: Array, weights: Array) -> Running:
         """The same, in given coordinates."""
         block = pilot - np.concatenate([[0.0], fitted.shift])
         high = (*fitted.statistic(block, weights), np.array([weights.sum()]))
         few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
-        return Running(fitted, pilot[:few], weights[:few], high, tuple(np.zeros_like(part) for part in high), inherited)
+        return Running(fitted, pilot[:few], weights[:few], high, tuple(np.zeros_like(part) for part in high))
 
     def emptied(self) -> Running:
         """The sum of nothing, in the same coordinates."""
@@ -98,6 +116,10 @@ class Running:
         low = tuple(a + e for a, (_, e) in zip(self.low, pairs, strict=True))
         return replace(self, high=tuple(s for s, _ in pairs), low=low)
 
+    @property
+    def total(self) -> float:
+        return float((self.high[-1] + self.low[-1])[0])
+
     def settle(self) -> Settled:
         """Final coordinates and the moments of the stream so far."""
         *statistic, total = (a + b for a, b in zip(self.high, self.low, strict=True))
@@ -110,7 +132,9 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return s, (a - (s - t)) + (b - t)
 
 
-def fold(rows: Rows, new: Rows, kernel: Kernel, running: Running | None, rng: np.random.Generator) -> tuple[Reduction, Running]:
+def fold(
+    rows: Rows, new: Rows, kernel: Kernel, running: Running | None, rng: np.random.Generator, peeled: Flags | None = None
+) -> tuple[Reduction, Running]:
     """Reduce held and new rows to at most rank rows that carry the moments of the whole stream.
 
     Parameters
@@ -122,35 +146,89 @@ def fold(rows: Rows, new: Rows, kernel: Kernel, running: Running | None, rng: np
     kernel : Kernel
         The problem's, in no coordinates yet.
     running : Running or None
-        The sum without the new rows; None at the first fold.
+        The sum without the new and the peeled rows; None at the first fold.
+    peeled : bool array, optional
+        Which of the held rows are peeled.
     """
     held = len(rows) - len(new)
+    peeled = np.zeros(held, dtype=bool) if peeled is None else peeled
     found: Reduction | None = None
     if running is not None:
-        grown = running.plus(new)
-        settled = grown.settle()
-        if not settled.again:
-            found, hard = _reduce(rows, settled, held, held + np.arange(0), rng, running.hard)
-            grown = replace(grown, gap=found.gap, hard=hard)
-            if found.gap <= SHARP:
-                return found, grown
-    size = len(new) if len(rows) <= COMPLETE else max(PILOT, int(FIRST * kernel.width))
-    pool = held + sample(rng, len(new), size)
-    settled, passes = settle(rows, kernel, np.concatenate([np.arange(held), pool]))
-    hard = False
-    if not settled.kernel.width:  # every feature vanishes on every row: any one row stands for all
-        fresh = Reduction(np.zeros(1, dtype=np.intp), np.array([rows.total]), settled, 0, 0.0, 0.0, 1.0, 1.0, WAY, passes)
-    else:
-        fresh, hard = _reduce(rows, settled, held, pool, rng, running is not None and running.hard)
-        fresh = replace(fresh, passes=passes)
-    inherited = 0.0 if running is None else running.inherited + running.gap
-    if found is not None and grown.inherited + found.gap <= inherited + fresh.gap:
+        found, grown = _continued(rows, new, kernel, running, rng, peeled)
+        if found is not None and found.proof.ok and found.proof.loss_error <= SHARP:
+            return found, grown
+    fresh, started = _afresh(rows, held, kernel, running, rng)
+    if found is not None and (found.proof.ok, -found.error) >= (fresh.proof.ok, -fresh.error):
         return found, grown
-    block = rows.take(fresh.positions, np.zeros(rows.columns))
-    started = replace(Running.start(kernel, block, fresh.weights, inherited + fresh.gap), hard=hard)
-    if fresh.gap > SHARP:  # worth another pass: the sum of all these rows, so that later folds can do better
-        started = replace(started.emptied().plus(rows), inherited=inherited, gap=fresh.gap)
     return fresh, started
+
+
+def _continued(
+    rows: Rows, new: Rows, kernel: Kernel, running: Running, rng: np.random.Generator, peeled: Flags
+) -> tuple[Reduction | None, Running]:
+    """Add the new rows, and peeled ones that no longer dominate, to the running sum, and meet it; None if it needs other coordinates."""
+    held = len(peeled)
+    back = new if not peeled.any() else rows.subset(np.concatenate([np.flatnonzero(peeled), np.arange(held, len(rows))]))
+    grown = running.plus(back)
+    settled = grown.settle()
+    if settled.again:
+        return None, running
+    found, hard = _reduce(rows, settled, held, held + np.arange(0), rng, running.hard)
+    claim = {"inherited": running.inherited, "stages": running.stages + 1}
+    if found.proof.ok:
+        return replace(found, **claim), replace(grown, hard=hard)
+    heavy = dominating(rows, kernel, PEELED * settled.kernel.width)
+    if heavy is None or not len(heavy):
+        return replace(found, **claim), replace(grown, hard=hard)
+    alone = np.zeros(len(rows), dtype=bool)
+    alone[heavy] = True
+    alone[:held] &= peeled  # the others are in the sum already
+    left = np.flatnonzero(~alone)
+    without = running.plus(rows.subset(left[(left >= held) | np.isin(left, np.flatnonzero(peeled))]))
+    settled = without.settle()
+    if settled.again or not alone.any():
+        return replace(found, **claim), replace(grown, hard=hard)
+    rest, hard = _reduce(rows.subset(left), settled, int((left < held).sum()), np.arange(0), rng, running.hard)
+    if not rest.proof.ok:
+        return replace(found, **claim), replace(grown, hard=hard)
+    return replace(rest.with_peeled(rows, left, np.flatnonzero(alone)), **claim), replace(without, hard=hard)
+
+
+def _afresh(
+    rows: Rows, held: int, kernel: Kernel, running: Running | None, rng: np.random.Generator
+) -> tuple[Reduction, Running]:
+    """Fit coordinates to held and new rows, and start a sum with them."""
+    hard = running is not None and running.hard
+    inherited = 0.0 if running is None else running.inherited
+    stages = 0 if running is None else running.stages + 1
+    fresh, hard = _fitted(rows, held, kernel, rng, hard)
+    if not fresh.proof.ok:
+        heavy = dominating(rows, kernel, PEELED * max(1, fresh.settled.kernel.width))
+        if heavy is not None and 0 < len(heavy) < len(rows):
+            left = np.setdiff1d(np.arange(len(rows)), heavy)
+            rest, hard = _fitted(rows.subset(left), int((left < held).sum()), kernel, rng, hard)
+            fresh = better(fresh, rest.with_peeled(rows, left, heavy))
+    fresh = replace(fresh, inherited=inherited, stages=stages + 1)
+    kept = fresh.positions[~fresh.peeled]
+    block = rows.take(kept, np.zeros(rows.columns))
+    started = Running.start(kernel, block, fresh.weights[~fresh.peeled])
+    if fresh.proof.loss_error > SHARP:  # worth another pass: the sum of all these rows, so that later folds can do better
+        heavy = fresh.positions[fresh.peeled]
+        started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
+        return fresh, replace(started, inherited=inherited, stages=stages, hard=hard)
+    return fresh, replace(started, inherited=inherited + fresh.proof.loss_error, stages=stages + 1, hard=hard)
+
+
+def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, hard: bool) -> tuple[Reduction, bool]:
+    count = len(rows) - held
+    size = count if len(rows) <= COMPLETE else max(PILOT, int(FIRST * kernel.width))
+    pool = held + sample(rng, count, size)
+    settled, passes = settle(rows, kernel, np.concatenate([np.arange(held), pool]))
+    if not settled.kernel.width:  # every feature vanishes on every row: any one row stands for all
+        first = np.zeros(1, dtype=np.intp)
+        return Reduction(first, np.array([rows.total]), settled, 0, Proof.trivial(), WAY, passes), hard
+    fresh, hard = _reduce(rows, settled, held, pool, rng, hard)
+    return replace(fresh, passes=passes), hard
 
 
 def _reduce(
@@ -158,26 +236,35 @@ def _reduce(
 ) -> tuple[Reduction, bool]:
     """A vertex among the held rows and a sample of the new ones; by the tree, if that is not enough (``hard``)."""
     best: Reduction | None = None
+    fresh = rows.subset(np.arange(held, len(rows))) if held else rows  # rows that have their own weights
     if not hard:
         known, mass = sampled(rows, settled, pool, rng, held)
         if mass is not None:
-            best = vertex(rows, settled, known, mass, WAY, 1)
-            if best.gap <= EXACT:
+            best = vertex(rows, settled, known, mass, WAY, 1, fresh)
+            if best.proof.ok:
                 return best, False
     rows = rows.gathered()
     positions, weights = thin(rows, settled)
     known = frame(rows, settled, positions, weights).resolve()
-    found = vertex(rows, settled, known, known.root, f"{WAY} by the tree", 1)
-    return (found if best is None or found.gap < best.gap else best), True
+    way = f"{WAY} by the tree"
+    found = vertex(rows, settled, known, known.root, way, 1, fresh)
+    best = found if best is None else better(best, found)
+    if not best.proof.ok:
+        best = without_rank_decision(rows, settled, best, known, known.root, way, 1, fresh)
+    return best, True
 
 
-def prove(rows: Rows, kernel: Kernel, running: Running) -> Reduction:
+def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> Reduction:
     """Measure held rows, with the weights they have, against the running sum."""
     everything = np.arange(len(rows))
-    weights = own_weights(rows, everything)
+    rest = rows.subset(everything[~peeled]) if peeled.any() else rows
+    among = np.arange(len(rest))
     settled = running.settle()
     if settled.again:
-        settled, _ = settle(rows, kernel, everything)
-    gap, moment_error, condition = measure(rows, settled, rows.take(everything, settled.kernel.shift), weights)
-    rank = frame(rows, settled, everything, weights).resolve().rank if settled.kernel.width else 0
-    return Reduction(everything, weights, settled, rank, gap, moment_error, condition, 1.0, WAY, 1)
+        settled, _ = settle(rest, kernel, among)
+    weights = own_weights(rest, among)
+    proof = measure(None, settled, rest.take(among, settled.kernel.shift), weights)
+    rank = frame(rest, settled, among, weights).resolve().rank if settled.kernel.width else 0
+    return Reduction(
+        everything, own_weights(rows, everything), settled, rank, proof, WAY, 1, peeled, running.inherited, running.stages + 1
+    )

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import Any, Literal
 
-from karat._certificate import Certificate
+from karat._core.certify import Certificate
 from karat.io._content import Content, spans
 
 Data = Literal["identical", "reordered", "changed", "unknown"]

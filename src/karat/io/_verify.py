@@ -24,6 +24,7 @@ from karat._input import Table, read_input
 from karat._pieces import Piece
 from karat._verify import measured, proof, shared_groups
 from karat.engine.build import Reduction, settle
+from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.io._content import Content, joined
 from karat.io._provenance import feature_columns, short_names
@@ -140,11 +141,11 @@ def _mergeable(
         if coordinates is None or not poor or passes == ROUNDS:
             break
         coordinates, hashes = coordinates | poor, None
-    totals = {label: float((r.high[-1] + r.low[-1])[0]) for label, r in sketch._running.items()}
+    totals = {label: running.total for label, running in sketch._running.items()}
     if not any(totals.values()) and not sketch.strange:
         raise InputError("The data has no row of positive weight.")
     labels, notes = shared_groups(core, [*(label for label, total in totals.items() if total), *sketch.strange])
-    reductions = [_group(core, sketch, own, label, passes) for label in labels]
+    reductions = [_group(core, sketch, own, label, passes, layout) for label in labels]
     data, changed = compare(stored, content, short_names(source.names), run.counts)
     refuted = bool(notes)
     if sketch.moved and (data != "reordered" or (again and not all_present(own, _read(source, layout)))):
@@ -157,24 +158,32 @@ def _mergeable(
     return FileVerification(certificate, data, changed, tuple(sorted(sketch.moved)), tuple(content.columns))
 
 
-def _group(core: Coreset, sketch: Watching, own: Table, label: Any, passes: int) -> Reduction:
+def _group(core: Coreset, sketch: Watching, own: Table, label: Any, passes: int, layout: Layout) -> Reduction:
     """The coreset against the moments of one group of the data."""
     running = sketch._running[label]
-    settled, off, held = running.settle(), running.inherited, sketch._held
+    settled, held = running.settle(), sketch._held
     if held is None:
         if settled.again:
             raise NotExactError(
                 "The moments of this data cannot be summed accurately; it is nothing like the kept rows, or needs scaling."
             )
-        return measured(core, own.rows(label), settled, own.rows(label), passes)
-    # The rows that a sketch holds stand for the others, and are off by their gap.
+        return measured(core, None, settled, own.rows(label), passes, witnesses=unweighted(own.rows(label), layout))
+    # The rows that a sketch holds stand for the others, and are off by what they claim.
+    reduction = sketch._reduction(label)
     rows = held.rows(None if label is None else np.flatnonzero(held.groups == label))
-    if settled.again or core._correction is not None:
-        off += running.gap
-    if settled.again:
+    if settled.again or core._correction is not None or reduction.peeled.any():
         settled, _ = settle(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
-    found = measured(core, rows, settled, own.rows(label), passes)
-    return replace(found, gap=found.gap + off)
+        found = measured(core, rows, settled, own.rows(label), passes)
+        return replace(found, inherited=reduction.error, stages=found.stages + reduction.stages)
+    found = measured(core, None, settled, own.rows(label), passes, witnesses=unweighted(own.rows(label), layout))
+    return replace(found, inherited=running.inherited, stages=found.stages + running.stages)
+
+
+def unweighted(kept: Rows, layout: Layout) -> Rows | None:
+    """The kept rows as witnesses, which count once each; None where they had weights of their own."""
+    return (
+        None if layout.weight is not None else Rows(kept.parts, np.ones(len(kept)) if kept.index is None else None, kept.index)
+    )
 
 
 def _read(source: Source, layout: Layout) -> Iterator[Piece]:

@@ -32,7 +32,7 @@ import numpy as np
 from karat.engine.correction import Correction
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
-from karat.engine.polynomial import Polynomial
+from karat.engine.powers import Powers
 from karat.errors import InputError
 from karat.problems.base import NEVER_KEPT, Problem, query_matrix
 from karat.problems.minimise import Solution, minimise_power
@@ -62,7 +62,7 @@ class _Regression(Problem):
         return 0.0
 
     def kernel(self, columns: int, targets: int) -> Kernel:
-        return Polynomial(columns + targets, self.power, affine=self.fit_intercept, total=self.keeps_total, apart=targets)
+        return Powers(columns + targets, self.power, affine=self.fit_intercept, total=self.keeps_total, apart=targets)
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any, correction: Correction | None = None) -> float:
         """The loss at coefficients (d,), (d + 1,) with the intercept last, or a pair (coefficients, intercept)."""

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from karat import frames
-from karat._certificate import Certificate
+from karat._core.certify import Certificate
 from karat._coreset import Coreset
 from karat._facts import kept_columns
 from karat._input import read_input

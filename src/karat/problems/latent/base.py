@@ -138,15 +138,13 @@ class Latent(Problem):
         """The samples in the coordinates of the maps, and the kernel of what must be kept."""
         kernel = self.known_kernel(maps)
         rows = sample.rows(self.reader(maps, self.keep), kernel.columns)
-        kernel.rows = rows
         return rows, kernel
 
     def known_kernel(self, maps: Maps) -> TermKernel:
         """The kernelization once the maps are known."""
         columns = self.columns_of(maps)
         terms, count = self._terms(columns, maps, self.keep)
-        magnify = float(maps["magnify"]) ** 2  # the maps are made of second moments, which round like squares
-        kernel = TermKernel(terms, count, sum(columns) * self.k, magnify)
+        kernel = TermKernel(terms, count, sum(columns) * self.k)
         limit = min(int(maps["n"]) // 2, WIDEST)
         if self.keep == "all" and kernel.width > limit:
             raise InputError(

@@ -17,23 +17,16 @@ c_t the number of orders of the multiset t, which keeps inner products.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from itertools import permutations
 from typing import ClassVar, Self, final
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.candidates import witnesses
 from karat.engine.kernel import Kernel, Settled, Statistic
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
-from karat.engine.rows import Rows
-
-WITNESS = 2**18  # features of witnesses looked at first
-CHOLESKY = 1e-6  # smallest pivot of unit columns for which the Gram matrix is trusted: its error is eps / pivot^2
 
 
 def expand(unique: Array, variables: int, order: int) -> Array:
@@ -197,37 +190,6 @@ class Symmetric(Term):
         return np.asarray(self.root / 6.0 * sum(tensor[tuple(t.T)] for t in self.orders))
 
 
-@dataclass(frozen=True)
-class Witnesses:
-    """Weighted features of some samples.
-
-    Attributes
-    ----------
-    features : array (N, m)
-        As unit columns.
-    size : array (m,)
-        Norms of the columns before.
-    inverse : array (m, m) or None
-        Inverse Cholesky factor of their Gram matrix; None if they nearly depend on each other.
-    """
-
-    features: Array
-    size: Array
-    inverse: Array | None
-
-    @staticmethod
-    def of(weighted: Array) -> Witnesses | None:
-        """None if a feature vanishes, or there are too few samples to tell."""
-        size = np.linalg.norm(weighted, axis=0)
-        if not size.all() or len(weighted) < 4 * len(size):
-            return None
-        features = np.asfortranarray(weighted / size)
-        factor = linalg.cholesky(linalg.upper_gram(features))
-        if factor is None or np.diag(factor).min() < CHOLESKY:
-            return Witnesses(features, size, None)
-        return Witnesses(features, size, np.asarray(np.linalg.inv(factor), dtype=np.float64))
-
-
 @final
 class TermKernel(Kernel):
     """The terms side by side.
@@ -239,19 +201,12 @@ class TermKernel(Kernel):
         Number of coordinates.
     reading : int
         Cost of making the coordinates of a sample, in multiplications; it enters the choice of block sizes.
-    magnify : float
-        By how much the coordinates magnify the rounding of the data.
-    rows : Rows, optional
-        The samples, if they are all at hand; some of them are witnesses of the loss in :meth:`gap`.
     """
 
     adapts: ClassVar[bool] = False
-    extrapolates: ClassVar[bool] = True  # a bound by a sample alone would grow with the number of rows
 
-    def __init__(
-        self, terms: Sequence[Term], columns: int, reading: int, magnify: float = 1.0, rows: Rows | None = None
-    ) -> None:
-        self.terms, self.columns, self.magnify, self.rows = list(terms), columns, magnify, rows
+    def __init__(self, terms: Sequence[Term], columns: int, reading: int) -> None:
+        self.terms, self.columns = list(terms), columns
         self.width = sum(term.width for term in terms)
         self.shift = np.zeros(columns)
         left, right = max((term.shape for term in terms), key=lambda s: s[0] * s[1])
@@ -266,53 +221,30 @@ class TermKernel(Kernel):
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
         c = np.ascontiguousarray(block[:, 1:].T)
+        sizes = np.abs(np.concatenate([term.features(c) for term in self.terms]))
+        absolute = sizes.sum(axis=1) if weights is None else sizes @ weights
+        return *self._sums(c, weights), absolute
+
+    def _sums(self, c: Array, weights: Array | None) -> Statistic:
         return tuple(part for term in self.terms for part in term.statistic(c, weights))
 
     def settle(self, statistic: Statistic, total: float) -> Settled:
-        rest, moments = list(statistic), []
+        return Settled(self, self._moments(statistic[:-1]), statistic, total, absolute=statistic[-1])
+
+    def _moments(self, sums: Statistic) -> Array:
+        rest, moments = list(sums), []
         for term in self.terms:
             size = 2 if isinstance(term, Cubic) else 1
             moments.append(term.moments(tuple(rest[:size])))
             del rest[:size]
-        return Settled(self, np.concatenate(moments), statistic, total)
+        return np.concatenate(moments)
 
     def features(self, block: Array) -> Array:
         c = np.ascontiguousarray(block[:, 1:].T)
         return np.concatenate([term.features(c) for term in self.terms]).T
 
     def moments(self, block: Array, weights: Array) -> Array:
-        return self.settle(self.statistic(block, weights), float(weights.sum())).target
-
-    def condition(self, block: Array, witness: Callable[[], Array] | None = None) -> float:
-        """Rounding of a row is relative to its largest features, so it is magnified where all rows are small."""
-        seen = self._seen(witness)
-        if seen is None:
-            return self.magnify
-        if seen.inverse is not None:
-            return max(self.magnify, float(np.linalg.norm(seen.inverse, axis=0).max()))
-        s, _ = linalg.right_svd(seen.features)
-        return max(self.magnify, float(1.0 / s[s > linalg.RANK_TOLERANCE * s[0]].min()))
-
-    def gap(self, block: Array, weights: Array, settled: Settled, witness: Callable[[], Array]) -> float:
-        """The bound of the base class; by Cholesky and from fewer witnesses, where these are independent."""
-        seen = self._seen(witness)
-        if seen is None or seen.inverse is None:
-            return super().gap(block, weights, settled, witness)
-        rho = (weights @ self.features(block) - settled.target) / seen.size
-        leverage = np.square(linalg.product(seen.features, seen.inverse)).sum(axis=1).max()
-        return float(np.linalg.norm(seen.inverse.T @ rho) * np.sqrt(leverage))
-
-    def _seen(self, witness: Callable[[], Array] | None) -> Witnesses | None:
-        """Some of the samples where all are at hand, else those that the caller knows of."""
-        if self.rows is not None:
-            return self._spread
-        return None if witness is None else Witnesses.of(witness())
-
-    @cached_property
-    def _spread(self) -> Witnesses | None:
-        assert self.rows is not None
-        seen, weights = witnesses(self.rows, max(WITNESS // self.width, 5 * self.width), self.extrapolates)
-        return Witnesses.of(weights[:, None] * self.features(self.rows.take(seen, self.shift)))
+        return self._moments(self._sums(np.ascontiguousarray(block[:, 1:].T), weights))
 
     def parts(self, moments: Array) -> dict[str, Array]:
         """Moments by the names of their terms."""

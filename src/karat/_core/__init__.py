@@ -1,0 +1,1 @@
+"""What a coreset is made of: its certificate."""

@@ -1,0 +1,218 @@
+"""The certificate: what was kept, to what error, at what size against which bound; and what is not kept.
+
+The proof is :mod:`karat.engine.proof`, its constants are :mod:`karat.engine.tolerances`; here it becomes a record that prints, travels
+in files and says whether it still counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from math import sqrt
+from typing import Any
+
+from karat.engine.build import Reduction
+from karat.engine.tolerances import EPS, ROUNDING, tolerance
+from karat.errors import NotExactError
+from karat.problems import LeastSquares, Problem, Ridge
+
+PROOF_VERSION = 2  # 1: karat 0.1.0, which left directions out of the proof
+OLDER = "proven by an older version: verify again"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Proof of a coreset, measured against the moments of all rows.
+
+    For every query q that the problem serves, ``|f_c(q) - f(q)| <= loss_error * sum_i u_i |f_i(q)| + rounding * R(q)``, where R(q)
+    is what rounding does to f(q) when all rows are evaluated in double precision.
+
+    Attributes
+    ----------
+    loss_error : float
+        The first term: the supremum for degree 2, a proven bound else.
+    rounding : float
+        The second term: 64 eps for every reduction that the rows have been through.  It does not depend on the data.
+    remainder : float
+        The largest part of the second term that was needed, as a fraction of what one reduction may use.
+    moment_error : float
+        Largest error of a kernel moment, relative to the sum of absolute values.
+    total_error : float
+        Relative error of the total weight.
+    rank : int
+        Numerical rank of the kernel features: no exact coreset of generic data is smaller.
+    size : int
+        Rows kept; at most ``bound + peeled``.
+    bound : int
+        What the theory allows: the number of kernel features.
+    peeled : int
+        Rows that are kept verbatim beside them, because each dominates a moment.
+    power : int
+        Degree of the loss.
+    condition : float
+        Largest over smallest relative size of the directions of the columns, of those that the first term speaks of.
+    excluded_directions : tuple of float
+        Relative sizes of the directions of the columns along which only the second term speaks: they vanish, or nearly so.
+    method : str
+        The way that led to the coreset.
+    passes : int
+        Passes over all rows.
+    seconds : float
+        Wall time, from the raw input.
+    keeps : str
+        What is kept.
+    excludes : tuple of str
+        What is not.
+    n_rows : int
+        Rows that the coreset stands for.
+    notes : tuple of str
+        Anything else worth knowing.
+    refuted : bool
+        Whether a fact other than a moment speaks against it, such as kept rows that are not rows of the data.
+    proof_version : int
+        The proof that was made; one of an older version does not count.
+    standard_errors : float or None
+        Least squares: the coefficients move by at most about so many standard errors, ``loss_error * sqrt(n)``.
+    """
+
+    loss_error: float
+    rounding: float
+    remainder: float
+    moment_error: float
+    total_error: float
+    rank: int
+    size: int
+    bound: int
+    condition: float
+    excluded_directions: tuple[float, ...]
+    method: str
+    passes: int
+    seconds: float
+    keeps: str
+    excludes: tuple[str, ...]
+    n_rows: int
+    peeled: int = 0
+    power: int = 2
+    notes: tuple[str, ...] = field(default=())
+    refuted: bool = False
+    proof_version: int = PROOF_VERSION
+    standard_errors: float | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """The largest ``loss_error`` that counts as exact: 1e-10, up to 1e-8 where the columns are that ill-conditioned."""
+        return tolerance(self.power, self.condition)
+
+    @property
+    def proven(self) -> bool:
+        """Whether both terms are within their limits."""
+        return bool(self.loss_error <= self.tolerance and self.remainder <= 1.0)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the coreset is exact: proven, by the present proof, and refuted by nothing else."""
+        return self.proven and not self.refuted and self.proof_version == PROOF_VERSION
+
+    @property
+    def stages(self) -> int:
+        """Reductions that the rows have been through."""
+        return max(1, round(self.rounding / ROUNDING))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, ``tolerance`` and ``ok``, for JSON."""
+        return asdict(self) | {"tolerance": self.tolerance, "ok": self.ok}
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> Certificate:
+        """The certificate that :meth:`to_dict` wrote, in this version or an older one."""
+        names = {f.name for f in fields(Certificate)}
+        known = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names}
+        if "proof_version" not in known:
+            notes = (*known.get("notes", ()), f"The certificate was {OLDER}.")
+            known |= {"proof_version": 1, "rounding": ROUNDING, "remainder": 0.0, "notes": notes}
+        return Certificate(**known)
+
+    def __str__(self) -> str:
+        verdict = "exact" if self.ok else "NOT exact" if self.proof_version == PROOF_VERSION else "not proven"
+        kept = f" and {self.peeled:,} peeled" if self.peeled else ""
+        text = (
+            f"{self.size:,} of {self.n_rows:,} rows, {verdict}: the worst relative loss error over every query is "
+            f"{self.loss_error:.1e} (up to {self.tolerance:.0e} counts as exact), beside the rounding of all rows times "
+            f"{self.rounding / EPS:.0f} eps (rank {self.rank}, bound {self.bound}{kept}, condition {self.condition:.1e}, "
+            f"{self.method}, {self.passes} pass{'es' if self.passes != 1 else ''}, {self.seconds:.3g} s). Kept: {self.keeps}. "
+            f"Not kept: {', '.join(self.excludes)}."
+        )
+        if self.standard_errors is not None:
+            text += f" Coefficients move by at most about {self.standard_errors:.0e} standard errors."
+        if self.excluded_directions:
+            sizes = ", ".join(f"{size:.0e}" for size in sorted(self.excluded_directions, reverse=True)[:5])
+            more = ", ..." if len(self.excluded_directions) > 5 else ""
+            text += (
+                f" {len(self.excluded_directions)} direction(s) of the columns vanish or nearly so (relative sizes {sizes}{more}): "
+                "there the loss is kept up to its rounding."
+            )
+        return " ".join([text, *self.notes])
+
+
+def certify(
+    problem: Problem,
+    reductions: Sequence[Reduction],
+    total: float,
+    n_rows: int,
+    seconds: float,
+    notes: Sequence[str] = (),
+    *,
+    refuted: bool = False,
+    size: int | None = None,
+) -> Certificate:
+    """The certificate of a coreset from the proofs of its groups.
+
+    Parameters
+    ----------
+    total : float
+        Total weight of all rows.
+    size : int, optional
+        Rows kept, where it is not the sum over the groups.
+    """
+    proofs = [r.proof for r in reductions]
+    kept = sum(float(r.weights.sum()) for r in reductions)
+    error = max(r.error for r in reductions)
+    squares = isinstance(problem, LeastSquares | Ridge)
+    return Certificate(
+        loss_error=float(error),
+        rounding=ROUNDING * max(r.stages for r in reductions),
+        remainder=max(p.remainder for p in proofs),
+        moment_error=max(p.moment_error for p in proofs),
+        total_error=abs(kept / total - 1.0),
+        rank=sum(r.rank for r in reductions),
+        size=sum(len(r.positions) for r in reductions) if size is None else size,
+        bound=sum(r.settled.kernel.width for r in reductions),
+        peeled=sum(int(r.peeled.sum()) for r in reductions),
+        power=max(p.power for p in proofs),
+        condition=max(p.condition for p in proofs),
+        excluded_directions=tuple(x for p in proofs for x in p.excluded),
+        method=" and ".join(sorted({r.method for r in reductions})),
+        passes=max(r.passes for r in reductions),
+        seconds=seconds,
+        keeps=problem.keeps,
+        excludes=problem.excludes,
+        n_rows=n_rows,
+        notes=tuple(notes),
+        refuted=refuted,
+        standard_errors=float(error) * sqrt(n_rows) if squares else None,
+    )
+
+
+def require_proven(certificate: Certificate, reductions: Sequence[Reduction], names: list[str]) -> None:
+    """Raise an error that names what is in the way, unless the coreset is proven."""
+    if certificate.proven:
+        return
+    worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))
+    kernel = worst.settled.kernel
+    moment = kernel.feature_name(worst.proof.worst, names)
+    raise NotExactError(
+        f"No exact coreset was found. The best has a relative loss error of {certificate.loss_error:.1e} (up to "
+        f"{certificate.tolerance:.0e} counts as exact); {moment} is furthest off, by {worst.proof.moment_error:.1e} of the sum of "
+        f"absolute values. The columns have condition {certificate.condition:.1e}. Scale or centre the columns, drop nearly "
+        "collinear ones and extreme rows, or lower the degree."
+    )

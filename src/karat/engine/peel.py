@@ -1,0 +1,74 @@
+"""Peeling: rows that dominate a moment are kept as they are, and the rest is reduced.
+
+With heavy tails one row can hold most of a moment.  In floating point all features are then parallel to those of that row, and what
+the other rows contribute drowns in its rounding.  Such a row cannot be replaced by others anyway: it is kept verbatim with its
+own weight, and the remaining rows are *summed anew* (a subtraction would cancel).  Their moments may again be dominated by a few
+rows, and so on, until every row holds at most the share DOMINATES of every absolute moment ``sum_i u_i |phi_t(i)|``.  For a power
+law this takes a number of rows that grows with the number of features and the logarithm of the range, not with n.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from karat.engine.candidates import own_weights, sample
+from karat.engine.kernel import Kernel
+from karat.engine.linalg import Array, Indices
+from karat.engine.moments import sweep
+from karat.engine.rows import Rows
+from karat.engine.tolerances import DOMINATES, TINY
+
+PILOT = 2048
+ROUNDS = 60
+
+
+def dominating(
+    rows: Rows, kernel: Kernel, most: int, base: Array | None = None, fitted: Kernel | None = None
+) -> Indices | None:
+    """Positions of the rows to peel, increasing; None if more than ``most`` would be.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What is to be kept; its features are looked at in single columns, unmixed.
+    base, fitted : array and Kernel, optional
+        Absolute moments of other rows that stay with the rest, and the coordinates in which they were summed.
+    """
+    peeled = np.zeros(len(rows), dtype=bool)
+    for _ in range(ROUNDS):
+        left = np.flatnonzero(~peeled)
+        if not len(left):
+            break
+        rest = rows if not peeled.any() else rows.subset(left)
+        chosen = fitted if fitted is not None else _fit(rest, kernel)
+        found = left[_heavy(rest, chosen, 0.0 if base is None else base)]
+        if not len(found):
+            return np.flatnonzero(peeled)
+        peeled[found] = True
+        if peeled.sum() > most:
+            return None
+    return np.flatnonzero(peeled)
+
+
+def _fit(rows: Rows, kernel: Kernel) -> Kernel:
+    pilot = sample(np.random.default_rng(0), len(rows), PILOT)
+    block = rows.take(pilot, np.zeros(rows.columns))
+    return kernel.unmixed().prepare(block, own_weights(rows, pilot), complete=len(pilot) == len(rows))
+
+
+def _heavy(rows: Rows, kernel: Kernel, base: Array | float) -> Indices:
+    """Rows that hold more than DOMINATES of an absolute moment."""
+    shape = (kernel.width, 1)
+
+    def sizes(block: Array, weights: Array | None, _: int) -> Array:
+        features = np.abs(kernel.features(block))
+        return np.asarray(features.sum(axis=0) if weights is None else weights @ features)
+
+    moments = sweep(rows, kernel.shift, sizes, lambda a, b: a + b, shape) + base
+    limit = np.maximum(DOMINATES * moments, TINY)
+
+    def heavy(block: Array, weights: Array | None, start: int) -> list[Indices]:
+        share = (np.abs(kernel.features(block)) / limit).max(axis=1)
+        return [start + np.flatnonzero((share if weights is None else share * weights) > 1.0)]
+
+    return np.concatenate(sweep(rows, kernel.shift, heavy, lambda a, b: a + b, shape))

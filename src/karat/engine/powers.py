@@ -1,0 +1,148 @@
+"""The kernel of powers of one linear form, in whitened coordinates.
+
+    f(q) = sum_i u_i (d_i . z)^p,      features sqrt(c_t) W^t with W = [1 | D - shift] map.
+
+For even p = 2h the moments form a Gram matrix, ``f(q) = v' M v`` with v the degree-h monomials of the query in whitened
+coordinates and ``M = P_h' diag(u) P_h``; :mod:`karat.engine.proof` measures a coreset by it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+import numpy as np
+
+from karat.engine import linalg
+from karat.engine.basis import Basis, condition_of, pilot_basis, refine, vanishing, without
+from karat.engine.kernel import Settled, Statistic
+from karat.engine.linalg import Array
+from karat.engine.monomials import monomials
+from karat.engine.polynomial import Polynomial
+from karat.engine.rows import useful_shift
+from karat.engine.tolerances import EPS, EXTREME, KAPPA, TINY
+
+
+class Powers(Polynomial):
+    """Monomials of even ``degree`` in whitened columns (and 1 if ``affine``); see :class:`Polynomial`."""
+
+    linear: ClassVar[bool] = False
+
+    def __init__(self, columns: int, degree: int, *, affine: bool, total: bool = True, apart: int = 0) -> None:
+        super().__init__(columns, degree, affine=affine, total=total, apart=apart)
+        self.basis = Basis.identity(self.variables, self.apart)
+        self.mapped = False
+        self.before: Array | None = None  # the map of the pass, and
+        self.step: Array | None = None  # the whitening after it, for degree 2
+
+    def within(self, basis: Basis, *, mapped: bool = True, before: Array | None = None, step: Array | None = None) -> Self:
+        """The same kernel in other coordinates."""
+        other = self._copy()
+        other.basis, other.mapped, other.before, other.step = basis, mapped, before, step
+        other._variables_are(basis.map.shape[1], basis.apart)
+        return other
+
+    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
+        prepared = self.within(Basis.identity(self.columns + self.affine, self.apart), mapped=False)
+        if self.affine:
+            prepared.shift = useful_shift(pilot[:, 1:], weights)
+        variables = prepared.coordinates(pilot - np.concatenate([[0.0], prepared.shift]))
+        largest = np.abs(variables).max(axis=0)
+        tame = bool(((largest < EXTREME) & (largest > 1 / EXTREME)).all())
+        if self.degree == 2 and tame and condition_of(variables) <= KAPPA:
+            return prepared
+        return prepared.within(pilot_basis(variables, weights, self.basis.apart, self.affine, complete))
+
+    def rescaled(self, sizes: Array) -> Self:
+        """Columns that were zero in the pilot wait in units of their own; ``sizes`` are those units."""
+        scale = np.where(sizes > 0, 1.0 / np.where(sizes > 0, sizes, 1.0), 1.0)
+        scale = np.concatenate([np.ones(int(self.affine)), scale])
+        waiting = self.basis.loose & (np.count_nonzero(self.basis.map[int(self.affine) :], axis=0) == 1)
+        which = np.abs(self.basis.map[int(self.affine) :, waiting]).argmax(axis=0) + int(self.affine)
+        factors = np.ones(self.basis.map.shape[1])
+        factors[waiting] = scale[which]
+        return self.within(Basis(self.basis.map * factors, self.basis.loose, self.basis.apart, self.basis.excluded))
+
+    def resolution(self, block: Array) -> Array:
+        variables = block if self.affine else block[:, 1:]
+        sizes = self.basis.sizes(variables)
+        condition = 1.0 / max(sizes[sizes > 0].min(initial=1.0), EPS)
+        size = np.sqrt(np.square(self.coordinates(block)).mean(axis=0))
+        noise = 16 * EPS * condition * np.abs(self._features(size[:, None])[0])
+        if self.total:
+            noise[-1] = 0.0
+        return noise
+
+    def coordinates(self, block: Array) -> Array:
+        variables = block if self.affine else block[:, 1:]
+        if self.step is not None:  # the way the pass went: its map, then the final step, so that rounding is the same
+            return linalg.mapped(variables if self.before is None else linalg.mapped(variables, self.before), self.step)
+        return linalg.mapped(variables, self.basis.map) if self.mapped else variables
+
+    def statistic(self, block: Array, weights: Array | None) -> Statistic:
+        if self.degree == 2 and not self.mapped:
+            gram = linalg.gram_with_ones(block, weights)
+            return (gram if self.affine else gram[1:, 1:],)
+        variables = self.coordinates(block)
+        gram = linalg.gram(variables, weights)
+        return (gram,) if self.degree == 2 else (gram, self.products(variables, weights))
+
+    def settle(self, statistic: Statistic, total: float) -> Settled:
+        gram = statistic[0]
+        step, basis, poor, kappa = refine(self.basis, gram / total, self.degree, self.affine)
+        if poor:
+            vanished = self._vanished(gram)
+            return Settled(self.within(basis), np.zeros(0), statistic, total, again=True, vanished=vanished)
+        if self.degree == 2:
+            before = self.basis.map if self.mapped else None
+            kernel = self.within(basis, before=before, step=step)
+            statistic = (step.T @ gram @ step,)
+        else:
+            kernel, statistic = self._kept(statistic, total)
+        moments = kernel.read_moments(statistic[-1], total)
+        return Settled(
+            kernel, moments, statistic, total, rounding=4 * EPS * kappa**self.degree, excluded=basis.excluded,
+            vanished=self._vanished(gram),
+        )  # fmt: skip
+
+    def _vanished(self, gram: Array) -> Array:
+        """Columns that wait in units of their own and have no second moment that a double can hold."""
+        alone = np.zeros(self.columns, dtype=bool)
+        lead = int(self.affine)
+        small = np.diag(gram) <= TINY
+        for k in np.flatnonzero(small):
+            alone[np.flatnonzero(self.basis.map[lead:, k])] = True
+        return alone
+
+    def _kept(self, statistic: Statistic, total: float) -> tuple[Self, Statistic]:
+        """Degrees above 2: the coordinates of the pass without those that vanish, and their part of the statistic."""
+        gone, sizes = vanishing(self.basis, statistic[0] / total)
+        if not gone.any():
+            return self, statistic
+        kernel = self.within(without(self.basis, gone, sizes))
+        place = np.cumsum(~gone) - 1
+        half = monomials(len(gone), self.degree // 2)
+        stays = ~gone[half.indices].any(axis=1)
+        target = monomials(int((~gone).sum()), self.degree // 2)
+        order = np.array([target.position[tuple(place[list(t)])] for t in np.array(half.sets)[stays]], dtype=np.intp)
+        products = np.empty((len(target), len(target)))
+        products[np.ix_(order, order)] = statistic[1][np.ix_(stays, stays)]
+        return kernel, (statistic[0][np.ix_(~gone, ~gone)], products)
+
+    def evaluate(self, block: Array, directions: Array) -> Array:
+        if self.degree != 2:
+            return super().evaluate(block, directions)
+        # Degree 2 is a quadratic form per direction, taken back to the columns of the block: one GEMM, and no features.
+        count, several = self.basis.map.shape[1], directions.shape[1]
+        forms = np.zeros((several, count, count))
+        forms[:, self.first, self.last] = (self.root[:, None] * directions[: len(self.root)]).T
+        variables = block if self.affine else block[:, 1:]
+        forms = self.basis.map @ forms @ self.basis.map.T
+        products = variables @ forms.transpose(1, 0, 2).reshape(variables.shape[1], -1)
+        values = np.einsum("bjr,br->bj", products.reshape(len(block), several, -1), variables)
+        return np.asarray(values + directions[-1] if self.total else values)
+
+    def half_gram(self, block: Array, weights: Array) -> Array:
+        """``P_h' diag(weights) P_h`` of a block, h = degree / 2, in isometric monomials."""
+        half = monomials(self.variables, self.degree // 2)
+        values = half.values(np.ascontiguousarray(self.coordinates(block).T)) * np.sqrt(half.multinomials)[:, None]
+        return np.asarray((values * weights) @ values.T)

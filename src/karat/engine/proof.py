@@ -1,0 +1,241 @@
+"""The proof: how far weighted rows are from all rows, over every query.  Used wherever a coreset is made or verified.
+
+Claimed is, for every query q (:mod:`karat.engine.tolerances`),
+
+    |f_c(q) - f(q)|  <=  loss_error * sum_i u_i |f_i(q)|  +  rounding * R(q).
+
+**Linear class** (f = <h, phi>, any h).  With rho the difference of moments and A_t = sum_i u_i |phi_t(i)|, any numbers c_i with
+
+    sum_i u_i c_i phi_i = rho - r,      |r_t| <= MEASURED * A_t  for every feature t,
+
+prove ``loss_error = max |c_i|``, since ``<h, rho> = sum_i u_i c_i f_i + <h, r>``: the coreset is exact for the data with its weights
+changed by at most that much.  (The smallest such maximum is the supremum itself, by duality.)  Usually c = 0 does: the moments agree
+to rounding, feature by feature.  If not, c is sought on witnesses, which are rows of the data with their own weights, and if that
+bound is too loose, on all rows, ``c_i = phi_i . x`` with x from the witnesses.  If neither leaves a remainder below rounding there
+is a direction of rho that no witness shows: nothing is proven, and loss_error is infinite.
+
+**Power class** (f = (d.z)^p, p = 2h).  In whitened coordinates, with M the Gram matrix of the degree-h monomials over all rows,
+E its error, v the monomials of the query and U the total weight,
+
+    f(q) = v' M v,      f_c - f = v' E v,      f(q) >= U l^h |v|^2        (Jensen; l the smallest eigenvalue of the second moments / U),
+
+so the relative error is at most the norm of E relative to ``(1 - s) M + s U l^h I`` for any s.  No direction of M is left out, however
+small.  For p = 2 the Gram matrix is itself well conditioned and s = 0 gives the supremum.  What the rounding of the coordinates
+does along a small direction of the columns fits into R(q), which grows with the terms of the direction as that rounding does.
+Directions that were dropped as zero must be zero: their loss, over all rows and over the kept ones, has to fit into half of
+the second term.
+
+Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from karat.engine import linalg
+from karat.engine.kernel import Directions, Settled
+from karat.engine.linalg import Array
+from karat.engine.mean import MeanKernel
+from karat.engine.moments import sweep
+from karat.engine.monomials import monomials
+from karat.engine.powers import Powers
+from karat.engine.rows import Rows
+from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, sum_rounding, tolerance
+
+REFINEMENTS = 3
+WITNESSES = 2**21  # features of rows looked at
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was measured.
+
+    Attributes
+    ----------
+    loss_error : float
+        The first term of the claim; infinite if nothing could be proven.
+    remainder : float
+        The largest part of the second term that is used, as a fraction of what one reduction may use.
+    moment_error : float
+        Largest difference of a moment, relative to the sum of absolute values.
+    condition : float
+        Largest over smallest relative size of the directions that the first term speaks of; 1 for the linear class.
+    excluded : tuple of float
+        Relative sizes of the directions of which only the second term speaks.
+    power : int
+        Degree of the loss, for the tolerance.
+    worst : int
+        The feature whose moment is furthest off.
+    """
+
+    loss_error: float
+    remainder: float
+    moment_error: float
+    condition: float
+    excluded: tuple[float, ...]
+    power: int
+    worst: int
+
+    @property
+    def tolerance(self) -> float:
+        return tolerance(self.power, self.condition)
+
+    @property
+    def ok(self) -> bool:
+        return self.loss_error <= self.tolerance and self.remainder <= 1.0
+
+    @staticmethod
+    def trivial() -> Proof:
+        """Of rows with no feature at all, or kept with their own weights."""
+        return Proof(0.0, 0.0, 0.0, 1.0, (), 1, 0)
+
+
+Witnesses = Callable[[], tuple[Array, Array]]  # unweighted features of some rows of the data (N x m), and their weights
+
+
+def prove(
+    settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None = None, stages: int = 1
+) -> Proof:
+    """Measure weighted rows ``[1 | D - shift]`` against the moments of all rows.
+
+    Parameters
+    ----------
+    witnesses : callable
+        Asked only if the moments of the linear class do not agree to rounding.
+    rows : Rows, optional
+        All rows, if they can be read again.
+    stages : int
+        Reductions that the weighted rows have been through; each may leave its own remainder.
+    """
+    kernel = settled.kernel
+    if isinstance(kernel, Powers):
+        return _power(kernel, settled, block, weights, rows)
+    core = exact_sum(kernel.features(block), weights)
+    if isinstance(kernel, MeanKernel):
+        error = kernel.loss_error(settled.target, core) + settled.rounding + sum_rounding(2, 4)
+        off = np.abs(core - settled.target) / np.maximum(np.abs(settled.target), settled.total)
+        return Proof(error, 0.0, float(off.max()), 1.0, (), 2, int(off.argmax()))
+    return _linear(settled, core, witnesses, rows, stages * MEASURED)
+
+
+def exact_sum(features: Array, weights: Array) -> Array:
+    """``weights @ features``, summed pairwise: the error grows with the logarithm of the number of rows only."""
+    return np.multiply(np.ascontiguousarray(features.T), weights).sum(axis=1)
+
+
+def _linear(settled: Settled, core: Array, witnesses: Witnesses, rows: Rows | None, limit: float) -> Proof:
+    absolute = settled.absolute
+    assert absolute is not None
+    size = np.where(absolute > 0, absolute, TINY)
+    rho = (core - settled.target) / size
+    off = np.abs(rho)
+    worst, power = int(off.argmax()), settled.kernel.power
+    if off[worst] <= limit:
+        return Proof(float(off[worst]), float(off[worst] / limit), float(off[worst]), 1.0, (), power, worst)
+    seen = witnesses()
+    error, rest, x = _weight_changes(rho, size, *seen, limit)
+    if rows is not None and (error > tolerance(power, 1.0) or rest > limit):
+        spread = _spread(settled, rho, size, x, rows, *seen, limit)
+        error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
+    if rest > limit:
+        error = np.inf
+    return Proof(float(error), float(min(rest / limit, 1.0)), float(off[worst]), 1.0, (), power, worst)
+
+
+def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, limit: float) -> tuple[float, float, Array]:
+    """Small c on witnesses with ``sum u c phi`` close to rho: max |c|, the largest remainder, and x with c = phi . x."""
+    best = (0.0, float(np.abs(rho).max()), np.zeros(len(rho)))  # no change at all
+    if not len(weights):
+        return best
+    scaled = features / size
+    root = np.sqrt(weights)[:, None]
+    norm = np.linalg.norm(root * scaled, axis=0)
+    norm[norm == 0] = 1.0
+    s, v = linalg.right_svd(root * scaled / norm)
+    for cut in (1e-14, 1e-12, 1e-10, 1e-8, 1e-6):
+        keep = s > cut * s[:1]
+        inverse = v[:, keep] / s[keep]
+        c, rest = np.zeros(len(weights)), rho
+        total = np.zeros(len(rho))
+        for _ in range(REFINEMENTS):
+            x = inverse @ (inverse.T @ (rest / norm)) / norm
+            total = total + x
+            c = c + scaled @ x
+            rest = rho - exact_sum(scaled, weights * c)
+        found = (float(np.abs(c).max(initial=0.0)), float(np.abs(rest).max()), total)
+        if (found[1] > limit, found[0]) < (best[1] > limit, best[0]):
+            best = found
+    return best
+
+
+def _spread(
+    settled: Settled, rho: Array, size: Array, x: Array, rows: Rows, features: Array, weights: Array, limit: float
+) -> tuple[float, float]:
+    """The same on all rows: the x of the witnesses, brought to the length that all rows need, then the rest on witnesses."""
+    kernel = settled.kernel
+    share = float(weights.sum() / settled.total)
+    direction = x * share / size
+
+    def visit(block: Array, u: Array | None, _: int) -> tuple[Array, float]:
+        values = kernel.features(block)
+        c = values @ direction
+        return exact_sum(values, c if u is None else u * c), float(np.abs(c).max())
+
+    carried, largest = sweep(rows, kernel.shift, visit, lambda a, b: (a[0] + b[0], max(a[1], b[1])), (kernel.width, 1))
+    error, rest, _ = _weight_changes(rho - carried / size, size, features, weights, limit)
+    return largest + error, rest
+
+
+def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rows: Rows | None) -> Proof:
+    difference, full, error = _gram_error(kernel, settled, block, weights)
+    if kernel.total:
+        error = max(error, abs(float(weights.sum()) / settled.total - 1.0))
+    sizes = kernel.basis.sizes((block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None])
+    condition = 1.0 / float(sizes[sizes >= RESOLVED].min(initial=1.0))
+    error += settled.rounding + sum_rounding(kernel.degree, len(full)) + kernel.degree * EPS * condition
+    size = np.sqrt(np.diag(full)).clip(TINY)
+    off = np.abs(difference) / np.outer(size, size)
+    worst = int(off[kernel.first, kernel.last].argmax()) if kernel.degree == 2 and off.size else 0
+    excluded = settled.excluded or Directions.none(len(kernel.basis.map))
+    remainder = _second_term(kernel, excluded.vectors, block, weights, rows) if excluded.vectors.shape[1] else 0.0
+    small = (*sizes[sizes < RESOLVED].tolist(), *excluded.sizes[excluded.sizes > 0].tolist())
+    return Proof(float(error), remainder, float(off.max(initial=0.0)), condition, small, kernel.degree, worst)
+
+
+def _gram_error(kernel: Powers, settled: Settled, block: Array, weights: Array) -> tuple[Array, Array, float]:
+    """E, M, and the norm of E relative to M (for p > 2, to M and its lower bound)."""
+    full, half = settled.statistic[-1], kernel.degree // 2
+    if half > 1:
+        root = np.sqrt(monomials(kernel.variables, half).multinomials)
+        full = full * np.outer(root, root)
+    difference = kernel.half_gram(block, weights) - full
+    if half > 1:
+        lowest = max(float(linalg.eigh(settled.statistic[0] / settled.total)[0][-1]), 0.0)
+        floor = settled.total * lowest**half * np.eye(len(full))
+        bases = [(1 - share) * full + share * floor for share in FLOOR_SHARES]
+        return difference, full, min(linalg.relative_norm(difference, base) for base in bases)
+    inner = len(full) - kernel.apart
+    blocks = [[*range(inner), t] for t in range(inner, len(full))] if kernel.apart else [list(range(len(full)))]
+    error = max((linalg.relative_norm(difference[np.ix_(b, b)], full[np.ix_(b, b)]) for b in blocks), default=0.0)
+    return difference, full, error
+
+
+def _second_term(kernel: Powers, vectors: Array, block: Array, weights: Array, rows: Rows | None) -> float:
+    """The loss along directions that were dropped as zero, relative to half of the second term, over the kept and all rows."""
+    unit = vectors / np.abs(vectors).max(axis=0)
+
+    def losses(block: Array, weights: Array | None, _: int = 0) -> Array:
+        """Per direction the sums ``u |d.z|^p`` and ``u p |d.z|^(p-1) sum_j |z_j d_j|``, stacked."""
+        variables = block if kernel.affine else block[:, 1:]
+        values, terms = np.abs(variables @ unit), np.abs(variables) @ np.abs(unit)
+        both = np.stack([values**kernel.degree, kernel.degree * values ** (kernel.degree - 1) * terms])
+        return np.asarray(both.sum(axis=1) if weights is None else np.einsum("b,kbe->ke", weights, both))
+
+    sums = [losses(block, weights)]
+    if rows is not None:
+        sums.append(sweep(rows, kernel.shift, losses, lambda a, b: a + b, unit.shape))
+    fractions = [loss / np.maximum(0.5 * ROUNDING * allowed, TINY) for loss, allowed in sums]
+    return float(np.max(fractions))

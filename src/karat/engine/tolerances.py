@@ -1,0 +1,67 @@
+"""Every tolerance of the engine, with its derivation.  EPS is the spacing of doubles at 1, u = EPS / 2 their rounding.
+
+**What is claimed** (the two terms of every certificate).  For every query q that the problem serves,
+
+    |f_c(q) - f(q)|  <=  loss_error * sum_i u_i |f_i(q)|  +  rounding * R(q),
+
+where R(q) is what rounding does to f(q) on the full data, evaluated in double precision the good way:
+
+    powers of one linear form    R(q) = p sum_i u_i |d_i.z|^(p-1) sum_j |z_j d_ij|      (residual first, then the power)
+    sums of features             R(q) = sum_t |h_t| sum_i u_i |phi_t(i)|                (d and phi of shifted columns)
+
+``rounding`` is ROUNDING for one reduction.  A coreset of coresets inherits the claims of its parts, so their terms add up; it
+never depends on the data.
+
+**Why 64 EPS.**  The proof compares sums that are themselves rounded.  A feature of degree p is p products and one shift, each
+off by u: at most (p + 1) EPS for both sums together, 7 EPS for p = 6.  A block of 1024 rows is summed by BLAS in 8 or more
+running sums, blocks are added pairwise: off by about 5 EPS of the sum of absolute values where rounding is random, 20 EPS at
+worst seen.  The remainder that a proof may leave per feature, MEASURED, is what is left of the 64.
+
+**Tolerance.**  A query along a direction of relative size 1/kappa has a loss that one ulp of the data moves by about
+p EPS kappa, and a hundred times that is still called exact, but never more than 1e-8; below 1e-10 nobody asks.  It is kappa, not
+kappa^p: residuals are computed before they are raised to the power.  Sums of features have no kappa at all, since the second
+term already says what rounding does to them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+EPS = float(np.finfo(float).eps)
+TINY = float(np.finfo(float).tiny)
+
+# The proof (karat.engine.proof).  None of these decides how a coreset is made.
+ROUNDING = 64 * EPS
+MEASURED = 24 * EPS
+EXACT, LOOSEST = 1e-10, 1e-8
+RESOLVED = 1e-7  # relative size of a direction below which doubles hold so few digits of it that only the second term speaks
+FLOOR_SHARES = (
+    0.1,
+    0.5,
+    0.9,
+)  # shares of Jensen's lower bound in the denominator of an even power; any is valid, the best is taken
+
+
+def tolerance(power: int, condition: float) -> float:
+    """The largest ``loss_error`` that counts as exact; ``condition`` is 1 for sums of features."""
+    return min(LOOSEST, max(EXACT, 100 * power * EPS * condition))
+
+
+def sum_rounding(power: int, width: int) -> float:
+    """What rounding may add to a measured loss error: 4 EPS per factor and entry, as the norm of a width x width matrix."""
+    return 4 * power * EPS * float(np.sqrt(width))
+
+
+# Coordinates (karat.engine.basis).
+NULL = 16 * EPS  # per variable: a combination of columns this small beside its terms is their rounding
+KAPPA = 50.0  # condition up to which a second-moment matrix sums accurately (kappa^2 EPS < 1e-12)
+BLIND = 1e-13  # relative eigenvalue of a Gram matrix below which it cannot tell a direction from zero
+EXTREME = 1e15  # columns up to this size, and down to its inverse, are multiplied without scaling
+
+# Search (karat.engine.build and the modules it calls).
+RANK = 1e-13  # singular values of scaled features below this fraction of the largest are zero
+PIVOT = 1e-11  # smallest relative squared Cholesky pivot of independent features
+MISSED = 1e-9  # relative part of the target outside the candidates' span beyond which it is not rounding
+MET = 1e-9  # relative residual of weights that meet the target; polishing brings it to rounding
+DOMINATES = 0.1  # share of a feature's absolute moment from which on a row is kept verbatim
+SHARP = 1e-13  # a fold of a stream with a larger error tries whether fresh coordinates do better
