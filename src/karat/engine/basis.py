@@ -4,7 +4,8 @@ The span of the powers of linear forms does not change when the variables underg
 constant is among them), but its conditioning does: degree p amplifies a condition number kappa of the base variables to
 kappa^p.  So the variables are mapped to nearly orthonormal ones before anything is multiplied:
 
-    pilot    scaled columns of a sample, thin SVD:  map = V / s; directions that vanish in the sample stay unscaled ("loose");
+    pilot    QR with column pivoting of the scaled columns of a sample:  map = R^-1, so that columns are mixed no more than they must
+             be; directions that vanish in the sample stay unscaled ("loose");
     pass     Gram matrix G of the mapped variables over all rows;
     refine   G tells what the pilot could not see.  Loose directions are dropped if G confirms that they vanish, and
              scaled if it does not.  If G is well conditioned its sum is accurate and we are done; otherwise the map is
@@ -94,14 +95,16 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     if constant:
         centre[1:] = share @ variables[:, 1:]
     null = NULL * variables.shape[1]
-    variables = np.sqrt(share)[:, None] * (variables - centre)
+    root = np.sqrt(share)[:, None]
+    raw = linalg.column_norms(root * variables)
+    variables = root * (variables - centre)
     joint, targets = variables[:, constant:count], variables[:, count:]
     size = linalg.column_norms(joint)
-    seen = np.flatnonzero(size > 0)
-    s, v = linalg.right_svd(joint[:, seen] / size[seen])
-    gone = s <= null * s[:1]
+    seen = np.flatnonzero(size > null * raw[constant:count])
+    triangular, s = linalg.triangular_map(joint[:, seen] / size[seen], null)
+    gone = s <= null
     columns = np.zeros((joint.shape[1], len(seen)))
-    columns[seen] = v / np.where(gone, 1.0, s) / size[seen, None]
+    columns[seen] = triangular / size[seen, None]
     # Columns that are constant in the sample wait in units of their own.
     unseen = np.setdiff1d(np.arange(joint.shape[1]), seen)
     columns = np.hstack([columns, np.eye(joint.shape[1])[:, unseen]])
@@ -111,8 +114,9 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     coefficients = white.T @ targets
     residual = linalg.column_norms(targets - white @ coefficients)
     size = linalg.column_norms(targets)
-    vanish = residual <= null * size
-    size = np.where(size == 0, 1.0, np.where(vanish, size, residual))
+    flat = size <= null * raw[count:]
+    vanish = flat | (residual <= null * size)
+    size = np.where(flat, 1.0, np.where(vanish, size, residual))
     columns = np.block([[columns, -(sight @ coefficients) / size], [np.zeros((apart, columns.shape[1])), np.diag(1 / size)]])
     loose = np.concatenate([gone, vanish])
     if constant:
@@ -121,7 +125,7 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     basis = Basis(columns, loose, apart, Directions.none(len(columns)))
     if not complete or not loose.any():
         return basis
-    sizes = np.concatenate([np.zeros(int(constant)), s / max(s[:1], default=1.0), np.zeros(len(unseen)), np.full(apart, null)])
+    sizes = np.concatenate([np.zeros(int(constant)), s, np.zeros(len(unseen)), np.full(apart, null)])
     return without(basis, loose, sizes)
 
 

@@ -43,7 +43,7 @@ BESIDE = 0.5  # the same, beside rows that carry most of the moments already
 ROUNDS = 6
 PEELED = 16  # most rows to peel, in units of m
 FEW = 4  # in units of m: so few rows may all be kept, if nothing else is exact
-SLOW = 2e10  # multiplications up to which Caratheodory's way is tried row by row
+SLOW = 300  # in units of m: rows up to which Caratheodory's way is tried row by row
 
 
 class NonFiniteError(ArithmeticError):
@@ -114,7 +114,7 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
     if not best.proof.ok:
         best = better(best, _peeled(rows, kernel, method, rng, best))
     width = best.settled.kernel.width
-    if not best.proof.ok and method == "auto" and len(rows) * width**2 <= SLOW:
+    if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:
         best = better(best, _attempt(rows, kernel, "caratheodory", rng, progress))
     if not best.proof.ok and len(rows) <= FEW * width:
         best = whole(rows, best)
@@ -147,11 +147,12 @@ def _attempt(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, 
         return Reduction(first, np.array([rows.total]), settled, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
     with linalg.few_threads(settled.kernel.width):
-        for known, mass, way, more in _ways(rows, settled, method, pilot, rng, progress):
+        ways = (way for search in settled.searches for way in _ways(rows, search, method, pilot, rng, progress))
+        for known, mass, way, more in ways:
             passes += more
             found = vertex(rows, settled, known, mass, way, passes)
             best = found if best is None else better(best, found)
-            if best.proof.ok and best.proof.loss_error <= EXACT:
+            if best.proof.ok and best.proof.gap <= EXACT:
                 break
             if way in ("tree", "caratheodory") and not best.proof.ok:
                 best = without_rank_decision(rows, settled, best, known, mass, way, passes)
@@ -170,7 +171,7 @@ def without_rank_decision(
     witnesses: Rows | None = None,
 ) -> Reduction:
     """Eliminate in the features themselves, to as many rows as features; if that is not exact either, do not eliminate."""
-    plain = frame(rows, settled, known.positions, known.root**2)
+    plain = frame(rows, known.search, known.positions, known.root**2)
     for eliminate in (True, False):
         found = vertex(rows, settled, plain, mass, way, passes, witnesses, eliminate)
         best = better(best, replace(found, rank=known.rank))
@@ -323,9 +324,11 @@ def vertex(
     positions = known.positions[support]
     block = rows.take(positions, settled.kernel.shift)
     proof = measure(rows if witnesses is None else None, settled, block, weights, witnesses)
-    if not proof.ok and settled.absolute is not None:
-        size = np.where(settled.absolute > 0, settled.absolute, 1.0)
-        weights = polish_features(settled.kernel.features(block) / size, weights, settled.target / size)
+    linear = settled.linear
+    if not proof.ok and linear is not None:
+        assert linear.absolute is not None
+        size = np.where(linear.absolute > 0, linear.absolute, 1.0)
+        weights = polish_features(linear.kernel.features(block) / size, weights, linear.target / size)
         proof = measure(rows if witnesses is None else None, settled, block, weights, witnesses)
     return Reduction(positions, weights, settled, min(known.rank, len(positions)), proof, way, passes)
 
@@ -351,9 +354,9 @@ def measure(
     stages : int
         Reductions that the weighted rows have been through.
     """
-    kernel, seen = settled.kernel, rows if witnesses is None else witnesses
+    seen = rows if witnesses is None else witnesses
 
-    def features() -> tuple[Array, Array]:
+    def features(kernel: Kernel) -> tuple[Array, Array]:
         if seen is None:
             return np.zeros((0, kernel.width)), np.zeros(0)
         chosen = sample(np.random.default_rng(0), len(seen), min(COMPLETE, max(4 * kernel.width, WITNESSES // kernel.width)))

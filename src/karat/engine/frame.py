@@ -25,6 +25,8 @@ class Frame:
 
     Attributes
     ----------
+    search : Settled
+        The features and moments in which the points are.
     positions : int array (N,)
     root : array (N,)
         Square roots of the nominal weights.
@@ -43,6 +45,7 @@ class Frame:
         Largest entry of the target outside the span, relative to the largest entry.
     """
 
+    search: Settled
     positions: Indices
     root: Array
     points: Array
@@ -115,4 +118,4 @@ def frame(rows: Rows, settled: Settled, positions: Indices, nominal: Array) -> F
         columns /= scale[:, None]
         columns *= root
     none = np.zeros(0)
-    return Frame(positions, root, points, settled.target / scale, scale, None, none, none, none)
+    return Frame(settled, positions, root, points, settled.target / scale, scale, None, none, none, none)

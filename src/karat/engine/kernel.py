@@ -147,6 +147,8 @@ class Settled:
         Directions that the rank decision left out, for the power class.
     vanished : bool array or None
         Columns whose moments are zero, because all values are, or because they are so small that their powers underflow.
+    also : Settled or None
+        The same moments in features of the linear class, where both classes of queries are served.
     """
 
     kernel: Kernel
@@ -158,3 +160,14 @@ class Settled:
     absolute: Array | None = None
     excluded: Directions | None = None
     vanished: Flags | None = None
+    also: Settled | None = None
+
+    @property
+    def searches(self) -> tuple[Settled, ...]:
+        """The features in which rows may be sought."""
+        return (self,) if self.also is None else (self, self.also)
+
+    @property
+    def linear(self) -> Settled | None:
+        """The moments in features of the linear class."""
+        return self if self.absolute is not None else self.also

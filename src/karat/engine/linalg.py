@@ -142,6 +142,31 @@ def right_svd(matrix: Array) -> tuple[Array, Array]:
     return np.pad(s, (0, len(vt) - len(s))), vt.T
 
 
+def triangular_map(matrix: Array, null: float) -> tuple[Array, Array]:
+    """A map T with orthonormal ``matrix @ T``, triangular up to the order of the columns, and the relative size of every direction.
+
+    QR with column pivoting, of rows sorted by size, is stable row by row (Powell and Reid; Cox and Higham).  Directions of size
+    ``null`` or less are the remainders of columns beside those before them, and stay unscaled.
+    """
+    count = matrix.shape[1]
+    if not count:
+        return np.zeros((0, 0)), np.zeros(0)
+    rows = np.argsort(-np.abs(matrix).max(axis=1), kind="stable")
+    factor, pivots = sla.qr(matrix[rows], mode="r", pivoting=True, check_finite=False)
+    factor = np.pad(factor[:count], ((0, max(0, count - len(factor))), (0, 0)))
+    sizes = np.abs(np.diag(factor)) / max(abs(factor[0, 0]), np.finfo(float).tiny)
+    rank = int((np.cumsum(sizes <= null) == 0).sum())
+    inverse = np.zeros((count, count))
+    if rank:
+        inverse[:rank, :rank] = sla.solve_triangular(factor[:rank, :rank], np.eye(rank), check_finite=False)
+        inverse[:rank, rank:] = -inverse[:rank, :rank] @ factor[:rank, rank:]
+    inverse[range(rank, count), range(rank, count)] = 1.0
+    sizes[rank:] = np.minimum(sizes[rank:], null)
+    result = np.zeros((count, count))
+    result[pivots] = inverse
+    return result, sizes
+
+
 def eigh(matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues in decreasing order, and eigenvectors, of a symmetric matrix."""
     values, vectors = sla.eigh(matrix, check_finite=False)

@@ -122,9 +122,6 @@ class Polynomial(Kernel):
             return super().moments(block, weights)
         return self.read_moments(self.products(self.coordinates(block), weights), float(weights.sum()))
 
-    def unmixed(self) -> Kernel:
-        return Polynomials(self.columns, self.degree, affine=self.affine, total=self.total)
-
     def feature_name(self, feature: int, columns: list[str]) -> str:
         if feature >= len(self.sets):
             return "the total weight"

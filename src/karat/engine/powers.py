@@ -8,27 +8,38 @@ coordinates and ``M = P_h' diag(u) P_h``; :mod:`karat.engine.proof` measures a c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Self
 
 import numpy as np
 
 from karat.engine import linalg
 from karat.engine.basis import Basis, condition_of, pilot_basis, refine, vanishing, without
-from karat.engine.kernel import Settled, Statistic
+from karat.engine.kernel import Kernel, Settled, Statistic
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
-from karat.engine.polynomial import Polynomial
+from karat.engine.polynomial import Polynomial, Polynomials
 from karat.engine.rows import useful_shift
 from karat.engine.tolerances import EPS, EXTREME, KAPPA, TINY
 
 
 class Powers(Polynomial):
-    """Monomials of even ``degree`` in whitened columns (and 1 if ``affine``); see :class:`Polynomial`."""
+    """Monomials of even ``degree`` in whitened columns (and 1 if ``affine``); see :class:`Polynomial`.
+
+    Parameters
+    ----------
+    polynomials : bool
+        Every polynomial is a query, so the moments are also summed in single columns; powers are a query of it that is kept
+        better than the others, as long as no tail is too heavy for that.
+    """
 
     linear: ClassVar[bool] = False
 
-    def __init__(self, columns: int, degree: int, *, affine: bool, total: bool = True, apart: int = 0) -> None:
+    def __init__(
+        self, columns: int, degree: int, *, affine: bool, total: bool = True, apart: int = 0, polynomials: bool = False
+    ) -> None:
         super().__init__(columns, degree, affine=affine, total=total, apart=apart)
+        self.single = Polynomials(columns, degree, affine=affine, total=total) if polynomials else None
         self.basis = Basis.identity(self.variables, self.apart)
         self.mapped = False
         self.before: Array | None = None  # the map of the pass, and
@@ -43,7 +54,10 @@ class Powers(Polynomial):
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
         prepared = self.within(Basis.identity(self.columns + self.affine, self.apart), mapped=False)
-        if self.affine:
+        if self.single is not None:
+            prepared.single = self.single.prepare(pilot, weights, complete)
+            prepared.shift = prepared.single.shift
+        elif self.affine:
             prepared.shift = useful_shift(pilot[:, 1:], weights)
         variables = prepared.coordinates(pilot - np.concatenate([[0.0], prepared.shift]))
         largest = np.abs(variables).max(axis=0)
@@ -60,7 +74,10 @@ class Powers(Polynomial):
         which = np.abs(self.basis.map[int(self.affine) :, waiting]).argmax(axis=0) + int(self.affine)
         factors = np.ones(self.basis.map.shape[1])
         factors[waiting] = scale[which]
-        return self.within(Basis(self.basis.map * factors, self.basis.loose, self.basis.apart, self.basis.excluded))
+        other = self.within(Basis(self.basis.map * factors, self.basis.loose, self.basis.apart, self.basis.excluded))
+        if self.single is not None:
+            other.single = self.single.rescaled(sizes)
+        return other
 
     def resolution(self, block: Array) -> Array:
         variables = block if self.affine else block[:, 1:]
@@ -79,6 +96,10 @@ class Powers(Polynomial):
         return linalg.mapped(variables, self.basis.map) if self.mapped else variables
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
+        own = self._own_statistic(block, weights)
+        return own if self.single is None else (*own, *self.single.statistic(block, weights))
+
+    def _own_statistic(self, block: Array, weights: Array | None) -> Statistic:
         if self.degree == 2 and not self.mapped:
             gram = linalg.gram_with_ones(block, weights)
             return (gram if self.affine else gram[1:, 1:],)
@@ -87,6 +108,25 @@ class Powers(Polynomial):
         return (gram,) if self.degree == 2 else (gram, self.products(variables, weights))
 
     def settle(self, statistic: Statistic, total: float) -> Settled:
+        if self.single is None:
+            return self._settle(statistic, total)
+        settled, also = self._settle(statistic[:-2], total), self.single.settle(statistic[-2:], total)
+        if also.again and not settled.again:  # a better shift, which the map takes along
+            return replace(settled, kernel=self._shifted(also.kernel), again=True)
+        assert settled.vanished is not None
+        assert also.vanished is not None
+        return replace(settled, also=also, vanished=settled.vanished | also.vanished)
+
+    def _shifted(self, single: Kernel) -> Self:
+        """The same coordinates of columns that are shifted otherwise."""
+        move = np.concatenate([[0.0], single.shift - self.shift])
+        basis = replace(self.basis, map=self.basis.map.copy())
+        basis.map[0] += move @ self.basis.map
+        other = self.within(basis, mapped=True)
+        other.single, other.shift = single, single.shift  # type: ignore[assignment]
+        return other
+
+    def _settle(self, statistic: Statistic, total: float) -> Settled:
         gram = statistic[0]
         step, basis, poor, kappa = refine(self.basis, gram / total, self.degree, self.affine)
         if poor:
@@ -140,6 +180,12 @@ class Powers(Polynomial):
         products = variables @ forms.transpose(1, 0, 2).reshape(variables.shape[1], -1)
         values = np.einsum("bjr,br->bj", products.reshape(len(block), several, -1), variables)
         return np.asarray(values + directions[-1] if self.total else values)
+
+    def unmixed(self) -> Kernel:
+        return Polynomials(self.columns, self.degree, affine=self.affine, total=self.total)
+
+    def feature_name(self, feature: int, columns: list[str]) -> str:
+        return "a product of combined columns"
 
     def half_gram(self, block: Array, weights: Array) -> Array:
         """``P_h' diag(weights) P_h`` of a block, h = degree / 2, in isometric monomials."""

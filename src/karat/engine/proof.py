@@ -31,12 +31,12 @@ Rows that are kept verbatim with their own weights cancel identically, so the re
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import Directions, Settled
+from karat.engine.kernel import Directions, Kernel, Settled
 from karat.engine.linalg import Array
 from karat.engine.mean import MeanKernel
 from karat.engine.moments import sweep
@@ -65,6 +65,8 @@ class Proof:
         Largest over smallest relative size of the directions that the first term speaks of; 1 for the linear class.
     excluded : tuple of float
         Relative sizes of the directions of which only the second term speaks.
+    gap : float
+        The part of ``loss_error`` that other rows or weights might lower; the rest is rounding of the sums.
     power : int
         Degree of the loss, for the tolerance.
     worst : int
@@ -76,6 +78,7 @@ class Proof:
     moment_error: float
     condition: float
     excluded: tuple[float, ...]
+    gap: float
     power: int
     worst: int
 
@@ -90,10 +93,10 @@ class Proof:
     @staticmethod
     def trivial() -> Proof:
         """Of rows with no feature at all, or kept with their own weights."""
-        return Proof(0.0, 0.0, 0.0, 1.0, (), 1, 0)
+        return Proof(0.0, 0.0, 0.0, 1.0, (), 0.0, 1, 0)
 
 
-Witnesses = Callable[[], tuple[Array, Array]]  # unweighted features of some rows of the data (N x m), and their weights
+Witnesses = Callable[[Kernel], tuple[Array, Array]]  # features of some rows of the data (N x m), and their own weights
 
 
 def prove(
@@ -112,12 +115,25 @@ def prove(
     """
     kernel = settled.kernel
     if isinstance(kernel, Powers):
-        return _power(kernel, settled, block, weights, rows)
+        power = _power(kernel, settled, block, weights, rows)
+        if settled.also is None:
+            return power
+        core = exact_sum(settled.also.kernel.features(block), weights)
+        linear = _linear(settled.also, core, witnesses, rows, stages * MEASURED)
+        if linear.ok and not power.ok:
+            return linear
+        error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
+        remainder = max(power.remainder, linear.remainder)
+        gap = max(power.gap, linear.gap)
+        return replace(
+            power, loss_error=error, gap=gap, remainder=remainder, moment_error=linear.moment_error, worst=linear.worst
+        )
     core = exact_sum(kernel.features(block), weights)
     if isinstance(kernel, MeanKernel):
-        error = kernel.loss_error(settled.target, core) + settled.rounding + sum_rounding(2, 4)
+        gap = kernel.loss_error(settled.target, core)
+        error = gap + settled.rounding + sum_rounding(2, 4)
         off = np.abs(core - settled.target) / np.maximum(np.abs(settled.target), settled.total)
-        return Proof(error, 0.0, float(off.max()), 1.0, (), 2, int(off.argmax()))
+        return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
     return _linear(settled, core, witnesses, rows, stages * MEASURED)
 
 
@@ -134,15 +150,15 @@ def _linear(settled: Settled, core: Array, witnesses: Witnesses, rows: Rows | No
     off = np.abs(rho)
     worst, power = int(off.argmax()), settled.kernel.power
     if off[worst] <= limit:
-        return Proof(float(off[worst]), float(off[worst] / limit), float(off[worst]), 1.0, (), power, worst)
-    seen = witnesses()
+        return Proof(float(off[worst]), float(off[worst] / limit), float(off[worst]), 1.0, (), float(off[worst]), power, worst)
+    seen = witnesses(settled.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
     if rows is not None and (error > tolerance(power, 1.0) or rest > limit):
         spread = _spread(settled, rho, size, x, rows, *seen, limit)
         error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
     if rest > limit:
         error = np.inf
-    return Proof(float(error), float(min(rest / limit, 1.0)), float(off[worst]), 1.0, (), power, worst)
+    return Proof(float(error), float(min(rest / limit, 1.0)), float(off[worst]), 1.0, (), float(error), power, worst)
 
 
 def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, limit: float) -> tuple[float, float, Array]:
@@ -190,19 +206,19 @@ def _spread(
 
 
 def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rows: Rows | None) -> Proof:
-    difference, full, error = _gram_error(kernel, settled, block, weights)
+    difference, full, gap = _gram_error(kernel, settled, block, weights)
     if kernel.total:
-        error = max(error, abs(float(weights.sum()) / settled.total - 1.0))
+        gap = max(gap, abs(float(weights.sum()) / settled.total - 1.0))
     sizes = kernel.basis.sizes((block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None])
     condition = 1.0 / float(sizes[sizes >= RESOLVED].min(initial=1.0))
-    error += settled.rounding + sum_rounding(kernel.degree, len(full)) + kernel.degree * EPS * condition
+    error = gap + settled.rounding + sum_rounding(kernel.degree, len(full)) + kernel.degree * EPS * condition
     size = np.sqrt(np.diag(full)).clip(TINY)
-    off = np.abs(difference) / np.outer(size, size)
+    off = np.abs(difference) / size / size[:, None]
     worst = int(off[kernel.first, kernel.last].argmax()) if kernel.degree == 2 and off.size else 0
     excluded = settled.excluded or Directions.none(len(kernel.basis.map))
     remainder = _second_term(kernel, excluded.vectors, block, weights, rows) if excluded.vectors.shape[1] else 0.0
     small = (*sizes[sizes < RESOLVED].tolist(), *excluded.sizes[excluded.sizes > 0].tolist())
-    return Proof(float(error), remainder, float(off.max(initial=0.0)), condition, small, kernel.degree, worst)
+    return Proof(float(error), remainder, float(off.max(initial=0.0)), condition, small, float(gap), kernel.degree, worst)
 
 
 def _gram_error(kernel: Powers, settled: Settled, block: Array, weights: Array) -> tuple[Array, Array, float]:

@@ -126,6 +126,7 @@ def useful_shift(pilot: Array, weights: Array | None = None, harmless: float = 1
     """The means of columns; zero where they are at most ``harmless`` standard deviations, so that they spoil no product."""
     with np.errstate(over="ignore", invalid="ignore"):  # noticed by the pass
         mean = np.average(pilot, axis=0, weights=weights)
+        mean = np.where((pilot == pilot[0]).all(axis=0), pilot[0], mean)  # without the rounding of an average
         spread = np.sqrt(np.average(np.square(pilot - mean), axis=0, weights=weights))
     return np.where(np.isfinite(spread) & (np.abs(mean) <= harmless * spread), 0.0, mean)
 

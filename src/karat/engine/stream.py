@@ -155,7 +155,7 @@ def fold(
     found: Reduction | None = None
     if running is not None:
         found, grown = _continued(rows, new, kernel, running, rng, peeled)
-        if found is not None and found.proof.ok and found.proof.loss_error <= SHARP:
+        if found is not None and found.proof.ok and found.proof.gap <= SHARP:
             return found, grown
     fresh, started = _afresh(rows, held, kernel, running, rng)
     if found is not None and (found.proof.ok, -found.error) >= (fresh.proof.ok, -fresh.error):
@@ -212,7 +212,7 @@ def _afresh(
     kept = fresh.positions[~fresh.peeled]
     block = rows.take(kept, np.zeros(rows.columns))
     started = Running.start(kernel, block, fresh.weights[~fresh.peeled])
-    if fresh.proof.loss_error > SHARP:  # worth another pass: the sum of all these rows, so that later folds can do better
+    if fresh.proof.gap > SHARP:  # worth another pass: the sum of all these rows, so that later folds can do better
         heavy = fresh.positions[fresh.peeled]
         started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
         return fresh, replace(started, inherited=inherited, stages=stages, hard=hard)
@@ -244,13 +244,16 @@ def _reduce(
             if best.proof.ok:
                 return best, False
     rows = rows.gathered()
-    positions, weights = thin(rows, settled)
-    known = frame(rows, settled, positions, weights).resolve()
     way = f"{WAY} by the tree"
-    found = vertex(rows, settled, known, known.root, way, 1, fresh)
-    best = found if best is None else better(best, found)
-    if not best.proof.ok:
-        best = without_rank_decision(rows, settled, best, known, known.root, way, 1, fresh)
+    for search in settled.searches:
+        known = frame(rows, search, *thin(rows, search)).resolve()
+        found = vertex(rows, settled, known, known.root, way, 1, fresh)
+        best = found if best is None else better(best, found)
+        if not best.proof.ok:
+            best = without_rank_decision(rows, settled, best, known, known.root, way, 1, fresh)
+        if best.proof.ok:
+            break
+    assert best is not None
     return best, True
 
 

@@ -19,6 +19,7 @@ from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.engine.mean import MeanKernel
 from karat.engine.polynomial import Polynomials
+from karat.engine.powers import Powers
 from karat.errors import InputError
 from karat.problems.base import Problem
 
@@ -87,7 +88,9 @@ class TensorContraction(Problem):
         check_degree(self.p, "The order p of TensorContraction")
 
     def kernel(self, columns: int, targets: int) -> Kernel:
-        return Polynomials(columns + targets, self.p, affine=False, total=self.total_weight)
+        if self.p % 2:
+            return Polynomials(columns + targets, self.p, affine=False, total=self.total_weight)
+        return Powers(columns + targets, self.p, affine=False, total=self.total_weight, polynomials=True)
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         vectors = _direction(query, X.shape[1])
@@ -126,7 +129,9 @@ class Moments(Problem):
             raise InputError("Moments keeps the total weight in any case: it is the moment of degree 0.")
 
     def kernel(self, columns: int, targets: int) -> Kernel:
-        return Polynomials(columns + targets, self.degree, affine=True)
+        if self.degree % 2:
+            return Polynomials(columns + targets, self.degree, affine=True)
+        return Powers(columns + targets, self.degree, affine=True, polynomials=True)
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         form = _direction(query, X.shape[1] + 1)
