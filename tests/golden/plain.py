@@ -1,0 +1,117 @@
+"""Losses of the full data by plain NumPy, in extended precision where the machine has it; nothing here calls karat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from golden.recipes import Data
+
+from karat import problems as P
+
+Maps = dict[str, np.ndarray]
+
+
+def loss(problem: P.Problem, data: Data, query: Any, maps: Maps | None = None) -> tuple[float, float]:
+    """The loss at a query, and the sum of its absolute terms, to which errors are relative."""
+    q = np.asarray(query, dtype=np.longdouble)
+    if maps is not None:
+        return latent_loss(problem, data, q, {name: np.asarray(value, dtype=np.longdouble) for name, value in maps.items()})
+    mass = np.asarray(data.mass, dtype=np.longdouble)
+    terms, penalty = _terms(problem, data, q)
+    return float(mass @ terms + penalty), float(mass @ np.abs(terms) + penalty)
+
+
+def _terms(problem: P.Problem, data: Data, q: np.ndarray) -> tuple[np.ndarray, Any]:
+    """The loss of every row, and what the regulariser adds."""
+    if isinstance(problem, P.Transformed):
+        return _terms(problem.problem, Data(problem.transform(data.X), data.y), q)
+    if isinstance(problem, P.Kernel):
+        return problem.function(data.X) @ q, 0
+    X = np.asarray(data.X, dtype=np.longdouble)
+    if isinstance(problem, P.Mean):
+        return np.square(X - q).sum(axis=1), 0
+    if isinstance(problem, P.Moments):
+        return (q[0] + X @ q[1:]) ** problem.degree, 0
+    if isinstance(problem, P.TensorContraction):
+        return (X @ q) ** problem.p if q.ndim == 1 else np.prod(X @ q.T, axis=1), 0
+    coefficients, intercept = (q[:-1], q[-1]) if len(q) > X.shape[1] else (q, 0)
+    power = getattr(problem, "p", 2)
+    terms = (X @ coefficients + intercept - data.y) ** power
+    penalty = getattr(problem, "alpha", 0.0) * (np.abs(coefficients) ** power).sum()
+    return terms if terms.ndim == 1 else terms.sum(axis=1), penalty
+
+
+def coefficients(data: Data, alpha: float) -> np.ndarray:
+    """The ridge solution with an intercept, by least squares on centred and scaled columns."""
+    mass = np.asarray(data.mass / data.mass.max(), dtype=np.longdouble)
+    X = data.X - mass @ data.X / mass.sum()
+    size = np.sqrt(mass @ X**2)
+    penalty = np.diag(np.sqrt(alpha / data.mass.max()) / size)
+    y = np.sqrt(mass) * (data.y - mass @ data.y / mass.sum())
+    stacked = np.vstack([np.sqrt(mass)[:, None] * X / size, penalty]).astype(float)
+    return np.linalg.lstsq(stacked, np.concatenate([y, np.zeros(len(size))]).astype(float))[0] / size.astype(float)
+
+
+def moment(data: Data, columns: tuple[int, ...], weights: np.ndarray | None = None) -> tuple[float, float]:
+    """The sum of the product of some columns, and that of its absolute terms."""
+    mass = data.mass if weights is None else weights
+    terms = mass * np.prod(np.asarray(data.X, dtype=np.longdouble)[:, columns], axis=1)
+    return float(terms.sum()), float(np.abs(terms).sum())
+
+
+def windows(lengths: np.ndarray) -> np.ndarray:
+    """The first rows of all windows of three steps."""
+    starts = np.cumsum(lengths) - lengths
+    return np.concatenate([start + np.arange(max(0, length - 2)) for start, length in zip(starts, lengths, strict=True)])
+
+
+def three_views(problem: P.Problem, data: Data) -> tuple[np.ndarray, ...]:
+    """The views of all samples of a MultiView or HiddenMarkov problem."""
+    if isinstance(problem, P.MultiView):
+        return data.X
+    steps = data.X if problem.emissions == "gaussian" else np.eye(int(data.X.max()) + 1)[data.X[:, 0]]
+    return tuple(steps[windows(data.lengths) + a] for a in range(3))
+
+
+def latent_loss(problem: P.Problem, data: Data, q: np.ndarray, maps: Maps) -> tuple[float, float]:
+    """The whitened tensor, contracted with q in every place; the maps are those that the coreset stores."""
+    v = maps["M"] @ q
+    if isinstance(problem, P.MultiView | P.HiddenMarkov):
+        one, two, three = three_views(problem, data)
+        terms = (one @ (maps["W1"] @ q)) * (two @ v) * (three @ (maps["W3"] @ q))
+        return float(terms.sum()), float(np.abs(terms).sum())
+    if isinstance(problem, P.SingleTopic | P.LatentDirichlet):
+        return _topics(data, v, maps["m1"], getattr(problem, "alpha0", 0.0))
+    mass = np.asarray(data.mass, dtype=np.longdouble)
+    if isinstance(problem, P.ICA):
+        fourth = float(mass @ ((data.X - maps["mean"]) @ v) ** 4)  # before the pairings are taken off
+        return fourth, fourth
+    along = data.X @ v
+    terms = along**3 - 3 * maps["sigma2"] * (v @ v) * along
+    return float(mass @ terms), float(mass @ np.abs(terms))
+
+
+def _topics(data: Data, v: np.ndarray, m1: np.ndarray, alpha0: float) -> tuple[float, float]:
+    counts = data.X[data.X.sum(axis=1) >= 3]
+    size = counts.sum(axis=1).astype(np.longdouble)
+    once, twice, thrice = counts @ v, counts @ v**2, counts @ v**3
+    pairs = (once**2 - twice) / (size * (size - 1))
+    triples = (once**3 - 3 * once * twice + 2 * thrice) / (size * (size - 1) * (size - 2))
+    mean = m1 @ v
+    less, more = alpha0 / (alpha0 + 2), 2 * alpha0**2 / ((alpha0 + 1) * (alpha0 + 2))
+    terms = triples - 3 * less * mean * pairs + more * mean**3
+    return float(terms.sum()), float(np.abs(terms).sum())
+
+
+def second_moments(problem: P.Problem, tables: tuple[np.ndarray, ...], mass: np.ndarray) -> np.ndarray:
+    """What ``keep="all"`` keeps beside the tensor; ``tables`` hold the samples: rows, documents or views."""
+    if isinstance(problem, P.MultiView | P.HiddenMarkov):
+        return (tables[0] * mass[:, None]).T @ tables[1]
+    (X,) = tables
+    if isinstance(problem, P.SingleTopic | P.LatentDirichlet):
+        long = X.sum(axis=1) >= 3
+        X, mass = X[long], mass[long]
+        share = mass / (X.sum(axis=1) * (X.sum(axis=1) - 1.0))
+        return (X * share[:, None]).T @ X - np.diag(share @ X)
+    return (X * mass[:, None]).T @ X
