@@ -200,8 +200,10 @@ def _in_order(rest: Array, sizes: Array) -> tuple[Array, Flags]:
     Small directions are made orthogonal to large ones and never the other way round: their coordinates carry large factors, and
     with them the rounding of the data, which must not spread to the others.
     """
+    if not len(rest):
+        return rest, np.zeros(0, dtype=bool)
     order = np.argsort(-sizes, kind="stable")
-    factor = linalg.cholesky(np.asfortranarray(rest[np.ix_(order, order)])) if len(rest) else rest
+    factor = linalg.cholesky(np.asfortranarray(rest[np.ix_(order, order)]))
     if factor is not None and (np.diag(factor) ** 2 > BLIND).all():
         whitening = np.zeros_like(rest)
         whitening[np.ix_(order, order)] = linalg.upper_inverse(factor)

@@ -187,8 +187,8 @@ class Powers(Polynomial):
     def feature_name(self, feature: int, columns: list[str]) -> str:
         return "a product of combined columns"
 
-    def half_gram(self, block: Array, weights: Array) -> Array:
-        """``P_h' diag(weights) P_h`` of a block, h = degree / 2, in isometric monomials."""
+    def half_gram(self, coordinates: Array, weights: Array) -> Array:
+        """``P_h' diag(weights) P_h`` of coordinates, h = degree / 2, in isometric monomials."""
         half = monomials(self.variables, self.degree // 2)
-        values = half.values(np.ascontiguousarray(self.coordinates(block).T)) * np.sqrt(half.multinomials)[:, None]
+        values = half.values(np.ascontiguousarray(coordinates.T)) * np.sqrt(half.multinomials)[:, None]
         return np.asarray((values * weights) @ values.T)

@@ -20,9 +20,9 @@ E its error, v the monomials of the query and U the total weight,
     f(q) = v' M v,      f_c - f = v' E v,      f(q) >= U l^h |v|^2        (Jensen; l the smallest eigenvalue of the second moments / U),
 
 so the relative error is at most the norm of E relative to ``(1 - s) M + s U l^h I`` for any s.  No direction of M is left out, however
-small.  For p = 2 the Gram matrix is itself well conditioned and s = 0 gives the supremum.  What the rounding of the coordinates
-does along a small direction of the columns fits into R(q), which grows with the terms of the direction as that rounding does.
-Directions that were dropped as zero must be zero: their loss, over all rows and over the kept ones, has to fit into half of
+small.  For p = 2 the Gram matrix is itself well conditioned and s = 0 gives the supremum.  Along a small direction of the columns
+(RESOLVED) the coordinates themselves are rounding to many digits.  R(q) grows with the terms of the direction just as that rounding
+does, so there the entries of E are first charged to half of the second term, and only what is left to the first.  Directions that were dropped as zero must be zero: their loss, over all rows and over the kept ones, has to fit into half of
 the second term.
 
 Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against the rest.
@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import Directions, Kernel, Settled
+from karat.engine.kernel import Directions, Flags, Kernel, Settled
 from karat.engine.linalg import Array
 from karat.engine.mean import MeanKernel
 from karat.engine.moments import sweep
@@ -47,6 +47,7 @@ from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUND
 
 REFINEMENTS = 3
 WITNESSES = 2**21  # features of rows looked at
+NOTHING = 16 * EPS  # share of a term in a direction below which it is rounding of zero
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def prove(
     """
     kernel = settled.kernel
     if isinstance(kernel, Powers):
-        power = _power(kernel, settled, block, weights, rows)
+        power = _power(kernel, settled, block, weights, rows, stages)
         if settled.also is None:
             return power
         core = exact_sum(settled.also.kernel.features(block), weights)
@@ -205,43 +206,64 @@ def _spread(
     return largest + error, rest
 
 
-def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rows: Rows | None) -> Proof:
-    difference, full, gap = _gram_error(kernel, settled, block, weights)
+def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rows: Rows | None, stages: int) -> Proof:
+    sizes = kernel.basis.sizes((block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None])
+    tiny = sizes < RESOLVED
+    full = _full_gram(kernel, settled)
+    difference = kernel.half_gram(kernel.coordinates(block), weights) - full
+    remainder = 0.0
+    if tiny.any():
+        allowed = _coordinate_rounding(kernel, block, weights, tiny, 0.5 * stages * ROUNDING)
+        charged = np.clip(difference, -allowed, allowed)
+        remainder = float(np.max(np.abs(charged) / allowed.clip(TINY)))
+        difference = difference - charged
+    gap = _relative_error(kernel, settled, difference, full)
     if kernel.total:
         gap = max(gap, abs(float(weights.sum()) / settled.total - 1.0))
-    sizes = kernel.basis.sizes((block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None])
-    condition = 1.0 / float(sizes[sizes >= RESOLVED].min(initial=1.0))
+    condition = 1.0 / float(sizes[~tiny].min(initial=1.0))
     error = gap + settled.rounding + sum_rounding(kernel.degree, len(full)) + kernel.degree * EPS * condition
     size = np.sqrt(np.diag(full)).clip(TINY)
     off = np.abs(difference) / size / size[:, None]
     worst = int(off[kernel.first, kernel.last].argmax()) if kernel.degree == 2 and off.size else 0
     excluded = settled.excluded or Directions.none(len(kernel.basis.map))
-    remainder = _second_term(kernel, excluded.vectors, block, weights, rows) if excluded.vectors.shape[1] else 0.0
-    small = (*sizes[sizes < RESOLVED].tolist(), *excluded.sizes[excluded.sizes > 0].tolist())
+    if excluded.vectors.shape[1]:
+        remainder = max(remainder, _second_term(kernel, excluded.vectors, block, weights, rows))
+    small = (*sizes[tiny].tolist(), *excluded.sizes[excluded.sizes > 0].tolist())
     return Proof(float(error), remainder, float(off.max(initial=0.0)), condition, small, float(gap), kernel.degree, worst)
 
 
-def _gram_error(kernel: Powers, settled: Settled, block: Array, weights: Array) -> tuple[Array, Array, float]:
-    """E, M, and the norm of E relative to M (for p > 2, to M and its lower bound)."""
+def _full_gram(kernel: Powers, settled: Settled) -> Array:
+    """M, in isometric monomials."""
     full, half = settled.statistic[-1], kernel.degree // 2
-    if half > 1:
-        root = np.sqrt(monomials(kernel.variables, half).multinomials)
-        full = full * np.outer(root, root)
-    difference = kernel.half_gram(block, weights) - full
+    root = np.sqrt(monomials(kernel.variables, half).multinomials)
+    return full if half == 1 else full * np.outer(root, root)
+
+
+def _coordinate_rounding(kernel: Powers, block: Array, weights: Array, tiny: Flags, share: float) -> Array:
+    """By how much the entries of E may move if every small coordinate moves by ``share`` times its terms."""
+    variables = np.abs(block if kernel.affine else block[:, 1:])
+    coordinates = np.abs(kernel.coordinates(block))
+    moved = coordinates + share * (variables @ np.abs(np.where(tiny, kernel.basis.map, 0.0)))
+    return kernel.half_gram(moved, weights) - kernel.half_gram(coordinates, weights)
+
+
+def _relative_error(kernel: Powers, settled: Settled, difference: Array, full: Array) -> float:
+    """The norm of E relative to M; for p > 2, to M and its lower bound."""
+    half = kernel.degree // 2
     if half > 1:
         lowest = max(float(linalg.eigh(settled.statistic[0] / settled.total)[0][-1]), 0.0)
         floor = settled.total * lowest**half * np.eye(len(full))
-        bases = [(1 - share) * full + share * floor for share in FLOOR_SHARES]
-        return difference, full, min(linalg.relative_norm(difference, base) for base in bases)
+        return min(linalg.relative_norm(difference, (1 - share) * full + share * floor) for share in FLOOR_SHARES)
     inner = len(full) - kernel.apart
     blocks = [[*range(inner), t] for t in range(inner, len(full))] if kernel.apart else [list(range(len(full)))]
-    error = max((linalg.relative_norm(difference[np.ix_(b, b)], full[np.ix_(b, b)]) for b in blocks), default=0.0)
-    return difference, full, error
+    return max((linalg.relative_norm(difference[np.ix_(b, b)], full[np.ix_(b, b)]) for b in blocks), default=0.0)
 
 
 def _second_term(kernel: Powers, vectors: Array, block: Array, weights: Array, rows: Rows | None) -> float:
     """The loss along directions that were dropped as zero, relative to half of the second term, over the kept and all rows."""
-    unit = vectors / np.abs(vectors).max(axis=0)
+    terms = linalg.column_norms(block if kernel.affine else block[:, 1:])[:, None] * np.abs(vectors)
+    unit = np.where(terms > NOTHING * terms.max(axis=0), vectors, 0.0)  # entries that are rounding of zero
+    unit = unit / np.abs(unit).max(axis=0)
 
     def losses(block: Array, weights: Array | None, _: int = 0) -> Array:
         """Per direction the sums ``u |d.z|^p`` and ``u p |d.z|^(p-1) sum_j |z_j d_j|``, stacked."""
