@@ -1,7 +1,8 @@
-"""The door: inputs become rows with weights, or an error sentence that names the place and the remedy."""
+"""The door: inputs become rows with weights, or an error message that names the place and the remedy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from scipy import sparse
 
 from karat import frames
 from karat.engine.linalg import Array, Indices
+from karat.engine.offsets import Offsets, all_exact, all_small, is_long, nearby_offset
 from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems.base import Problem
@@ -26,6 +28,7 @@ class Table:
     names: list[str]
     count: int
     unit: float = 1.0  # in which the weights are measured, a power of two: those of 1e200 would overflow
+    offsets: Offsets | None = None  # subtracted from columns of whole numbers before they become doubles
 
     @property
     def columns(self) -> int:
@@ -34,6 +37,16 @@ class Table:
     @property
     def targets(self) -> int:
         return 0 if self.y is None else int(self.y.shape[1])
+
+    @property
+    def parts(self) -> list[Any]:
+        """Blocks of columns, those of X and then those of y."""
+        return frames.parts_of(self.X, self.y)
+
+    @property
+    def origin(self) -> Array:
+        """The offsets of all columns."""
+        return np.array([float((self.offsets or {}).get(i, 0)) for i in range(self.columns + self.targets)])
 
     @property
     def total(self) -> float:
@@ -48,32 +61,39 @@ class Table:
 
     def rows(self, label: Any = None) -> Rows:
         """Those rows, to be read in blocks."""
-        parts, index = [self.X] if self.y is None else [self.X, self.y], self.index(label)
+        parts, index = self.parts, self.index(label)
         if index is not None and _is_run(index) and all(isinstance(part, np.ndarray) for part in parts):
             run = slice(index[0], index[-1] + 1)  # a run of rows, such as a fold: a view is read faster than an index
-            return Rows([part[run] for part in parts], None if self.weights is None else self.weights[run])
-        return Rows(parts, self.weights, index)
+            weights = None if self.weights is None else self.weights[run]
+            return Rows([part[run] for part in parts], weights, offsets=self.offsets)
+        return Rows(parts, self.weights, index, self.offsets)
 
 
 def _is_run(index: Indices) -> bool:
     return len(index) > 0 and bool(index[-1] - index[0] + 1 == len(index))
 
 
-def features_of(X: Any, problem: Problem) -> Any:
+def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
     """The numbers that the problem looks at: the columns themselves, or a transformation of them, made block by block."""
     transform = getattr(problem, "transform", None)
-    return frames.as_table(X, "X") if transform is None else frames.Mapped(X, transform)
+    return frames.as_table(X, "X", apart) if transform is None else frames.Mapped(X, transform)
 
 
-def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None) -> Table:
-    """Check everything that can be checked without a pass over the data."""
+def read_input(
+    X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None,
+    offsets: Offsets | None = None,
+) -> Table:  # fmt: skip
+    """Check everything that can be checked without a pass over the data (whole numbers of 64 bits are looked at).
+
+    ``unit`` and ``offsets`` are those of other rows, which these are to be compared with.
+    """
     if isinstance(y, Problem):
         raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).")
     if isinstance(y, str):
         raise InputError(f"y must hold the values of the target, not its name: pass y=X[{y!r}], and X without that column.")
     if X is None:
         raise InputError("X is None; pass a table of rows.")
-    table = features_of(X, problem)
+    table = features_of(X, problem, bool(offsets))
     count, columns = table.shape
     if count == 0:
         raise InputError("X has no rows; a coreset needs at least one.")
@@ -82,7 +102,7 @@ def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any
     names = frames.column_names(X, columns)
     target = None
     if y is not None:
-        target = frames.as_table(y, "y")
+        target = frames.as_table(y, "y", bool(offsets))
         if sparse.issparse(target):
             raise InputError("y is sparse; pass it as a dense array.")
         if len(target) != count:
@@ -96,7 +116,66 @@ def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any
         unit = 1.0 if weights is None else _unit(float(weights.max()))
     if weights is not None and unit != 1.0:
         weights = weights / unit
-    return Table(table, target, weights, _groups(groups, count), names, count, unit)
+    labels = _groups(groups, count)
+    parts = frames.parts_of(table, target)
+    if weights is not None and not weights.all():  # a row of weight zero does not exist
+        parts = [part[weights > 0] if is_long(part.dtype) else part for part in parts]
+    offsets = find_offsets(parts, names, problem, offsets)
+    if not offsets:  # doubles hold everything
+        table, target = (part[:] if isinstance(part, frames.Columns) else part for part in (table, target))
+    return Table(table, target, weights, labels, names, count, unit, offsets)
+
+
+def find_offsets(parts: Sequence[Any], names: Sequence[str], problem: Problem, known: Offsets | None = None) -> dict[int, int]:
+    """What to subtract from columns of whole numbers, so that doubles hold the differences; or why there is no such number.
+
+    Parameters
+    ----------
+    parts : sequence of 2-D arrays or CSR matrices
+        Column blocks.
+    names : sequence of str
+    problem : Problem
+        Says whether its columns may be shifted.
+    known : mapping of column to int, optional
+        Offsets that were chosen for other rows of the same columns; the same must do for these.
+    """
+    found = dict(known or {})
+    edges = np.cumsum([0, *(int(part.shape[1]) for part in parts)]).tolist()
+    for part, left, right in zip(parts, edges, edges[1:], strict=False):
+        if not _may_be_long(part) and not any(column in found for column in range(left, right)):
+            continue
+        for column in range(left, right):
+            values = part.data[part.indices == column - left] if sparse.issparse(part) else part[:, column - left]
+            movable = known is None and problem.shifts and not sparse.issparse(part) and not all_small(values)
+            offset = nearby_offset(values) if movable else found.get(column, 0)
+            if movable and not all_exact(values, offset):
+                offset = 0
+            if is_long(values.dtype) and not all_exact(values, offset):
+                raise InputError(_too_long(names[column], values, problem, offset))
+            if offset:
+                found[column] = offset
+    return found
+
+
+def _may_be_long(part: Any) -> bool:
+    """Whether a block of columns holds whole numbers beyond 2^53."""
+    if not is_long(part.dtype) or isinstance(part, frames.Mapped):  # which looks at its own blocks
+        return False
+    return not all_small(part.data if sparse.issparse(part) else part)
+
+
+def _too_long(name: str, values: np.ndarray, problem: Problem, known: int) -> str:
+    """Why doubles do not hold a column of whole numbers, and what to do."""
+    low, high = int(values.min()), int(values.max())
+    size = f"Column {name} holds whole numbers up to {max(-low, high):.1e}, which double precision cannot tell apart"
+    otherwise = "or convert it with astype(float) if rounding does no harm."
+    if known:
+        return (
+            f"{size}: they are more than 2^53 away from those of other rows, about {known:.1e}. Use a coarser unit, {otherwise}"
+        )
+    if problem.shifts and high - low > 2**53:
+        return f"{size}: they range over {high - low:.1e}, more than 2^53. Use a coarser unit, {otherwise}"
+    return f"{size}; subtract an offset, for example its minimum {low}, {otherwise}"
 
 
 def _weights(sample_weight: Any, count: int) -> Array | None:

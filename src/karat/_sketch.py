@@ -22,11 +22,12 @@ from karat import frames
 from karat._construct import absorb_into, certificate_of, check_exact
 from karat._coreset import Coreset
 from karat._fingerprint import Fingerprint
-from karat._input import Table, explain_non_finite, read_input
+from karat._input import Table, explain_non_finite, find_offsets, read_input
 from karat._pieces import Buffer, Piece, stack, stacked_rows
 from karat.engine.build import NonFiniteError, Reduction
 from karat.engine.candidates import own_weights
 from karat.engine.linalg import Array
+from karat.engine.offsets import Offsets
 from karat.engine.rows import Rows
 from karat.engine.stream import Running, fold, prove
 from karat.errors import InputError, NotExactError
@@ -94,6 +95,7 @@ class Sketch:
         self._like: dict[str, Any] | None = None
         self._names: list[str] = []
         self._columns = self._targets = 0
+        self._offsets: Offsets | None = None  # chosen for the first rows
         self._held: Piece | None = None
         self._buffer = Buffer(self.buffer_rows, self.buffer_bytes)
         self._pending: list[Piece] = []
@@ -123,14 +125,13 @@ class Sketch:
         if count == 0 or (weighted and not np.any(sample_weight)):  # nothing to add, but the rows have numbers
             self.n_rows += count
             return self
-        table = read_input(X, y, self.problem, sample_weight, groups)
+        table = read_input(X, y, self.problem, sample_weight, groups, offsets=self._offsets)
         if not all(_harmless(part) for part in (table.X, table.y) if part is not None) and not self._summable(table):
             raise explain_non_finite(table, "its powers")
         self._expect(table.columns, table.targets, frames.describe(X, y), table.names)
         numbers = np.arange(self.n_rows, self.n_rows + table.count)
-        parts = [table.X] if table.y is None else [table.X, table.y]
         weights = None if table.weights is None else table.weights * table.unit
-        self._take(Piece(parts, numbers, weights, table.groups, keys), owned=False)
+        self._take(Piece(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False)
         self.n_rows += table.count
         self._seconds += time.perf_counter() - start
         return self
@@ -182,6 +183,9 @@ class Sketch:
             self._fingerprint = seen if self._fingerprint is None else self._fingerprint.plus(seen)
         if piece.weights is not None and not piece.weights.all():
             piece = piece.take(piece.weights > 0)
+        if not len(piece):
+            return
+        piece = self._lowered(piece)
         for start in range(0, len(piece), self.buffer_rows):
             some = piece if len(piece) <= self.buffer_rows else piece.take(slice(start, start + self.buffer_rows))
             if not owned and self._waiting[0] + len(some) > self.buffer_rows:  # rows that wait in one array are read faster
@@ -190,6 +194,19 @@ class Sketch:
             self._waiting = (self._waiting[0] + len(some), self._waiting[1] + some.nbytes)
             if self._waiting[0] >= self.buffer_rows or self._waiting[1] >= self.buffer_bytes:
                 self._fold()
+
+    def _lowered(self, piece: Piece) -> Piece:
+        """The piece with the offsets of whole numbers too large for doubles, which the first rows fix."""
+        if piece.offsets is None or piece.offsets != self._offsets:
+            piece = replace(piece, offsets=find_offsets(piece.parts, self._names, self.problem, self._offsets))
+        before = self._pending[0] if self._pending else self._held
+        if piece.offsets and before is not None and _types(piece) != _types(before):
+            column = self._names[min(piece.offsets)]
+            raise InputError(f"Column {column} holds whole numbers beyond 2^53; every batch must have the types of the first.")
+        if piece.offsets and isinstance(self._split(piece.take(slice(0, 1)))[1], frames.Columns):
+            raise InputError("The targets mix whole numbers beyond 2^53 with other types; give them one type.")
+        self._offsets = piece.offsets
+        return piece
 
     @property
     def _absorbing(self) -> bool:
@@ -364,6 +381,10 @@ def _harmless(part: Any) -> bool:
         return True
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.vdot(values, values) < HARMLESS)
+
+
+def _types(piece: Piece) -> list[Any]:
+    return [(part.shape[1], part.dtype) for part in piece.parts]
 
 
 def labels_of(piece: Piece) -> list[Any]:

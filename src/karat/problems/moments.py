@@ -10,6 +10,7 @@ binom(d+p+1, p) features there; it is binom(d+p-1, p).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -18,7 +19,8 @@ import numpy as np
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.engine.mean import MeanKernel
-from karat.engine.polynomial import Polynomial
+from karat.engine.offsets import exact_sum
+from karat.engine.polynomial import MOST, Polynomial
 from karat.errors import InputError
 from karat.problems.base import Problem
 
@@ -33,6 +35,14 @@ def _direction(query: Any, columns: int) -> Array:
 def check_degree(degree: object, name: str) -> None:
     if not isinstance(degree, int | np.integer) or isinstance(degree, bool) or degree < 1:
         raise InputError(f"{name} must be a whole number of at least 1, not {degree!r}.")
+
+
+def check_features(count: int) -> None:
+    if count > MOST:
+        raise InputError(
+            f"The rows have {count:,} features, more than the {MOST:,} that a coreset is worth making for; lower the number of "
+            "columns."
+        )
 
 
 @final
@@ -54,7 +64,15 @@ class Mean(Problem):
             raise InputError("Mean keeps the total weight in any case; total_weight=False would change nothing.")
 
     def kernel(self, columns: int, targets: int) -> Kernel:
+        check_features(columns + targets + 2)
         return MeanKernel(columns + targets)
+
+    @property
+    def shifts(self) -> bool:
+        return True
+
+    def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
+        return np.array([exact_sum(q, [-1.0], [offset]) for q, offset in zip(_direction(query, len(X)), X, strict=True)])
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         return float(weights @ np.square(X - _direction(query, X.shape[1])).sum(axis=1))
@@ -127,6 +145,14 @@ class Moments(Problem):
 
     def kernel(self, columns: int, targets: int) -> Kernel:
         return Polynomial(columns + targets, self.degree, affine=True)
+
+    @property
+    def shifts(self) -> bool:
+        return True
+
+    def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
+        form = _direction(query, len(X) + 1)
+        return np.array([exact_sum(form[0], form[1:], X), *form[1:]])
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         form = _direction(query, X.shape[1] + 1)
