@@ -22,7 +22,7 @@ from karat import frames
 from karat._construct import absorb_into, certificate_of, check_exact
 from karat._coreset import Coreset
 from karat._fingerprint import Fingerprint
-from karat._input import Table, explain_non_finite, find_offsets, read_input
+from karat._input import Table, explain_non_finite, find_offsets, read_input, same_kind
 from karat._pieces import Buffer, Piece, stack, stacked_rows
 from karat.engine.build import NonFiniteError, Reduction
 from karat.engine.candidates import own_weights
@@ -120,10 +120,9 @@ class Sketch:
 
     def _update(self, X: Any, y: Any, sample_weight: Any, groups: Any, keys: np.ndarray | None) -> Sketch:
         start = time.perf_counter()
-        count = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        weighted = sample_weight is not None and np.shape(sample_weight) == (count,)
-        if count == 0 or (weighted and not np.any(sample_weight)):  # nothing to add, but the rows have numbers
-            self.n_rows += count
+        X, y = frames.collected(X), frames.collected(y)
+        if _adds_nothing(X, sample_weight):  # but the rows have numbers
+            self.n_rows += frames.row_count(X)
             return self
         table = read_input(X, y, self.problem, sample_weight, groups, offsets=self._offsets)
         if not all(_harmless(part) for part in (table.X, table.y) if part is not None) and not self._summable(table):
@@ -178,6 +177,8 @@ class Sketch:
         before = self._pending[0] if self._pending else self._held
         if before is not None and (before.groups is None) != (piece.groups is None):
             raise InputError("Some batches have groups and some have not; pass groups with every batch or with none.")
+        if before is not None and before.groups is not None and piece.groups is not None:
+            same_kind(before.groups, piece.groups)
         if piece.keys is not None and self._watches_keys:
             seen = seen or Fingerprint.of(piece.keys)
             self._fingerprint = seen if self._fingerprint is None else self._fingerprint.plus(seen)
@@ -381,6 +382,17 @@ def _harmless(part: Any) -> bool:
         return True
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.vdot(values, values) < HARMLESS)
+
+
+def _adds_nothing(X: Any, sample_weight: Any) -> bool:
+    """Whether a batch has no rows, or all of them have weight zero."""
+    if X is None or not (hasattr(X, "shape") or hasattr(X, "__len__")) or frames.dimensions(X) == 0:
+        return False  # no table at all
+    count = frames.row_count(X)
+    if count == 0 or sample_weight is None:
+        return count == 0
+    weights = frames.as_table(sample_weight, "sample_weight")
+    return bool(weights.shape == (count, 1) and not weights.any())
 
 
 def _types(piece: Piece) -> list[Any]:

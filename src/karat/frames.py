@@ -81,6 +81,9 @@ class Columns:
             return np.asarray(self.columns[where[1]][where[0]])
         return np.column_stack([column[where] for column in self.columns])
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
     def __abs__(self) -> np.ndarray:
         return np.asarray(np.abs(self[:]))
 
@@ -294,7 +297,16 @@ def stack_rows(first: Any, *others: Any) -> Any:
             raise InputError(f"The rows have {first.shape[1]} and {other.shape[1]} columns; they must have the same ones.")
     if sparse.issparse(first):
         return sparse.csr_array(sparse.vstack([first, *others], format="csr"))
-    return np.concatenate([np.asarray(table) for table in (first, *others)])
+    arrays = [np.asarray(table) for table in (first, *others)]
+    _check_types([array.dtype for array in arrays], arrays, "The rows")
+    return np.concatenate(arrays)
+
+
+def _check_types(kinds: list[Any], columns: list[np.ndarray], where: str) -> None:
+    """Refuse to join columns whose common type would round some of them."""
+    if len(set(kinds)) > 1 and any(rounds(column) for column in columns):
+        types = " and ".join(sorted({str(kind) for kind in kinds}))
+        raise InputError(f"{where} are {types}: joined, whole numbers beyond 2^53 would be rounded. Convert them to one type.")
 
 
 def _stack_frames(first: Any, *others: Any) -> Any:
@@ -303,12 +315,17 @@ def _stack_frames(first: Any, *others: Any) -> Any:
     top, below = _narwhals(first), [_narwhals(other) for other in others]
     if not hasattr(top, "columns"):
         columns = [top.to_frame(), *(b.to_frame().rename({b.name: top.name}) for b in below)]
+        pieces = [frame[:, 0] for frame in columns]
+        _check_types([p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], "The targets")
         return narwhals.concat(columns)[:, 0].to_native()
     for other in below:
         if set(top.columns) != set(other.columns):
             raise InputError(f"The frames have different columns, {top.columns} and {other.columns}; rename or drop some.")
     if list(top.columns) != list(below[0].columns) or any(list(other.columns) != list(top.columns) for other in below):
         below = [other.select(top.columns) for other in below]
+    for column in top.columns:
+        pieces = [frame[column] for frame in (top, *below)]
+        _check_types([p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], f"Values of column {column!r}")
     return narwhals.concat([top, *below]).to_native()
 
 
