@@ -107,6 +107,8 @@ def read_input(
         target = frames.as_table(y, "y", bool(offsets))
         if sparse.issparse(target):
             raise InputError("y is sparse; pass it as a dense array.")
+        if target.shape[1] == 0:
+            raise InputError("y has no columns; leave it out, or pass at least one target.")
         if len(target) != count:
             raise InputError(f"X has {count} rows but y has {len(target)}; they must be equal.")
         named = frames.column_names(y, target.shape[1])

@@ -155,6 +155,7 @@ class Sketch:
     def _expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
         """The first batch says what rows look like; the others must agree."""
         if self._like is None:
+            self.problem.kernel(columns, targets)  # refused here, if there are too many features
             self._columns, self._targets, self._like, self._names = columns, targets, like, names
         elif (columns, targets) != (self._columns, self._targets):
             raise InputError(
@@ -386,9 +387,10 @@ def _harmless(part: Any) -> bool:
 
 def _adds_nothing(X: Any, sample_weight: Any) -> bool:
     """Whether a batch has no rows, or all of them have weight zero."""
-    if X is None or not (hasattr(X, "shape") or hasattr(X, "__len__")) or frames.dimensions(X) == 0:
-        return False  # no table at all
-    count = frames.row_count(X)
+    try:
+        count = frames.row_count(X)
+    except (TypeError, IndexError):  # no table at all
+        return False
     if count == 0 or sample_weight is None:
         return count == 0
     weights = frames.as_table(sample_weight, "sample_weight")

@@ -354,7 +354,7 @@ def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: 
 
 def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
     """A table without one of its columns, and that column as an array."""
-    if hasattr(table, "iloc") or hasattr(table, "column_names"):
+    if hasattr(table, "columns") and (hasattr(table, "iloc") or hasattr(table, "column_names")):
         names = list(table.columns if hasattr(table, "iloc") else table.column_names)
         if column not in names:
             raise InputError(f"X has no column {column!r} to use as the key; it has {', '.join(map(str, names))}.")
@@ -387,10 +387,16 @@ def describe(X: Any, y: Any) -> dict[str, Any]:
     frame = is_frame(X)
     return {
         "container": type(X).__module__.split(".")[0] if frame else "sparse" if sparse.issparse(X) else "array",
-        "columns": list(_narwhals(collected(X)).columns) if frame else None,
+        "columns": _names(X) if frame else None,
         "target": next(iter(columns_of(y))) if is_frame(y) and dimensions(y) == 1 else None,
         "flat": y is not None and dimensions(y) == 1,
     }
+
+
+def _names(table: Any) -> list[Any]:
+    """The columns of a frame; a series becomes the only one."""
+    frame = _narwhals(collected(table))
+    return list(frame.columns) if hasattr(frame, "columns") else ["0" if frame.name is None else frame.name]
 
 
 def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
