@@ -11,7 +11,7 @@ from scipy import sparse
 
 from karat import frames
 from karat.engine.linalg import Array, Indices
-from karat.engine.offsets import Offsets, all_exact, all_small, is_long, nearby_offset
+from karat.engine.offsets import WHOLE, Offsets, all_exact, all_small, is_long, nearby_offset
 from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems.base import Problem
@@ -146,26 +146,30 @@ def find_offsets(parts: Sequence[Any], names: Sequence[str], problem: Problem, k
     found = dict(known or {})
     edges = np.cumsum([0, *(int(part.shape[1]) for part in parts)]).tolist()
     for part, left, right in zip(parts, edges, edges[1:], strict=False):
-        if not _may_be_long(part) and not any(column in found for column in range(left, right)):
+        if not is_long(part.dtype) or isinstance(part, frames.Mapped):  # which looks at its own blocks
             continue
-        for column in range(left, right):
+        for column in sorted({left + own for own in _long_columns(part)} | {c for c in found if left <= c < right}):
             values = part.data[part.indices == column - left] if sparse.issparse(part) else part[:, column - left]
-            movable = known is None and problem.shifts and not sparse.issparse(part) and not all_small(values)
-            offset = nearby_offset(values) if movable else found.get(column, 0)
-            if movable and not all_exact(values, offset):
+            offset = found.get(column, 0)
+            if known is None and problem.shifts and not sparse.issparse(part):
+                offset = nearby_offset(values)
+            if not all_exact(values, offset):
+                if column in found or not all_exact(values):
+                    raise InputError(_too_long(names[column], values, problem, found.get(column, 0)))
                 offset = 0
-            if is_long(values.dtype) and not all_exact(values, offset):
-                raise InputError(_too_long(names[column], values, problem, offset))
             if offset:
                 found[column] = offset
     return found
 
 
-def _may_be_long(part: Any) -> bool:
-    """Whether a block of columns holds whole numbers beyond 2^53."""
-    if not is_long(part.dtype) or isinstance(part, frames.Mapped):  # which looks at its own blocks
-        return False
-    return not all_small(part.data if sparse.issparse(part) else part)
+def _long_columns(part: Any) -> list[int]:
+    """The columns of a block that hold whole numbers beyond 2^53."""
+    values = part.data if sparse.issparse(part) else part
+    if all_small(values):
+        return []
+    if sparse.issparse(part):
+        return np.unique(part.indices[(values < -WHOLE) | (values > WHOLE)]).tolist()  # type: ignore[no-any-return]
+    return np.flatnonzero((part.min(axis=0) < -WHOLE) | (part.max(axis=0) > WHOLE)).tolist()
 
 
 def _too_long(name: str, values: np.ndarray, problem: Problem, known: int) -> str:
