@@ -89,7 +89,7 @@ def coreset(
         problem = Moments(2) if y is None else LeastSquares()
     if not isinstance(problem, Problem):
         raise InputError(f"problem must be one of karat.problems, such as LeastSquares(), not {problem!r}.")
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.")
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
         raise InputError(f"random_state must be a whole number of at least 0, not {random_state!r}.")

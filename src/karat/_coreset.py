@@ -10,7 +10,7 @@ import numpy as np
 
 from karat import frames
 from karat._core.certify import Certificate
-from karat._input import features_of
+from karat._input import features_of, read_input
 from karat.engine.correction import Correction
 from karat.engine.linalg import Array
 from karat.errors import InputError
@@ -80,7 +80,7 @@ class Coreset:
         return self._correction.sets, self._correction.delta
 
     def arrays(self) -> tuple[Array, Array | None]:
-        """The numbers of the kept rows that the problem looks at, float64; y has one dimension if the input had."""
+        """The numbers of the kept rows that the problem looks at, in double precision; y has one dimension if the input had."""
         X = features_of(self.X, self.problem)
         X = X[:] if isinstance(X, frames.Mapped) else X
         X = X.toarray() if hasattr(X, "toarray") else X
@@ -89,13 +89,28 @@ class Coreset:
         y = np.asarray(frames.as_table(self.y, "y"), dtype=float)
         return np.asarray(X, dtype=float), y[:, 0] if frames.dimensions(self.y) == 1 else y
 
+    def lowered(self) -> tuple[Array, Array | None, list[int]]:
+        """The same less an offset per column, which is not 0 where whole numbers are too large for doubles; and the offsets."""
+        X, y = self.arrays()
+        columns = X.shape[1]
+        if not self.problem.shifts:
+            return X, y, [0] * columns
+        table = read_input(self.X, self.y, self.problem, None, None)
+        away = [(table.offsets or {}).get(i, 0) for i in range(columns + table.targets)]
+        if any(away):
+            block = table.rows().take(np.arange(len(self)), np.zeros(len(away)))[:, 1:]
+            X, y = block[:, :columns], None if y is None else block[:, columns:].reshape(y.shape)
+        return X, y, away
+
     def loss(self, query: Any) -> float:
         """The preserved loss at a query, equal to that of the full data; the problem says what a query is."""
         if isinstance(self.problem, Latent):
             from karat._latent import latent_loss
 
             return latent_loss(self, query)
-        X, y = self.arrays()
+        X, y, away = self.lowered()
+        if any(away):
+            query = self.problem.shifted(query, away[: X.shape[1]], away[X.shape[1] :])
         if self._correction is not None:
             return self.problem.loss(X, y, self.weights, query, self._correction)  # type: ignore[call-arg]
         return self.problem.loss(X, y, self.weights, query)

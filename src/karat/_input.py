@@ -1,7 +1,8 @@
-"""The door: inputs become rows with weights, or an error sentence that names the place and the remedy."""
+"""The door: inputs become rows with weights, or an error message that names the place and the remedy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,12 @@ from scipy import sparse
 
 from karat import frames
 from karat.engine.linalg import Array, Indices
+from karat.engine.offsets import WHOLE, Offsets, all_exact, all_small, is_long, nearby_offset
 from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems.base import Problem
+
+PLAIN = "use numbers or strings throughout, one per row"
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Table:
     names: list[str]
     count: int
     unit: float = 1.0  # in which the weights are measured, a power of two: those of 1e200 would overflow
+    offsets: Offsets | None = None  # subtracted from columns of whole numbers before they become doubles
 
     @property
     def columns(self) -> int:
@@ -34,6 +39,16 @@ class Table:
     @property
     def targets(self) -> int:
         return 0 if self.y is None else int(self.y.shape[1])
+
+    @property
+    def parts(self) -> list[Any]:
+        """Blocks of columns, those of X and then those of y."""
+        return frames.parts_of(self.X, self.y)
+
+    @property
+    def origin(self) -> Array:
+        """The offsets of all columns."""
+        return np.array([float((self.offsets or {}).get(i, 0)) for i in range(self.columns + self.targets)])
 
     @property
     def total(self) -> float:
@@ -48,32 +63,39 @@ class Table:
 
     def rows(self, label: Any = None) -> Rows:
         """Those rows, to be read in blocks."""
-        parts, index = [self.X] if self.y is None else [self.X, self.y], self.index(label)
+        parts, index = self.parts, self.index(label)
         if index is not None and _is_run(index) and all(isinstance(part, np.ndarray) for part in parts):
             run = slice(index[0], index[-1] + 1)  # a run of rows, such as a fold: a view is read faster than an index
-            return Rows([part[run] for part in parts], None if self.weights is None else self.weights[run])
-        return Rows(parts, self.weights, index)
+            weights = None if self.weights is None else self.weights[run]
+            return Rows([part[run] for part in parts], weights, offsets=self.offsets)
+        return Rows(parts, self.weights, index, self.offsets)
 
 
 def _is_run(index: Indices) -> bool:
     return len(index) > 0 and bool(index[-1] - index[0] + 1 == len(index))
 
 
-def features_of(X: Any, problem: Problem) -> Any:
+def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
     """The numbers that the problem looks at: the columns themselves, or a transformation of them, made block by block."""
     transform = getattr(problem, "transform", None)
-    return frames.as_table(X, "X") if transform is None else frames.Mapped(X, transform)
+    return frames.as_table(X, "X", apart) if transform is None else frames.Mapped(X, transform)
 
 
-def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None) -> Table:
-    """Check everything that can be checked without a pass over the data."""
+def read_input(
+    X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None,
+    offsets: Offsets | None = None,
+) -> Table:  # fmt: skip
+    """Check everything that can be checked without a pass over the data (whole numbers of 64 bits are looked at).
+
+    ``unit`` and ``offsets`` are those of other rows, which these are to be compared with.
+    """
     if isinstance(y, Problem):
         raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).")
     if isinstance(y, str):
         raise InputError(f"y must hold the values of the target, not its name: pass y=X[{y!r}], and X without that column.")
     if X is None:
         raise InputError("X is None; pass a table of rows.")
-    table = features_of(X, problem)
+    table = features_of(X, problem, bool(offsets))
     count, columns = table.shape
     if count == 0:
         raise InputError("X has no rows; a coreset needs at least one.")
@@ -82,9 +104,11 @@ def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any
     names = frames.column_names(X, columns)
     target = None
     if y is not None:
-        target = frames.as_table(y, "y")
+        target = frames.as_table(y, "y", bool(offsets))
         if sparse.issparse(target):
             raise InputError("y is sparse; pass it as a dense array.")
+        if target.shape[1] == 0:
+            raise InputError("y has no columns; leave it out, or pass at least one target.")
         if len(target) != count:
             raise InputError(f"X has {count} rows but y has {len(target)}; they must be equal.")
         named = frames.column_names(y, target.shape[1])
@@ -96,7 +120,70 @@ def read_input(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any
         unit = 1.0 if weights is None else _unit(float(weights.max()))
     if weights is not None and unit != 1.0:
         weights = weights / unit
-    return Table(table, target, weights, _groups(groups, count), names, count, unit)
+    labels = _groups(groups, count)
+    parts = frames.parts_of(table, target)
+    if weights is not None and not weights.all():  # a row of weight zero does not exist
+        parts = [part[weights > 0] if is_long(part.dtype) else part for part in parts]
+    offsets = find_offsets(parts, names, problem, offsets)
+    if not offsets:  # doubles hold everything
+        table, target = (part[:] if isinstance(part, frames.Columns) else part for part in (table, target))
+    return Table(table, target, weights, labels, names, count, unit, offsets)
+
+
+def find_offsets(parts: Sequence[Any], names: Sequence[str], problem: Problem, known: Offsets | None = None) -> dict[int, int]:
+    """What to subtract from columns of whole numbers, so that doubles hold the differences; or why there is no such number.
+
+    Parameters
+    ----------
+    parts : sequence of 2-D arrays or CSR matrices
+        Column blocks.
+    names : sequence of str
+    problem : Problem
+        Says whether its columns may be shifted.
+    known : mapping of column to int, optional
+        Offsets that were chosen for other rows of the same columns; the same must do for these.
+    """
+    found = dict(known or {})
+    edges = np.cumsum([0, *(int(part.shape[1]) for part in parts)]).tolist()
+    for part, left, right in zip(parts, edges, edges[1:], strict=False):
+        if not is_long(part.dtype) or isinstance(part, frames.Mapped):  # which looks at its own blocks
+            continue
+        for column in sorted({left + own for own in _long_columns(part)} | {c for c in found if left <= c < right}):
+            values = part.data[part.indices == column - left] if sparse.issparse(part) else part[:, column - left]
+            offset = found.get(column, 0)
+            if known is None and problem.shifts and not sparse.issparse(part):
+                offset = nearby_offset(values)
+            if not all_exact(values, offset):
+                if column in found or not all_exact(values):
+                    raise InputError(_too_long(names[column], values, problem, found.get(column, 0)))
+                offset = 0
+            if offset:
+                found[column] = offset
+    return found
+
+
+def _long_columns(part: Any) -> list[int]:
+    """The columns of a block that hold whole numbers beyond 2^53."""
+    values = part.data if sparse.issparse(part) else part
+    if all_small(values):
+        return []
+    if sparse.issparse(part):
+        return np.unique(part.indices[(values < -WHOLE) | (values > WHOLE)]).tolist()  # type: ignore[no-any-return]
+    return np.flatnonzero((part.min(axis=0) < -WHOLE) | (part.max(axis=0) > WHOLE)).tolist()
+
+
+def _too_long(name: str, values: np.ndarray, problem: Problem, known: int) -> str:
+    """Why doubles do not hold a column of whole numbers, and what to do."""
+    low, high = int(values.min()), int(values.max())
+    size = f"Column {name} holds whole numbers up to {max(-low, high):.1e}, which double precision cannot tell apart"
+    otherwise = "or convert it with astype(float) if rounding does no harm."
+    if known:
+        return (
+            f"{size}: they are more than 2^53 away from those of other rows, about {known:.1e}. Use a coarser unit, {otherwise}"
+        )
+    if problem.shifts and high - low > 2**53:
+        return f"{size}: they range over {high - low:.1e}, more than 2^53. Use a coarser unit, {otherwise}"
+    return f"{size}; subtract an offset, for example its minimum {low}, {otherwise}"
 
 
 def _weights(sample_weight: Any, count: int) -> Array | None:
@@ -130,12 +217,63 @@ def _unit(heaviest: float) -> float:
 def _groups(groups: Any, count: int) -> np.ndarray | None:
     if groups is None:
         return None
-    labels = np.asarray(groups)
+    try:
+        labels = np.asarray(groups)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"groups cannot be read as labels: {error}. It must be one label per row.") from error
+    if isinstance(groups, list | tuple) and labels.dtype.kind in "US":
+        labels = np.array(groups, dtype=object)  # NumPy makes text of what is not
     if labels.shape != (count,):
         raise InputError(f"X has {count} rows but groups has shape {labels.shape}; it must be one label per row.")
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise InputError(f"groups has {int(np.isnan(labels).sum())} missing labels; every row needs one.")
+    missing = np.array([_is_missing(label) for label in labels]) if labels.dtype.kind == "O" else _absent(labels)
+    missing |= np.ma.getmaskarray(groups) if np.ma.isMaskedArray(groups) else False
+    if missing.any():
+        where = int(missing.argmax())
+        raise InputError(f"groups has {int(missing.sum())} missing labels, the first in row {where}; every row needs one.")
+    return _plain_labels(labels)
+
+
+def _absent(labels: np.ndarray) -> np.ndarray:
+    """Which labels are NaN or NaT: they differ from themselves."""
+    return np.asarray(labels != labels) if labels.dtype.kind in "fcMm" else np.zeros(len(labels), dtype=bool)  # noqa: PLR0124
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN, NaT or NA, the last of which cannot be compared."""
+    try:
+        return label is None or bool(label != label)  # noqa: PLR0124
+    except (TypeError, ValueError):
+        return type(label).__name__ == "NAType"
+
+
+def _plain_labels(labels: np.ndarray) -> np.ndarray:
+    """Text, numbers or dates; objects only if they are of one type that has an order."""
+    if labels.dtype.kind not in "biufMmUSO":
+        raise InputError(f"groups has type {labels.dtype}; {PLAIN}.")
+    if labels.dtype.kind != "O":
+        return labels
+    kind = next(kind for kind in (bool, int, float, str, type(labels[0])) if isinstance(labels[0], kind))
+    for row, label in enumerate(labels):
+        if not isinstance(label, kind) or isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
+            raise InputError(f"groups has a label of type {type(label).__name__} in row {row} ({_short(label)}); {PLAIN}.")
+    if issubclass(kind, bool | int | float | str | np.generic):
+        return labels.astype(kind)
+    try:
+        sorted(labels[:2])
+    except TypeError:
+        raise InputError(f"groups has labels of type {kind.__name__}, from row 0 on, which have no order; {PLAIN}.") from None
     return labels
+
+
+def same_kind(first: np.ndarray, second: np.ndarray) -> None:
+    """Refuse to join labels of which some are text and others are not: NumPy would make text of all."""
+    if (first.dtype.kind in "US") != (second.dtype.kind in "US"):
+        raise InputError(f"Some groups are text and others are not ({first[0]!r} and {second[0]!r}); {PLAIN}.")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def group_labels(table: Table) -> list[Any]:
@@ -145,7 +283,7 @@ def group_labels(table: Table) -> list[Any]:
     try:
         labels = list(_distinct(table.groups))
     except TypeError as error:
-        raise InputError("groups mixes types that cannot be ordered; use numbers or strings throughout.") from error
+        raise InputError(f"groups mixes types that cannot be ordered; {PLAIN}.") from error
     if table.weights is not None:
         for label in labels:
             if not table.weights[table.groups == label].any():

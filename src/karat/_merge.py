@@ -11,7 +11,7 @@ import numpy as np
 from karat import frames
 from karat._construct import absorb_into, assemble, kernel_of
 from karat._coreset import Coreset
-from karat._input import group_labels, read_input
+from karat._input import group_labels, read_input, same_kind
 from karat.engine.build import build
 from karat.engine.tolerances import ROUNDING
 from karat.errors import InputError, NotExactError
@@ -47,6 +47,8 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         raise InputError(f"Key {twice!r} is in both coresets: the same source was merged twice.")
     X, y = frames.stack_rows(first.X, second.X), frames.stack_rows(first.y, second.y)
     weights = np.concatenate([first.weights, second.weights])
+    if first.groups is not None and second.groups is not None:
+        same_kind(first.groups, second.groups)
     groups = None if first.groups is None else np.concatenate([first.groups, second.groups])
     table = read_input(X, y, first.problem, weights, groups)
     kernel = kernel_of(first.problem, table)

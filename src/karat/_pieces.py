@@ -11,6 +11,7 @@ from scipy import sparse
 
 from karat import frames
 from karat.engine.linalg import Array, Indices
+from karat.engine.offsets import Offsets
 from karat.engine.rows import Chunked, Rows
 
 MOST = 2**28  # bytes of a buffer
@@ -28,6 +29,8 @@ class Piece:
         Row numbers in the source.
     weights, groups, keys : arrays or None
         A stacked piece has its numbers and keys in chunks.
+    offsets : mapping of column to int, or None
+        What is subtracted from columns when they are read; the column blocks hold the numbers as they came.
     """
 
     parts: list[Any]
@@ -35,6 +38,7 @@ class Piece:
     weights: Array | None = None
     groups: np.ndarray | None = None
     keys: Any = None
+    offsets: Offsets | None = None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -48,20 +52,21 @@ class Piece:
         """Some of the rows (a slice, mask or positions), with new weights or their own."""
         own = weights if weights is not None else None if self.weights is None else self.weights[where]
         labels = None if self.groups is None else self.groups[where]
-        return Piece(
-            [p[where] for p in self.parts], self.numbers[where], own, labels, None if self.keys is None else self.keys[where]
-        )
+        keys = None if self.keys is None else self.keys[where]
+        return Piece([p[where] for p in self.parts], self.numbers[where], own, labels, keys, self.offsets)
 
     def rows(self, index: Indices | None = None) -> Rows:
         """For the engine: all rows, or some of them."""
-        return Rows(self.parts, self.weights, index)
+        return Rows(self.parts, self.weights, index, self.offsets)
 
     def block(self, left: int, right: int) -> Any:
-        """Columns ``left:right``, side by side in one array or CSR matrix."""
+        """Columns ``left:right``, side by side in one array or CSR matrix (in several, where one would round them)."""
         edges = np.cumsum([0, *(p.shape[1] for p in self.parts)])
         inside = [p for p, a, b in zip(self.parts, edges, edges[1:], strict=False) if left <= a and b <= right]
         if any(sparse.issparse(p) for p in inside):
             return sparse.csr_array(sparse.hstack(inside, format="csr"))
+        if self.offsets and len(inside) > 1:
+            return frames.Columns([column for p in inside for column in p.T])
         return inside[0] if len(inside) == 1 else np.hstack(inside)
 
 
@@ -108,12 +113,13 @@ def stack(pieces: Sequence[Piece]) -> Piece:
         _stacked_weights(pieces),
         None if first.groups is None else np.concatenate([p.groups for p in pieces]),
         None if first.keys is None else Chunked([p.keys for p in pieces]),
+        first.offsets,
     )
 
 
 def stacked_rows(pieces: Sequence[Piece], index: Indices | None) -> Rows:
     """Rows of several pieces for the engine, without numbers, groups and keys."""
-    return Rows(_stacked_parts(pieces), _stacked_weights(pieces), index)
+    return Rows(_stacked_parts(pieces), _stacked_weights(pieces), index, pieces[0].offsets)
 
 
 def _stacked_parts(pieces: Sequence[Piece]) -> list[Any]:

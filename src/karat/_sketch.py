@@ -23,11 +23,12 @@ from karat._construct import absorb_into
 from karat._core.certify import OLDER, PROOF_VERSION, certify, require_proven
 from karat._coreset import Coreset
 from karat._fingerprint import Fingerprint
-from karat._input import Table, explain_non_finite, read_input
+from karat._input import Table, explain_non_finite, find_offsets, read_input, same_kind
 from karat._pieces import Buffer, Piece, stack, stacked_rows
 from karat.engine.build import NonFiniteError, Reduction
 from karat.engine.candidates import own_weights
 from karat.engine.linalg import Array
+from karat.engine.offsets import Offsets
 from karat.engine.rows import Rows
 from karat.engine.stream import Running, fold, prove_held
 from karat.errors import InputError, NotExactError
@@ -95,6 +96,7 @@ class Sketch:
         self._like: dict[str, Any] | None = None
         self._names: list[str] = []
         self._columns = self._targets = 0
+        self._offsets: Offsets | None = None  # chosen for the first rows
         self._held: Piece | None = None
         self._peeled = np.zeros(0, dtype=bool)  # which of the held rows dominate a moment and are left out of the running sums
         self._proof_version = PROOF_VERSION  # of the rows held
@@ -121,19 +123,17 @@ class Sketch:
 
     def _update(self, X: Any, y: Any, sample_weight: Any, groups: Any, keys: np.ndarray | None) -> Sketch:
         start = time.perf_counter()
-        count = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        weighted = sample_weight is not None and np.shape(sample_weight) == (count,)
-        if count == 0 or (weighted and not np.any(sample_weight)):  # nothing to add, but the rows have numbers
-            self.n_rows += count
+        X, y = frames.collected(X), frames.collected(y)
+        if _adds_nothing(X, sample_weight):  # but the rows have numbers
+            self.n_rows += frames.row_count(X)
             return self
-        table = read_input(X, y, self.problem, sample_weight, groups)
+        table = read_input(X, y, self.problem, sample_weight, groups, offsets=self._offsets)
         if not all(_harmless(part) for part in (table.X, table.y) if part is not None) and not self._summable(table):
             raise explain_non_finite(table, "its powers")
         self._expect(table.columns, table.targets, frames.describe(X, y), table.names)
         numbers = np.arange(self.n_rows, self.n_rows + table.count)
-        parts = [table.X] if table.y is None else [table.X, table.y]
         weights = None if table.weights is None else table.weights * table.unit
-        self._take(Piece(parts, numbers, weights, table.groups, keys), owned=False)
+        self._take(Piece(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False)
         self.n_rows += table.count
         self._seconds += time.perf_counter() - start
         return self
@@ -158,6 +158,7 @@ class Sketch:
     def _expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
         """The first batch says what rows look like; the others must agree."""
         if self._like is None:
+            self.problem.kernel(columns, targets)  # refused here, if there are too many features
             self._columns, self._targets, self._like, self._names = columns, targets, like, names
         elif (columns, targets) != (self._columns, self._targets):
             raise InputError(
@@ -180,11 +181,16 @@ class Sketch:
         before = self._pending[0] if self._pending else self._held
         if before is not None and (before.groups is None) != (piece.groups is None):
             raise InputError("Some batches have groups and some have not; pass groups with every batch or with none.")
+        if before is not None and before.groups is not None and piece.groups is not None:
+            same_kind(before.groups, piece.groups)
         if piece.keys is not None and self._watches_keys:
             seen = seen or Fingerprint.of(piece.keys)
             self._fingerprint = seen if self._fingerprint is None else self._fingerprint.plus(seen)
         if piece.weights is not None and not piece.weights.all():
             piece = piece.take(piece.weights > 0)
+        if not len(piece):
+            return
+        piece = self._lowered(piece)
         for start in range(0, len(piece), self.buffer_rows):
             some = piece if len(piece) <= self.buffer_rows else piece.take(slice(start, start + self.buffer_rows))
             if not owned and self._waiting[0] + len(some) > self.buffer_rows:  # rows that wait in one array are read faster
@@ -193,6 +199,19 @@ class Sketch:
             self._waiting = (self._waiting[0] + len(some), self._waiting[1] + some.nbytes)
             if self._waiting[0] >= self.buffer_rows or self._waiting[1] >= self.buffer_bytes:
                 self._fold()
+
+    def _lowered(self, piece: Piece) -> Piece:
+        """The piece with the offsets of whole numbers too large for doubles, which the first rows fix."""
+        if piece.offsets is None or piece.offsets != self._offsets:
+            piece = replace(piece, offsets=find_offsets(piece.parts, self._names, self.problem, self._offsets))
+        before = self._pending[0] if self._pending else self._held
+        if piece.offsets and before is not None and _types(piece) != _types(before):
+            column = self._names[min(piece.offsets)]
+            raise InputError(f"Column {column} holds whole numbers beyond 2^53; every batch must have the types of the first.")
+        if piece.offsets and isinstance(self._split(piece.take(slice(0, 1)))[1], frames.Columns):
+            raise InputError("The targets mix whole numbers beyond 2^53 with other types; give them one type.")
+        self._offsets = piece.offsets
+        return piece
 
     @property
     def _absorbing(self) -> bool:
@@ -392,6 +411,22 @@ def _harmless(part: Any) -> bool:
         return True
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.vdot(values, values) < HARMLESS)
+
+
+def _adds_nothing(X: Any, sample_weight: Any) -> bool:
+    """Whether a batch has no rows, or all of them have weight zero."""
+    try:
+        count = frames.row_count(X)
+    except (TypeError, IndexError):  # no table at all
+        return False
+    if count == 0 or sample_weight is None:
+        return count == 0
+    weights = frames.as_table(sample_weight, "sample_weight")
+    return bool(weights.shape == (count, 1) and not weights.any())
+
+
+def _types(piece: Piece) -> list[Any]:
+    return [(part.shape[1], part.dtype) for part in piece.parts]
 
 
 def labels_of(piece: Piece) -> list[Any]:

@@ -59,8 +59,13 @@ def state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any],
     sketch._fold()
     arrays: dict[str, Any] = {}
     header: dict[str, Any] = {name: getattr(sketch, name) for name in PLAIN}
-    header |= problem_header(sketch.problem) | {"sources": sorted(sketch._sources), "extra": extra or {}, "sketch": True}
-    header["proof_version"] = sketch._proof_version
+    header |= problem_header(sketch.problem) | {
+        "sources": sorted(sketch._sources),
+        "offsets": sketch._offsets,
+        "proof_version": sketch._proof_version,
+        "extra": extra or {},
+        "sketch": True,
+    }
     held = sketch._held
     if held is not None:
         header["parts"] = len(held.parts)
@@ -88,13 +93,17 @@ def restored(
     for field in PLAIN:
         setattr(sketch, field, header[field])
     sketch._sources = set(header["sources"])
+    if "parts" in header:  # version 0.1.0 knew no offsets
+        sketch._offsets = {int(column): offset for column, offset in (header.get("offsets") or {}).items()}
     if "seen_hashes" in arrays:
         sketch._fingerprint = Fingerprint(arrays["seen_hashes"], arrays["seen_keys"])
     if "parts" in header:
         parts: list[Any] = [arrays[f"part_{i}"] for i in range(header["parts"])]
         if header["_like"]["container"] == "sparse":
             parts[0] = sparse.csr_array(parts[0])
-        sketch._held = Piece(parts, arrays["numbers"], arrays["weights"], arrays.get("groups"), arrays.get("keys"))
+        sketch._held = Piece(
+            parts, arrays["numbers"], arrays["weights"], arrays.get("groups"), arrays.get("keys"), sketch._offsets
+        )
         sketch._peeled = arrays.get("peeled", np.zeros(len(sketch._held), dtype=bool))
     sketch._proof_version = header.get("proof_version", 1)
     kernel = sketch.problem.kernel(sketch._columns, sketch._targets) if header["running"] else None

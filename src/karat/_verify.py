@@ -39,7 +39,7 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
             "The coreset " + ("has no groups" if core.groups is None else "was built with groups") + "; verify it likewise."
         )
     labels = group_labels(table)
-    own = read_input(core.X, core.y, core.problem, core.weights, core.groups, table.unit)
+    own = read_input(core.X, core.y, core.problem, core.weights, core.groups, table.unit, table.offsets)
     if own.columns != table.columns or own.targets != table.targets:
         raise InputError(
             f"The coreset has {own.columns} columns and {own.targets} targets, the data has {table.columns} and "
@@ -126,5 +126,5 @@ def _same_rows(core: Coreset, table: Table, own: Table) -> bool:
     if not len(core) or core.indices[-1] >= table.count:
         return False
     zeros = np.zeros(table.columns + table.targets)
-    full, kept = (Rows([t.X] if t.y is None else [t.X, t.y]) for t in (table, own))
+    full, kept = (Rows(t.parts, offsets=t.offsets) for t in (table, own))
     return bool(np.array_equal(full.take(core.indices, zeros), kept.take(np.arange(len(core)), zeros)))

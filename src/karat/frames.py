@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from karat.engine.offsets import WHOLE, all_exact, is_long
 from karat.errors import InputError, MissingExtraError
 
 FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
+TOO_LONG = "whole numbers beyond 2^53, which double precision cannot tell apart"
 NUMERIC_TARGET = "karat needs a numeric target: encode it as numbers first"
 
 
@@ -48,10 +50,56 @@ class Mapped:
         else:
             rows = take_rows(self.raw, np.arange(*where.indices(row_count(self.raw))))
         features = self.transform(rows)
-        return sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
+        features = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
+        if rounds(np.asarray(features.data) if sparse.issparse(features) else features):
+            raise InputError(f"The transformed columns hold {TOO_LONG}; let the transformation subtract an offset.")
+        return features
 
     def __abs__(self) -> Any:
         return abs(self[:])
+
+
+class Columns:
+    """Columns of several types side by side: in one array, large whole numbers would become doubles.
+
+    Parameters
+    ----------
+    columns : list of 1-D arrays
+    """
+
+    def __init__(self, columns: list[np.ndarray]) -> None:
+        self.columns = columns
+        self.shape = (len(columns[0]), len(columns))
+        self.ndim = 2
+        self.dtype = np.result_type(*columns)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, where: Any) -> np.ndarray:
+        if isinstance(where, tuple):  # one column, for error messages only
+            return np.asarray(self.columns[where[1]][where[0]])
+        return np.column_stack([column[where] for column in self.columns])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+    def __abs__(self) -> np.ndarray:
+        return np.asarray(np.abs(self[:]))
+
+
+def parts_of(*tables: Any) -> list[Any]:
+    """Tables side by side, as blocks of columns of one type."""
+    parts: list[Any] = []
+    for table in tables:
+        if table is not None:
+            parts += [column[:, None] for column in table.columns] if isinstance(table, Columns) else [table]
+    return parts
+
+
+def rounds(values: np.ndarray) -> bool:
+    """Whether there are whole numbers among the values that double precision would change."""
+    return is_long(values.dtype) and not all_exact(values.ravel())
 
 
 def is_frame(table: Any) -> bool:
@@ -106,30 +154,58 @@ def aligned(table: Any, like: Any) -> Any:
     return frame.select(names).to_native()
 
 
-def as_table(table: Any, name: str) -> Any:
-    """A two-dimensional numeric array, or a CSR matrix, that shares memory with the input where possible."""
+def as_table(table: Any, name: str, apart: bool = False) -> Any:
+    """A two-dimensional numeric array, or a CSR matrix, that shares memory with the input where possible.
+
+    A frame that mixes large whole numbers with other types is read as :class:`Columns`; with ``apart``, any that mixes types.
+    """
     if isinstance(table, Mapped):
         return table
     if sparse.issparse(table):
-        table = sparse.csr_array(table)
+        if len(table.shape) != 2:
+            raise InputError(
+                f"{name} is a sparse array of {len(table.shape)} dimensions; it must be a table: reshape((-1, 1))."
+            )
         _check_kind(table.dtype, name, "")
-        return table
+        return sparse.csr_array(table)
     if np.ma.isMaskedArray(table) and np.ma.getmaskarray(table).any():
         rows = np.flatnonzero(np.ma.getmaskarray(table).reshape(len(table), -1).any(axis=1))
         raise InputError(f"{name} has masked values in {len(rows)} rows, the first in row {rows[0]}; fill or drop them first.")
     try:
-        array = _frame_values(table, name) if is_frame(table) else np.asarray(table)
+        array = _frame_values(table, name, apart) if is_frame(table) else np.asarray(table)
     except (ValueError, TypeError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{name} cannot be read as an array of numbers: {error}. Rows must have equal length.") from error
+    if isinstance(array, Columns):
+        return array
+    if array.ndim == 0 and array.dtype.kind not in "fiub":
+        raise InputError(f"{name} is a {type(table).__name__}; it must be a table: an array, a sparse matrix or a data frame.")
+    if array.dtype.kind == "O" or (
+        isinstance(table, list | tuple) and array.dtype.kind == "f" and (np.abs(array) > WHOLE).any()
+    ):
+        _check_integers(table, name)
     _check_kind(array.dtype, name, "")
     if array.ndim == 0 or array.ndim > 2:
         raise InputError(f"{name} has {array.ndim} dimensions; it must be a table of rows and columns.")
     return array if array.ndim == 2 else array[:, None]
 
 
-def _frame_values(table: Any, name: str) -> np.ndarray:
+def _check_integers(table: Any, name: str) -> None:
+    """Refuse Python's whole numbers among other objects or floats, where they would be rounded without a word."""
+    for value in np.asarray(table, dtype=object).flat:
+        if (
+            isinstance(value, int | np.integer)
+            and abs(int(value)) > WHOLE
+            and not (abs(int(value)) < 2**1000 and int(float(value)) == value)
+        ):
+            raise InputError(
+                f"{name} holds {value}, a whole number beyond 2^53, among values of other types; pass such columns as int64 or "
+                "uint64, in a data frame if the types differ, or convert them with astype(float) if rounding does no harm."
+            )
+
+
+def _frame_values(table: Any, name: str, apart: bool) -> np.ndarray | Columns:
     """The numbers of a frame or series; missing values become NaN, which the pass then reports with its place."""
     frame = _narwhals(collected(table))
     if not hasattr(frame, "columns"):
@@ -145,7 +221,10 @@ def _frame_values(table: Any, name: str) -> np.ndarray:
         whole = np.asarray(table)  # a view where the frame is one block
         if whole.dtype.kind in "fiub":
             return whole
-    return np.column_stack([_plain(frame[column]) for column in frame.columns])
+    columns = [_plain(frame[column]) for column in frame.columns]
+    if np.result_type(*columns).kind == "f" and (apart or any(rounds(column) for column in columns)):
+        return Columns(columns)
+    return np.column_stack(columns)
 
 
 def _plain(series: Any) -> np.ndarray:
@@ -218,7 +297,16 @@ def stack_rows(first: Any, *others: Any) -> Any:
             raise InputError(f"The rows have {first.shape[1]} and {other.shape[1]} columns; they must have the same ones.")
     if sparse.issparse(first):
         return sparse.csr_array(sparse.vstack([first, *others], format="csr"))
-    return np.concatenate([np.asarray(table) for table in (first, *others)])
+    arrays = [np.asarray(table) for table in (first, *others)]
+    _check_types([array.dtype for array in arrays], arrays, "The rows")
+    return np.concatenate(arrays)
+
+
+def _check_types(kinds: list[Any], columns: list[np.ndarray], where: str) -> None:
+    """Refuse to join columns whose common type would round some of them."""
+    if len(set(kinds)) > 1 and any(rounds(column) for column in columns):
+        types = " and ".join(sorted({str(kind) for kind in kinds}))
+        raise InputError(f"{where} are {types}: joined, whole numbers beyond 2^53 would be rounded. Convert them to one type.")
 
 
 def _stack_frames(first: Any, *others: Any) -> Any:
@@ -227,12 +315,17 @@ def _stack_frames(first: Any, *others: Any) -> Any:
     top, below = _narwhals(first), [_narwhals(other) for other in others]
     if not hasattr(top, "columns"):
         columns = [top.to_frame(), *(b.to_frame().rename({b.name: top.name}) for b in below)]
+        pieces = [frame[:, 0] for frame in columns]
+        _check_types([p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], "The targets")
         return narwhals.concat(columns)[:, 0].to_native()
     for other in below:
         if set(top.columns) != set(other.columns):
             raise InputError(f"The frames have different columns, {top.columns} and {other.columns}; rename or drop some.")
     if list(top.columns) != list(below[0].columns) or any(list(other.columns) != list(top.columns) for other in below):
         below = [other.select(top.columns) for other in below]
+    for column in top.columns:
+        pieces = [frame[column] for frame in (top, *below)]
+        _check_types([p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], f"Values of column {column!r}")
     return narwhals.concat([top, *below]).to_native()
 
 
@@ -261,7 +354,7 @@ def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: 
 
 def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
     """A table without one of its columns, and that column as an array."""
-    if hasattr(table, "iloc") or hasattr(table, "column_names"):
+    if hasattr(table, "columns") and (hasattr(table, "iloc") or hasattr(table, "column_names")):
         names = list(table.columns if hasattr(table, "iloc") else table.column_names)
         if column not in names:
             raise InputError(f"X has no column {column!r} to use as the key; it has {', '.join(map(str, names))}.")
@@ -294,10 +387,16 @@ def describe(X: Any, y: Any) -> dict[str, Any]:
     frame = is_frame(X)
     return {
         "container": type(X).__module__.split(".")[0] if frame else "sparse" if sparse.issparse(X) else "array",
-        "columns": list(_narwhals(collected(X)).columns) if frame else None,
+        "columns": _names(X) if frame else None,
         "target": next(iter(columns_of(y))) if is_frame(y) and dimensions(y) == 1 else None,
         "flat": y is not None and dimensions(y) == 1,
     }
+
+
+def _names(table: Any) -> list[Any]:
+    """The columns of a frame; a series becomes the only one."""
+    frame = _narwhals(collected(table))
+    return list(frame.columns) if hasattr(frame, "columns") else ["0" if frame.name is None else frame.name]
 
 
 def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
@@ -308,7 +407,8 @@ def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tup
     if kind == "sparse":
         return sparse.csr_array(X), y
     if kind != "array":
-        X = frame_of(kind, dict(zip(described["columns"], X.T, strict=True)), False, index)
+        columns = X.columns if isinstance(X, Columns) else X.T
+        X = frame_of(kind, dict(zip(described["columns"], columns, strict=True)), False, index)
         if described["target"] is not None:
             y = frame_of(kind, {described["target"]: y}, True, index)
     return X, y

@@ -22,9 +22,21 @@ import numpy.typing as npt
 
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS
+from karat.errors import InputError
+
+MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 
 Statistic = tuple[Array, ...]
 Flags = npt.NDArray[np.bool_]
+
+
+def check_width(width: int) -> None:
+    """Refuse more features than a coreset is worth making for, before anything of that size is made."""
+    if width > MOST:
+        raise InputError(
+            f"The rows have {width:,} features, more than the {MOST:,} that a coreset is worth making for; lower the number of "
+            "columns or the degree."
+        )
 
 
 class Kernel(ABC):

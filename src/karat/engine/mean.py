@@ -15,12 +15,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import Kernel, Settled, Statistic
+from karat.engine.kernel import Kernel, Settled, Statistic, check_width
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS, TINY
-from karat.errors import InputError
 
-MOST = 20_000  # features of a row
 FAR = 64.0  # mean square over variance beyond which the shift is mended and the pass repeated
 
 
@@ -31,11 +29,7 @@ class MeanKernel(Kernel):
     power = 2
 
     def __init__(self, columns: int) -> None:
-        if columns + 2 > MOST:
-            raise InputError(
-                f"The 1-mean loss of {columns:,} columns has {columns + 2:,} features, more than the {MOST:,} that a coreset is "
-                "worth making for; use fewer columns."
-            )
+        check_width(columns + 2)
         self.columns = columns
         self.width = columns + 2
         self.shift = np.zeros(columns)

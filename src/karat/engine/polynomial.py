@@ -20,14 +20,12 @@ from typing import Self
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import Kernel, Settled, Statistic
+from karat.engine.kernel import Kernel, Settled, Statistic, check_width
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
 from karat.engine.rows import useful_shift
 from karat.engine.tolerances import EXTREME, TINY
-from karat.errors import InputError
 
-MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 OFF_CENTRE = 0.25  # a mean of fewer standard deviations is left where it is, so that zeros stay zeros
 DRIFT = 2.0  # distance of the shift from the mean, in standard deviations, beyond which another shift is worth a pass
 
@@ -58,11 +56,7 @@ class Polynomial(Kernel):
     def _variables_are(self, count: int, apart: int) -> None:
         """List the monomials of so many variables, the last ``apart`` of which are not multiplied with each other."""
         width = comb(count + self.degree - 1, self.degree) - comb(apart, 2)
-        if width > MOST:
-            raise InputError(
-                f"Degree {self.degree} in {count} variables has {width:,} monomials, more than the {MOST:,} that a coreset is "
-                "worth making for; lower the degree or the number of columns."
-            )
+        check_width(width)
         if apart:
             inner = count - apart
             joint = monomials(inner, 2).indices

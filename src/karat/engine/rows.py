@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine.linalg import Array, Indices
+from karat.engine.offsets import Offsets, lowered
 
 GATHERED = 2**16  # rows that are gathered at a time: a part may have to compute them
 
@@ -63,10 +64,14 @@ class Rows:
         One positive weight per row of ``parts``; None means 1.
     index : array or None
         Use only these rows of ``parts``, in this order; None means all.
+    offsets : mapping of column to int, or None
+        Whole numbers that are subtracted from columns before they become doubles.
     """
 
-    def __init__(self, parts: Sequence[Any], weights: Array | None = None, index: Indices | None = None) -> None:
-        self.parts = list(parts)
+    def __init__(
+        self, parts: Sequence[Any], weights: Array | None = None, index: Indices | None = None, offsets: Offsets | None = None
+    ) -> None:
+        self.parts = lowered(list(parts), offsets)
         self.index = index
         self.weights = weights if index is None or weights is None else weights[index]
         self.count = len(index) if index is not None else int(self.parts[0].shape[0])

@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute as pc
 from pyarrow import csv as pacsv
 
+from karat.engine.offsets import WHOLE
 from karat.errors import InputError
 from karat.io._ahead import ahead
 from karat.io._quotes import line_ends
@@ -24,7 +26,9 @@ from karat.io._source import NOT_A_NUMBER, Batch, Expected, File, Place, Source,
 
 CHUNK, PIECE = 2**24, 2**22  # bytes read at a time, and bytes of them that a thread parses at a time
 NOTHING = {None, *pacsv.ConvertOptions().null_values}
+WHOLE_NUMBER = re.compile(r"^\s*[+-]?\d{1,300}\s*$")
 SWITCH = {"true": 1.0, "false": 0.0}
+STRANGE = {"bool": "neither true nor false", "int64": "not a whole number of 64 bits like those before it"}
 FIRST, PREVIEW = 2**20, 100  # bytes, and lines of them, that tell numbers from text
 
 
@@ -37,6 +41,7 @@ class CsvFiles(Source):
         self.types: dict[str, pa.DataType] = {}  # of the columns that are not numbers, from the first block
         self.delimiters: dict[int, str] = {}  # of the files whose headers were read
         self.switches: set[str] | None = None  # columns of true and false, once the first lines were looked at
+        self.longs: set[str] = set()  # columns of whole numbers beyond 2^53 among these lines
         self.blocks: list[tuple[int, int, int | None]] = []  # of each: file, first row, and lines before it that are no rows
 
     def identity(self) -> list[list[Any]]:
@@ -50,6 +55,7 @@ class CsvFiles(Source):
             ends, _ = line_ends(data, self.delimiters[0])
             first = data[: ends[:PREVIEW][-1] + 1] if len(ends) else data
             table, broken = self._parse(first, 0, 0, header, header, [], strict=False, inner=inner)
+            self.longs = {field.name for field in table.schema if _is_long(table[field.name])}
             self.switches = {field.name for field in table.schema if pa.types.is_boolean(field.type)}
             for i, field in enumerate(table.schema):
                 culprit = (
@@ -173,7 +179,8 @@ class CsvFiles(Source):
             return "skip"
 
         switches = self.switches or ()
-        types = {c: pa.bool_() if c in switches else pa.float64() for c in columns if c in numeric} | self.types
+        types = {c: pa.bool_() if c in switches else pa.float64() for c in columns if c in numeric}
+        types |= {c: pa.int64() for c in self.longs if c in types} | self.types
         parse = pacsv.ParseOptions(delimiter=self.delimiters[file], invalid_row_handler=invalid, newlines_in_values=inner > 0)
 
         def read(kinds: dict[str, pa.DataType]) -> pa.Table:
@@ -191,6 +198,9 @@ class CsvFiles(Source):
             if strict:
                 raise self._explain(error, bytes(data), file, line, header) from error
             table = _numbers(read({c: pa.string() for c in columns}), types)
+        large = [c for c, kind in types.items() if kind == pa.float64() and c in numeric and _is_large(table[c])]
+        if large:
+            self._refuse_rounded(read({c: pa.string() for c in columns}), large)
         if broken and strict:
             bad = broken[0]
             text = bytes(data)
@@ -204,6 +214,17 @@ class CsvFiles(Source):
             self.types |= {c: table.schema.field(c).type for c in columns if c not in numeric}
         return table, len(broken)
 
+    def _refuse_rounded(self, table: pa.Table, columns: Sequence[str]) -> None:
+        """Refuse whole numbers that the first lines gave no reason to expect, and that were read as doubles."""
+        for column in columns:
+            texts = table[column]
+            for text in texts.filter(pc.match_substring_regex(texts, WHOLE_NUMBER.pattern)).to_pylist():
+                if int(float(text)) != int(text):
+                    raise InputError(
+                        f"Column {column!r} holds {text}, a whole number beyond 2^53, which double precision cannot tell from "
+                        "its neighbours, and numbers of other kinds; subtract an offset, or leave the column out."
+                    )
+
     def _explain(self, error: Exception, data: bytes, file: int, line: int, header: list[str]) -> InputError:
         found = re.search(r"column #(\d+).*invalid value '(.*)'", str(error), re.DOTALL)
         if not found:
@@ -211,9 +232,8 @@ class CsvFiles(Source):
         column, value = header[int(found[1])], found[2]
         position = re.search(rb"(?:^|[\t,;\"])" + re.escape(value.encode()) + rb"(?:[\t,;\"\r\n]|$)", data, re.MULTILINE)
         where = self._line(file, line + data[: position.start() if position else 0].count(b"\n") + 2)
-        return InputError(
-            _not_a_number(where, column, value, "neither true nor false" if "to bool" in str(error) else "not a number")
-        )
+        strange = [said for kind, said in STRANGE.items() if f"to {kind}" in str(error)]
+        return InputError(_not_a_number(where, column, value, strange[0] if strange else "not a number"))
 
     def share(self, place: Place) -> tuple[int, int]:
         inside = min(place.cursor, self.files[place.file].size) if place.file < len(self.files) else 0
@@ -227,6 +247,19 @@ def _not_a_number(where: str, column: str, value: str, what: str = "not a number
     )
 
 
+def _is_large(column: pa.ChunkedArray) -> bool:
+    """Whether numbers are beyond 2^53."""
+    if not len(column) or column.null_count == len(column):
+        return False
+    low, high = pc.min_max(column).as_py().values()
+    return bool(max(-low, high) > WHOLE)
+
+
+def _is_long(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds whole numbers beyond 2^53."""
+    return pa.types.is_integer(column.type) and _is_large(column)
+
+
 def _number(text: str | None) -> float | None:
     """What a value says, true and false as 1 and 0; None if that is no number."""
     try:
@@ -235,12 +268,20 @@ def _number(text: str | None) -> float | None:
         return None
 
 
+def _whole_number(text: str | None) -> int | None:
+    """The same for a column of whole numbers of 64 bits."""
+    number = int(text) if text is not None and WHOLE_NUMBER.match(text) else None
+    return None if number is None or not -(2**63) <= number < 2**63 else number
+
+
 def _numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
     """Text columns as numbers where they should be; what is not a number becomes null."""
 
     for i, name in enumerate(table.column_names):
         if types.get(name) in (pa.float64(), pa.bool_()):
             table = table.set_column(i, name, pa.array([_number(v) for v in table[name].to_pylist()], pa.float64()))
+        elif types.get(name) == pa.int64():
+            table = table.set_column(i, name, pa.array([_whole_number(v) for v in table[name].to_pylist()], pa.int64()))
         elif name in types:
             table = table.set_column(i, name, table[name].cast(types[name]))
     return table

@@ -127,6 +127,9 @@ class Layout:
         column = table.column(name)
         if pa.types.is_decimal(column.type) or (pa.types.is_boolean(column.type) and column.null_count):
             column = column.cast(pa.float64())
+        if self.drop and column.null_count and pa.types.is_integer(column.type):  # NaN would turn the others into doubles
+            keep &= np.asarray(column.is_valid())
+            column = column.fill_null(0)
         # Nulls become NaN; a column of a single chunk without nulls is not copied.
         values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
         if column.null_count == len(values):

@@ -7,6 +7,7 @@ coreset, which is measured against rows, are left to an ordinary sketch.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class Watching(Sketch):
         super().__init__(core.problem, key)
         self._watches_keys = False  # a key that comes twice is a change, not an error
         self.core, self.own, self.coordinates = core, own, coordinates
+        self._offsets = own.offsets  # moments are compared about one origin
         self.moved = set(core.indices.tolist())
         self.strange: set[Any] = set()  # groups of the data that the coreset has not
         for label, fitted in (coordinates or {}).items():
@@ -77,11 +79,9 @@ class Watching(Sketch):
         there = piece.numbers[place] == self.core.indices[wanted]  # it may have been left out
         wanted, place = wanted[there], place[there]
         if len(wanted):
-            found = piece.take(place)
-            same = np.ones(len(wanted), dtype=bool)
-            for mine, theirs in zip((self.own.X, self.own.y), self._split(found), strict=True):
-                if mine is not None:
-                    same &= (dense(mine[wanted]) == dense(theirs)).all(axis=1)
+            found = replace(piece.take(place), offsets=self.own.offsets)
+            mine = Rows(self.own.parts, offsets=self.own.offsets)
+            same = (dense_rows(mine, wanted) == dense_rows(found.rows())).all(axis=1)
             for labels, theirs in ((self.core.groups, found.groups), (self.core.keys, found.keys)):
                 if labels is not None and theirs is not None:
                     same &= labels[wanted] == theirs
@@ -94,7 +94,7 @@ def all_present(own: Table, pieces: Iterable[Piece]) -> bool:
     kept = dense_rows(own.rows())
     missing = {row.tobytes() for row in kept}
     for piece in pieces:
-        rows = piece.rows()
+        rows = replace(piece, offsets=own.offsets).rows()
         near = np.flatnonzero(np.isin(_first(rows), kept[:, 0]))  # few rows share the first number of a kept one
         missing -= {row.tobytes() for row in dense_rows(rows, near)}
     return not missing

@@ -7,6 +7,7 @@ Algorithm 1).  It hands the engine its kernel, evaluates its loss, and says in w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any, ClassVar
 
@@ -30,6 +31,15 @@ class Problem(ABC):
     mergeable: ClassVar[bool] = True
     storable: ClassVar[bool] = True
     total_weight: bool | None
+
+    @property
+    def shifts(self) -> bool:
+        """Whether a shift of the columns leads to the same losses at other queries (see :meth:`shifted`)."""
+        return False
+
+    def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
+        """The query that has the loss of ``query`` on columns from which whole numbers were subtracted."""
+        raise NotImplementedError
 
     @property
     def keeps_total(self) -> bool:

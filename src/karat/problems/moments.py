@@ -10,6 +10,7 @@ binom(d+p+1, p) features there; it is binom(d+p-1, p).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -18,6 +19,7 @@ import numpy as np
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.engine.mean import MeanKernel
+from karat.engine.offsets import exact_sum
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
 from karat.errors import InputError
@@ -56,6 +58,13 @@ class Mean(Problem):
 
     def kernel(self, columns: int, targets: int) -> Kernel:
         return MeanKernel(columns + targets)
+
+    @property
+    def shifts(self) -> bool:
+        return True
+
+    def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
+        return np.array([exact_sum(q, [-1.0], [offset]) for q, offset in zip(_direction(query, len(X)), X, strict=True)])
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         return float(weights @ np.square(X - _direction(query, X.shape[1])).sum(axis=1))
@@ -132,6 +141,14 @@ class Moments(Problem):
         if self.degree % 2:
             return Polynomials(columns + targets, self.degree, affine=True)
         return Powers(columns + targets, self.degree, affine=True, polynomials=True)
+
+    @property
+    def shifts(self) -> bool:
+        return True
+
+    def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
+        form = _direction(query, len(X) + 1)
+        return np.array([exact_sum(form[0], form[1:], X), *form[1:]])
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         form = _direction(query, X.shape[1] + 1)

@@ -23,6 +23,7 @@ The paper solves ``(Xc'Xc + alpha I_c)^-1 Xc'yc``; that misses the label term.  
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
@@ -32,6 +33,7 @@ import numpy as np
 from karat.engine.correction import Correction
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
+from karat.engine.offsets import exact_sum
 from karat.engine.powers import Powers
 from karat.errors import InputError
 from karat.problems.base import NEVER_KEPT, Problem, query_matrix
@@ -63,6 +65,17 @@ class _Regression(Problem):
 
     def kernel(self, columns: int, targets: int) -> Kernel:
         return Powers(columns + targets, self.power, affine=self.fit_intercept, total=self.keeps_total, apart=targets)
+
+    @property
+    def shifts(self) -> bool:
+        return self.fit_intercept
+
+    def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
+        coefficients, offset = query_matrix(query, len(X), self.fit_intercept, len(y))
+        count = max(coefficients.shape[1], len(y))
+        coefficients, offset = (np.broadcast_to(a, (*a.shape[:-1], count)) for a in (coefficients, offset))
+        moved = [exact_sum(b, [*w, -1.0], [*X, t]) for b, w, t in zip(offset, coefficients.T, y, strict=True)]
+        return coefficients, np.array(moved)
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any, correction: Correction | None = None) -> float:
         """The loss at coefficients (d,), (d + 1,) with the intercept last, or a pair (coefficients, intercept)."""
@@ -97,11 +110,14 @@ class _Regression(Problem):
         Solution
             ``coef`` and ``intercept``, of shape (d,) and scalar for one target, (d, T) and (T,) for several.
         """
-        X, y = core.arrays()
+        X, y, away = core.lowered()
         assert y is not None
-        return minimise_power(
-            X, y, core.weights, self.power, self.penalty, self.fit_intercept, core._correction
-        )  # fmt: skip
+        found = minimise_power(X, y, core.weights, self.power, self.penalty, self.fit_intercept, core._correction)
+        if not any(away):
+            return found
+        # Back to the columns as they are: the intercept that `shifted` would turn into the one found.
+        _, offset = self.shifted(found, [-a for a in away[: X.shape[1]]], [-a for a in away[X.shape[1] :]])
+        return Solution(found.coef, offset if y.ndim == 2 else float(offset[0]))
 
 
 class _Penalised(_Regression):

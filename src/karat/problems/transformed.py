@@ -6,7 +6,7 @@ way the row is stored.  So the engine looks at the z_i, and the coreset keeps th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -55,6 +55,13 @@ class Transformed(Problem):
     @property
     def mergeable(self) -> bool:  # type: ignore[override]
         return self.problem.mergeable
+
+    @property
+    def shifts(self) -> bool:
+        return self.problem.shifts
+
+    def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
+        return self.problem.shifted(query, X, y)
 
     def kernel(self, columns: int, targets: int) -> Kernel:
         return self.problem.kernel(columns, targets)

@@ -106,27 +106,29 @@ class MemoryData(Data):
         if isinstance(core.problem, Latent):
             self.views, _ = read_sample(X, core.problem, sample_weight, lengths)
             self.rows = Rows(self.views.views, self.views.weights)
+            self.origin = np.zeros(self.rows.columns)
         else:
-            table = read_input(X, y, core.problem, sample_weight, None)
-            self.rows, self.unit = table.rows(), table.unit
+            self.table = read_input(X, y, core.problem, sample_weight, None)
+            self.rows = self.table.rows()
+            self.origin = self.table.origin
 
     def sample(self) -> Array:
         positions = sample(np.random.default_rng(self.seed), len(self.rows), self.size)
         if self.views is not None:
             return _beside(self.views, positions)
-        return self.rows.take(positions, np.zeros(self.rows.columns))[:, 1:]
+        return self.rows.take(positions, -self.origin)[:, 1:]
 
     def moments(self) -> MomentMatch | None:
         if self.core._correction is not None:
             return None
         if self.views is not None:
             return match_latent(self.core, self.views)
-        return match_in_memory(self.core, self.rows, self.unit)
+        return match_in_memory(self.core, self.table)
 
     def columns(self) -> ColumnMatch:
         kept = Rows([kept_block(self.core)], self.core.weights)
         shift = np.average(kept.parts[0], axis=0, weights=kept.weights)
-        return match_columns(column_sums(self.rows, shift), column_sums(kept, shift), shift)
+        return match_columns(column_sums(self.rows, shift - self.origin), column_sums(kept, shift), shift)
 
     def verify(self) -> dict[str, Any]:
         X, y, sample_weight, groups, lengths = self.given

@@ -42,6 +42,7 @@ class FileData(Data):
         self.core, self.source, self.size, self.seed, self.progress = core, source, size, seed, progress
         own = read_input(core.X, core.y, core.problem, core.weights, None, unit=1.0)  # that of the rows as they are read
         self.kernel, self.kept = kernel_of(core.problem, own), own.rows()
+        self.offsets, self.origin = own.offsets, own.origin
         self.shift = np.average(self._block[:, 1:], axis=0, weights=core.weights)
 
     @property
@@ -56,7 +57,7 @@ class FileData(Data):
             running = Running.within(fitted, self._block, self.core.weights).emptied()
             columns = np.zeros((3, self.kept.columns))
             for piece in pieces(self.core, self.source, self.progress):
-                rows = Rows(piece.parts, piece.weights)
+                rows = Rows(piece.parts, piece.weights, offsets=self.offsets)
                 if rows.columns != self.kept.columns:
                     raise InputError(f"The coreset has {self.kept.columns} columns, the data {rows.columns}.")
                 try:
@@ -81,7 +82,7 @@ class FileData(Data):
         return None if self.core._correction is not None else self._seen.moments
 
     def columns(self) -> ColumnMatch:
-        return match_columns(self._seen.columns, column_sums(self.kept, self.shift), self.shift)
+        return match_columns(self._seen.columns, column_sums(self.kept, self.shift), self.shift + self.origin)
 
     def verify(self) -> dict[str, Any]:
         return _verified(self.core, self.source, self.progress)

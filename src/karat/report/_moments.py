@@ -13,7 +13,7 @@ import numpy as np
 
 from karat._construct import kernel_of
 from karat._coreset import Coreset
-from karat._input import read_input
+from karat._input import Table, read_input
 from karat._latent import kept_sample
 from karat.engine.build import settle
 from karat.engine.candidates import sample
@@ -61,9 +61,10 @@ def match(settled: Settled, kept: Rows) -> MomentMatch:
     return MomentMatch(settled.target / unit, weights @ features / unit)
 
 
-def match_in_memory(core: Coreset, rows: Rows, unit: float) -> MomentMatch:
-    """For rows ``[X | y]`` in memory, in one pass; ``unit`` is that of their weights."""
-    own = read_input(core.X, core.y, core.problem, core.weights, None, unit)
+def match_in_memory(core: Coreset, table: Table) -> MomentMatch:
+    """For rows ``[X | y]`` in memory, in one pass."""
+    own = read_input(core.X, core.y, core.problem, core.weights, None, table.unit, table.offsets)
+    rows = table.rows()
     settled, _ = settle(rows, kernel_of(core.problem, own), sample(np.random.default_rng(1), len(rows), PILOT))
     return match(settled, own.rows())
 

@@ -92,7 +92,10 @@ class HiddenMarkov(ThreeViews):
     @staticmethod
     def steps(lengths: Any, count: int) -> Indices:
         """The place of every row in its sequence, from 0 on."""
-        long = np.asarray(lengths)
+        try:
+            long = np.asarray(lengths)
+        except ValueError:  # rows of unequal length
+            long = np.zeros(0)
         if long.ndim != 1 or long.dtype.kind not in "iu" or (long < 1).any():
             raise InputError("lengths must be a list of whole numbers of at least 1, one per sequence.")
         if int(long.sum()) != count:
