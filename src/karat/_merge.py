@@ -12,7 +12,9 @@ from karat import frames
 from karat._construct import absorb_into, assemble, kernel_of
 from karat._coreset import Coreset
 from karat._input import group_labels, read_input, same_kind
-from karat.engine.build import build
+from karat.engine.build import Reduction, build, whole
+from karat.engine.kernel import Kernel
+from karat.engine.rows import Rows
 from karat.engine.tolerances import ROUNDING
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Ridge
@@ -52,7 +54,8 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     groups = None if first.groups is None else np.concatenate([first.groups, second.groups])
     table = read_input(X, y, first.problem, weights, groups)
     kernel = kernel_of(first.problem, table)
-    reductions = [build(table.rows(label), kernel, "auto", seed) for label in group_labels(table)]
+    inflation = max(first.certificate.inflation, second.certificate.inflation)
+    reductions = [_reduced(table.rows(label), kernel, seed, inflation) for label in group_labels(table)]
     correction = None
     if first._correction is not None and second._correction is not None:
         assert isinstance(first.problem, Ridge | LpRegression)
@@ -73,6 +76,12 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     )
     merged = replace(merged, certificate=certificate, provenance=_joined(first, second))
     return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
+
+
+def _reduced(rows: Rows, kernel: Kernel, seed: int, inflation: float) -> Reduction:
+    """The rows of both parts reduced again, or all of them, which is exact by definition."""
+    found = replace(build(rows, kernel, "auto", seed), inflation=inflation)
+    return found if found.proof.ok and found.remainder <= 1.0 else replace(whole(rows, found), inflation=inflation)
 
 
 def _same(first: Coreset, second: Coreset) -> bool:

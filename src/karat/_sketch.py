@@ -290,7 +290,7 @@ class Sketch:
                 )
             sources |= other._sources
         self._fold()
-        inherited = {label: (running.inherited, running.stages) for label, running in self._running.items()}
+        inherited = {label: (r.inherited, r.stages, r.inflation) for label, r in self._running.items()}
         for other in others:
             other._fold()
             if other._held is not None:
@@ -300,19 +300,20 @@ class Sketch:
                 self._take(replace(other._held, numbers=numbers), owned=True, seen=other._fingerprint)
             for label in other._running:  # what the other's rows are off by is inherited
                 claim = other._reduction(label)
-                error, stages = inherited.get(label, (0.0, 0))
-                inherited[label] = (max(error, claim.error), max(stages, claim.stages))
+                theirs = (claim.error, claim.stages, claim.inflation * claim.proof.inflation)
+                inherited[label] = tuple(map(max, inherited.get(label, theirs), theirs))
             self.n_rows += other.n_rows
             self._seconds += other._seconds
         self._fold()
         for label, mine in self._running.items():
-            error, stages = inherited.get(label, (0.0, 0))
-            error, stages = max(mine.inherited, error), max(mine.stages, stages)
-            self._running[label] = replace(mine, inherited=error, stages=stages)
+            own = (mine.inherited, mine.stages, mine.inflation)
+            error, stages, inflation = map(max, inherited.get(label, own), own)
+            self._running[label] = replace(mine, inherited=error, stages=stages, inflation=inflation)
             if label in self._reductions:
                 found = self._reductions[label]
+                stages = max(found.stages, stages + 1)
                 self._reductions[label] = replace(
-                    found, inherited=max(found.inherited, error), stages=max(found.stages, stages + 1)
+                    found, inherited=max(found.inherited, error), stages=stages, inflation=max(found.inflation, inflation)
                 )
         self._proof_version = min(self._proof_version, *(other._proof_version for other in others))
         self._sources = sources

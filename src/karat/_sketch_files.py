@@ -32,7 +32,7 @@ PLAIN = (
     "_seconds",
 )
 
-FLAGS = ("inherited", "stages", "hard")
+FLAGS = ("inherited", "stages", "inflation", "hard")
 
 
 def save(sketch: Sketch, path: Path, extra: dict[str, Any] | None = None) -> None:

@@ -69,6 +69,9 @@ class Certificate:
         Anything else worth knowing.
     refuted : bool
         Whether a fact other than a moment speaks against it, such as kept rows that are not rows of the data.
+    inflation : float
+        Largest ratio of an absolute moment of the kept rows to that of all rows; it magnifies the second term of a coreset of
+        this coreset.
     proof_version : int
         The proof that was made; one of an older version does not count.
     standard_errors : float or None
@@ -95,6 +98,7 @@ class Certificate:
     power: int = 2
     notes: tuple[str, ...] = field(default=())
     refuted: bool = False
+    inflation: float = 1.0
     proof_version: int = PROOF_VERSION
     standard_errors: float | None = None
 
@@ -181,7 +185,7 @@ def certify(
     return Certificate(
         loss_error=float(error),
         rounding=ROUNDING * max(r.stages for r in reductions),
-        remainder=max(p.remainder for p in proofs),
+        remainder=max(r.remainder for r in reductions),
         moment_error=max(p.moment_error for p in proofs),
         total_error=abs(kept / total - 1.0),
         rank=sum(r.rank for r in reductions),
@@ -199,6 +203,7 @@ def certify(
         n_rows=n_rows,
         notes=tuple(notes),
         refuted=refuted,
+        inflation=max(r.inflation * p.inflation for r, p in zip(reductions, proofs, strict=True)),
         standard_errors=float(error) * sqrt(n_rows) if squares else None,
     )
 

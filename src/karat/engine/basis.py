@@ -16,7 +16,8 @@ rounding of the data.  A single column has one term, itself, so it vanishes only
 small it is elsewhere.  What is dropped is remembered, and measured by the proof.
 
 Some variables may not be mixed with each other: the targets of a multi-output regression, of which only the squares are
-kernel features.  They come last, ``apart`` of them, and each is only residualised on the others.
+kernel features.  They come last, ``apart`` of them, and each is only residualised on the others, except on directions so small
+(RESOLVED) that their coordinates are mostly rounding, which must not spread.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.kernel import Directions, Flags
 from karat.engine.linalg import Array
-from karat.engine.tolerances import BLIND, EPS, KAPPA, NULL
+from karat.engine.tolerances import BLIND, EPS, KAPPA, NULL, RESOLVED
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     unseen = np.setdiff1d(np.arange(joint.shape[1]), seen)
     columns = np.hstack([columns, np.eye(joint.shape[1])[:, unseen]])
     gone = np.concatenate([gone, np.ones(len(unseen), dtype=bool)])
-    sight = columns[:, ~gone]
+    sight = columns[:, np.concatenate([s > RESOLVED, np.zeros(len(unseen), dtype=bool)])]
     white = joint @ sight
     coefficients = white.T @ targets
     residual = linalg.column_norms(targets - white @ coefficients)
@@ -167,18 +168,19 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
     last = np.arange(len(rms)) >= len(rms) - basis.apart
     # Three stages, each made orthogonal to those before it: the constant, the joint variables, the separate ones.
     step = np.eye(len(rms))[:, first]
-    loose = [np.zeros(int(constant), dtype=bool)]
+    loose, size = [np.zeros(int(constant), dtype=bool)], [1.0] * int(constant)
     kappa = 1.0
     for separate, stage in ((False, ~first & ~last & ~gone), (True, last & ~gone)):
         mine = np.flatnonzero(stage)
         columns = np.eye(len(rms))[:, mine] / rms[mine]
-        known = step[:, ~np.concatenate(loose)]
+        known = step[:, ~np.concatenate(loose) & (np.array(size) >= RESOLVED)]
         columns -= known @ (known.T @ gram @ columns)
         rest = columns.T @ gram @ columns
         rest = (rest + rest.T) / 2
         whitening, blind = _separately(rest) if separate else _in_order(rest, sizes[mine])
         step = np.hstack([step, columns @ whitening])
         loose.append(blind)
+        size += sizes[mine].tolist()
         if len(mine):
             values = np.diag(rest) if separate else linalg.eigh(rest)[0]
             kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))

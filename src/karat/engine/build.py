@@ -9,7 +9,7 @@
 fast.  Then come more of them, candidates drawn by kernel leverage, rows found by pricing a Farkas direction, and last the tree.
 
 If the proof fails, stronger means follow, each of which costs more passes or more rows: the tree, its rows before the last
-elimination, the same for what is left when dominating rows are peeled, Caratheodory row by row, and, where there are few rows,
+elimination, features of single columns, the same for what is left when dominating rows are peeled, Caratheodory row by row, and, where there are few rows,
 all of them with their own weights, which is exact by definition.
 """
 
@@ -74,6 +74,8 @@ class Reduction:
         Loss error of the rows that were reduced, if they stand for others.
     stages : int
         Reductions that the rows have been through, this one included.
+    inflation : float
+        That of the rows that were reduced, if they stand for others (:class:`karat.engine.proof.Proof`).
     """
 
     positions: Indices
@@ -86,6 +88,7 @@ class Reduction:
     peeled: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
     inherited: float = 0.0
     stages: int = 1
+    inflation: float = 1.0
 
     def __post_init__(self) -> None:
         if len(self.peeled) != len(self.positions):
@@ -95,6 +98,11 @@ class Reduction:
     def error(self) -> float:
         """The first term of the claim for all rows."""
         return self.inherited + self.proof.loss_error
+
+    @property
+    def remainder(self) -> float:
+        """The part of the second term that is used, in units of that of all rows."""
+        return self.proof.remainder * self.inflation
 
     def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
         """The same, of the rows at ``left``, together with others that are kept as they are."""
@@ -111,6 +119,8 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
     """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`."""
     rng = np.random.default_rng(seed)
     best = _attempt(rows, kernel, method, rng, progress)
+    if not best.proof.ok and best.settled.linear is None and kernel.power > 2:
+        best = better(best, _attempt(rows, kernel, method, rng, progress, unmixed=True))
     if not best.proof.ok:
         best = better(best, _peeled(rows, kernel, method, rng, best))
     width = best.settled.kernel.width
@@ -137,8 +147,13 @@ def whole(rows: Rows, found: Reduction) -> Reduction:
     )
 
 
-def _attempt(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None) -> Reduction:
-    """The best vertex that the ways of a method lead to; it stops at the first that is exact."""
+def _attempt(
+    rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None, unmixed: bool = False
+) -> Reduction:
+    """The best vertex that the ways of a method lead to; it stops at the first that is exact.
+
+    ``unmixed``: rows are sought in monomials of single columns, which tails do not make parallel.
+    """
     size = len(rows) if len(rows) <= COMPLETE else max(PILOT, int(FIRST * kernel.width))
     pilot = sample(rng, len(rows), size)
     settled, passes = settle(rows, kernel, pilot, progress)
@@ -147,7 +162,8 @@ def _attempt(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, 
         return Reduction(first, np.array([rows.total]), settled, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
     with linalg.few_threads(settled.kernel.width):
-        ways = (way for search in settled.searches for way in _ways(rows, search, method, pilot, rng, progress))
+        searches = (settle(rows, kernel.unmixed(), pilot, progress)[0],) if unmixed else settled.searches
+        ways = (way for search in searches for way in _ways(rows, search, method, pilot, rng, progress))
         for known, mass, way, more in ways:
             passes += more
             found = vertex(rows, settled, known, mass, way, passes)

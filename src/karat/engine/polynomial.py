@@ -27,6 +27,7 @@ from karat.engine.rows import useful_shift
 from karat.engine.tolerances import EXTREME, TINY
 
 OFF_CENTRE = 0.25  # a mean of fewer standard deviations is left where it is, so that zeros stay zeros
+RETURN = 0.1  # a mean of all rows that is even smaller takes a shift back
 DRIFT = 2.0  # distance of the shift from the mean, in standard deviations, beyond which another shift is worth a pass
 
 
@@ -173,9 +174,13 @@ class Polynomials(Polynomial):
         mean = target[linear] / self.root[linear] / total
         square = target[squares] / self.root[squares] / total
         spread = np.sqrt(np.maximum(square - mean**2, 0.0))
-        far = (np.abs(mean) > DRIFT * spread) & (self.shift + mean / self.scale[1:] != self.shift)
-        if not far.any():
+        # About zero, zeros stay zeros and no monomial of a heavy tail is inflated by the shift of another column.
+        move = mean / self.scale[1:]
+        centre = self.shift + move
+        back = (self.shift != 0) & (np.abs(centre) <= RETURN * spread / self.scale[1:])
+        far = (np.abs(mean) > DRIFT * spread) & (centre != self.shift)
+        if not (far | back).any():
             return False, self
         other = self._copy()
-        other.shift = self.shift + np.where(far, mean / self.scale[1:], 0.0)
+        other.shift = np.where(back, 0.0, np.where(far, centre, self.shift))
         return True, other

@@ -72,6 +72,9 @@ class Proof:
         Degree of the loss, for the tolerance.
     worst : int
         The feature whose moment is furthest off.
+    inflation : float
+        Largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the second term of a later reduction
+        of these rows is larger than that of all rows.
     """
 
     loss_error: float
@@ -82,6 +85,7 @@ class Proof:
     gap: float
     power: int
     worst: int
+    inflation: float = 1.0
 
     @property
     def tolerance(self) -> float:
@@ -119,8 +123,7 @@ def prove(
         power = _power(kernel, settled, block, weights, rows, stages)
         if settled.also is None:
             return power
-        core = exact_sum(settled.also.kernel.features(block), weights)
-        linear = _linear(settled.also, core, witnesses, rows, stages * MEASURED)
+        linear = _linear(settled.also, block, weights, witnesses, rows, stages * MEASURED)
         if linear.ok and not power.ok:
             return linear
         error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
@@ -129,13 +132,13 @@ def prove(
         return replace(
             power, loss_error=error, gap=gap, remainder=remainder, moment_error=linear.moment_error, worst=linear.worst
         )
-    core = exact_sum(kernel.features(block), weights)
     if isinstance(kernel, MeanKernel):
+        core = exact_sum(kernel.features(block), weights)
         gap = kernel.loss_error(settled.target, core)
         error = gap + settled.rounding + sum_rounding(2, 4)
         off = np.abs(core - settled.target) / np.maximum(np.abs(settled.target), settled.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
-    return _linear(settled, core, witnesses, rows, stages * MEASURED)
+    return _linear(settled, block, weights, witnesses, rows, stages * MEASURED)
 
 
 def exact_sum(features: Array, weights: Array) -> Array:
@@ -143,15 +146,19 @@ def exact_sum(features: Array, weights: Array) -> Array:
     return np.multiply(np.ascontiguousarray(features.T), weights).sum(axis=1)
 
 
-def _linear(settled: Settled, core: Array, witnesses: Witnesses, rows: Rows | None, limit: float) -> Proof:
+def _linear(settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, limit: float) -> Proof:
     absolute = settled.absolute
     assert absolute is not None
     size = np.where(absolute > 0, absolute, TINY)
-    rho = (core - settled.target) / size
+    features = settled.kernel.features(block)
+    rho = (exact_sum(features, weights) - settled.target) / size
+    inflation = float(np.max(weights @ np.abs(features) / size, initial=1.0))
     off = np.abs(rho)
     worst, power = int(off.argmax()), settled.kernel.power
     if off[worst] <= limit:
-        return Proof(float(off[worst]), float(off[worst] / limit), float(off[worst]), 1.0, (), float(off[worst]), power, worst)
+        return Proof(
+            float(off[worst]), float(off[worst] / limit), float(off[worst]), 1.0, (), float(off[worst]), power, worst, inflation
+        )
     seen = witnesses(settled.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
     if rows is not None and (error > tolerance(power, 1.0) or rest > limit):
@@ -159,7 +166,7 @@ def _linear(settled: Settled, core: Array, witnesses: Witnesses, rows: Rows | No
         error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
     if rest > limit:
         error = np.inf
-    return Proof(float(error), float(min(rest / limit, 1.0)), float(off[worst]), 1.0, (), float(error), power, worst)
+    return Proof(float(error), float(min(rest / limit, 1.0)), float(off[worst]), 1.0, (), float(error), power, worst, inflation)
 
 
 def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, limit: float) -> tuple[float, float, Array]:
@@ -262,7 +269,7 @@ def _relative_error(kernel: Powers, settled: Settled, difference: Array, full: A
 def _second_term(kernel: Powers, vectors: Array, block: Array, weights: Array, rows: Rows | None) -> float:
     """The loss along directions that were dropped as zero, relative to half of the second term, over the kept and all rows."""
     terms = linalg.column_norms(block if kernel.affine else block[:, 1:])[:, None] * np.abs(vectors)
-    unit = np.where(terms > NOTHING * terms.max(axis=0), vectors, 0.0)  # entries that are rounding of zero
+    unit = np.where(terms >= NOTHING * terms.max(axis=0), vectors, 0.0)  # entries that are rounding of zero
     unit = unit / np.abs(unit).max(axis=0)
 
     def losses(block: Array, weights: Array | None, _: int = 0) -> Array:

@@ -45,7 +45,7 @@ from karat.engine.moments import pass_over
 from karat.engine.peel import dominating
 from karat.engine.proof import Proof
 from karat.engine.rows import Rows
-from karat.engine.tolerances import SHARP
+from karat.engine.tolerances import SHARP, TINY
 from karat.engine.tree import thin
 
 WAY = "sketch"
@@ -69,6 +69,8 @@ class Running:
         Relative loss error of the held rows from which the sum was started.
     stages : int
         Reductions that those rows had been through; each adds its second term to the claim.
+    inflation : float
+        By how much their absolute moments exceed those of the rows that they stand for.
     hard : bool
         A sample of candidates was not enough before, so that the tree should be taken at once.
     """
@@ -80,6 +82,7 @@ class Running:
     low: Sums
     inherited: float = 0.0
     stages: int = 0
+    inflation: float = 1.0
     hard: bool = False
 
     @staticmethod
@@ -174,7 +177,7 @@ def _continued(
     if settled.again:
         return None, running
     found, hard = _reduce(rows, settled, held, held + np.arange(0), rng, running.hard)
-    claim = {"inherited": running.inherited, "stages": running.stages + 1}
+    claim = {"inherited": running.inherited, "stages": running.stages + 1, "inflation": running.inflation}
     if found.proof.ok:
         return replace(found, **claim), replace(grown, hard=hard)
     heavy = dominating(rows, kernel, PEELED * settled.kernel.width)
@@ -201,6 +204,7 @@ def _afresh(
     hard = running is not None and running.hard
     inherited = 0.0 if running is None else running.inherited
     stages = 0 if running is None else running.stages + 1
+    inflation = 1.0 if running is None else _inflation(rows, held, running)
     fresh, hard = _fitted(rows, held, kernel, rng, hard)
     if not fresh.proof.ok:
         heavy = dominating(rows, kernel, PEELED * max(1, fresh.settled.kernel.width))
@@ -208,15 +212,25 @@ def _afresh(
             left = np.setdiff1d(np.arange(len(rows)), heavy)
             rest, hard = _fitted(rows.subset(left), int((left < held).sum()), kernel, rng, hard)
             fresh = better(fresh, rest.with_peeled(rows, left, heavy))
-    fresh = replace(fresh, inherited=inherited, stages=stages + 1)
+    fresh = replace(fresh, inherited=inherited, stages=stages + 1, inflation=inflation)
     kept = fresh.positions[~fresh.peeled]
-    block = rows.take(kept, np.zeros(rows.columns))
-    started = Running.start(kernel, block, fresh.weights[~fresh.peeled])
-    if fresh.proof.gap > SHARP:  # worth another pass: the sum of all these rows, so that later folds can do better
-        heavy = fresh.positions[fresh.peeled]
-        started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
-        return fresh, replace(started, inherited=inherited, stages=stages, hard=hard)
-    return fresh, replace(started, inherited=inherited + fresh.proof.loss_error, stages=stages + 1, hard=hard)
+    started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
+    claim = {"inherited": inherited, "stages": stages, "inflation": inflation, "hard": hard}
+    if fresh.settled.linear is None and fresh.proof.gap <= SHARP:  # the kept rows stand for all, and their claim is inherited
+        return fresh, replace(started, **claim | {"inherited": fresh.error, "stages": stages + 1})
+    heavy = fresh.positions[fresh.peeled]  # worth another pass: the sum of all these rows, so that later folds can do better
+    started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
+    return fresh, replace(started, **claim)
+
+
+def _inflation(rows: Rows, held: int, running: Running) -> float:
+    """By how much the absolute moments of the held rows exceed those of the rows before them."""
+    linear = running.settle().linear
+    if linear is None or linear.absolute is None or not held:
+        return running.inflation
+    among = np.arange(held)
+    sums = own_weights(rows, among) @ np.abs(linear.kernel.features(rows.take(among, linear.kernel.shift)))
+    return running.inflation * float(np.max(sums / np.maximum(linear.absolute, TINY), initial=1.0))
 
 
 def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, hard: bool) -> tuple[Reduction, bool]:
@@ -269,5 +283,6 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
     proof = measure(None, settled, rest.take(among, settled.kernel.shift), weights)
     rank = frame(rest, settled, among, weights).resolve().rank if settled.kernel.width else 0
     return Reduction(
-        everything, own_weights(rows, everything), settled, rank, proof, WAY, 1, peeled, running.inherited, running.stages + 1
-    )
+        everything, own_weights(rows, everything), settled, rank, proof, WAY, 1, peeled, running.inherited, running.stages + 1,
+        running.inflation,
+    )  # fmt: skip
