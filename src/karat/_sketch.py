@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from karat import frames
-from karat._construct import absorb_into, certificate_of, check_exact
+from karat._construct import NOTHING_ABSORBED, absorb_into, certificate_of, check_exact
 from karat._coreset import Coreset
 from karat._fingerprint import Fingerprint
 from karat._input import Table, explain_non_finite, read_input
@@ -305,10 +305,14 @@ class Sketch:
             assert isinstance(self.problem, Ridge | LpRegression)
             assert held.weights is not None
             exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights)
-            reductions, correction = absorb_into(self.problem, held.rows(), exact, self.random_state, None)
+            reductions, correction = absorb_into(
+                self.problem, held.rows(), exact, self.random_state, None, inherited=reductions[0].gap
+            )
             held = held.take(reductions[0].positions, reductions[0].weights)
         seconds = self._seconds + time.perf_counter() - start
         notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == self.n_rows)
+        if correction is not None and not correction:
+            notes.append(NOTHING_ABSORBED)
         certificate = certificate_of(self.problem, reductions, total, self.n_rows, len(held), seconds, notes)
         check_exact(certificate)
         X, y = frames.restore(self._like, *self._split(held), held.numbers)

@@ -41,6 +41,8 @@ def minimise_power(
 ) -> Solution:
     """Minimise the loss above over w (and b); several targets (power 2 only) are solved side by side."""
     targets = y.reshape(len(y), -1)
+    if not correction:  # zero: nothing was absorbed, and the rows alone are solved more accurately
+        correction = None
     total = weights.sum()
     centre = weights @ X / total if intercept else np.zeros(X.shape[1])
     middle = weights @ targets / total if intercept else np.zeros(targets.shape[1])

@@ -44,7 +44,7 @@ Absorb = Literal["diagonal", "box"] | None
 ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
 NO_TOTAL = "the total weight"
 LOWER_POWERS = "lower powers of the residual"
-REGULARISER_ZERO = 1e-8  # a regulariser row of smaller weight has reached its bound
+REGULARISER_ZERO = 1e-10  # a regulariser row of smaller weight, positive or negative, has reached its bound
 
 
 class _Regression(Problem):
@@ -87,6 +87,11 @@ class _Regression(Problem):
         if getattr(self, "absorb", None) != "diagonal":
             raise InputError("absorb='box' stores a correction of every moment; only 'diagonal' amounts to regulariser rows.")
         weights = 1.0 + core._correction.pure() / self.penalty
+        if (weights < -REGULARISER_ZERO).any():
+            raise InputError(
+                "A row of the regulariser would have a negative weight, which happens after merging; problem.solve(core) and "
+                "core.loss are exact nevertheless."
+            )
         return np.where(weights > REGULARISER_ZERO, weights, 0.0)
 
     def solve(self, core: Coreset) -> Solution:
