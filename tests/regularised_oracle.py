@@ -3,7 +3,7 @@
     f(z) = sum_i u_i (d_i . z)^p + alpha sum_a |w_a|^p       z = (w, [b,] -1) or any multiple of it
     g(z) = sum_c w_c (d_c . z)^p + alpha sum_a |w_a|^p + C(w, -1)
 
-Degree 2: rows of the regulariser, ``sqrt(alpha) e_a``, are stacked below the data; the stack is made orthonormal by QR and three
+Degree 2: rows of the regulariser, ``sqrt(alpha) e_a``, are stacked below the data; this is made orthonormal by QR and three
 more rounds in extended precision.  There f = |q|^2, so the worst relative error is an eigenvalue.  Higher degrees: many
 queries in the same coordinates, random ones at many scales, those that annihilate kept rows, and the worst found so far moved
 about.  A search, so what it finds is below the true error.

@@ -102,7 +102,7 @@ def measured(core: Coreset, rows: Rows, settled: Settled, kept: Rows, passes: in
     problem = core.problem
     assert isinstance(problem, Ridge | LpRegression)
     gap = measure_absorbed(
-        rows, settled, problem.power, problem.fit_intercept, problem.penalty / unit, kept, core._correction.times(1 / unit)
+        rows, settled, problem.power, problem.fit_intercept, problem.penalty / unit, kept, core._correction.over(unit)
     )
     return replace(found, gap=gap, moment_error=gap)
 

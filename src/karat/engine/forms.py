@@ -4,7 +4,7 @@ For rows b_i and weights u_i the form is ``F[a, b] = sum_i u_i b_i^(a+b)``, one 
 New variables ``b' = b A`` have the monomials ``b'^a = sum_c b^c L[c, a]``, so that their form is ``F' = L' F L``: every index
 of the symmetric tensor of degree p is contracted with A, and no array of ``v^p`` entries is ever made.
 
-A query z has the loss ``sum_i u_i (b_i . z)^p = s' F~ s`` with ``F~[a, b] = sqrt(m_a m_b) F[a, b]`` and ``s_a = sqrt(m_a) z^a``,
+A query z has the loss ``sum u (b . z)^p = s' F~ s`` with ``F~[a, b] = sqrt(m_a m_b) F[a, b]`` and ``s_a = sqrt(m_a) z^a``,
 m the multinomial coefficients; in this scaling ``|s|^2 = |z|^p``.
 """
 
