@@ -41,7 +41,7 @@ TICK = 0.1  # between looks at whether it is done
 class Budget:
     """Wall time that all programmes of one coreset have together."""
 
-    seconds: float = SECONDS
+    seconds: float = field(default_factory=lambda: SECONDS)
     start: float = field(default_factory=time.perf_counter)
 
     @property
