@@ -84,7 +84,7 @@ def doubling(report: Report, sizes: Sizes) -> None:
 
 
 def box(report: Report, sizes: Sizes) -> None:
-    """(f) Ridge with absorb="box": fewest rows, proven optimal by the reduced costs of all rows."""
+    """(f) Ridge with absorb="box": few rows, by a linear programme over all of them."""
     X, y = gaussian(sizes.rows, sizes.columns)
     D = np.column_stack([X, y])
     problem = Ridge(alpha=1e4, fit_intercept=False, absorb="box")

@@ -18,7 +18,6 @@ from karat.engine.absorb import absorb
 from karat.engine.build import NonFiniteError, Reduction, build
 from karat.engine.correction import Correction
 from karat.engine.kernel import Kernel
-from karat.engine.programme import PRICE
 from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge
@@ -27,6 +26,7 @@ from karat.problems.latent import Latent
 Method = Literal["auto", "onepass", "tree", "caratheodory"]
 METHODS = ("auto", "onepass", "tree", "caratheodory")
 Progress = Callable[[int, int], None]
+NOTHING_ABSORBED = "Nothing could be absorbed: the rows carry the loss by themselves, and the correction is zero."
 
 
 def coreset(
@@ -113,7 +113,9 @@ def coreset(
         correction = None
         if absorbing:
             assert isinstance(problem, Ridge | LpRegression)
-            reductions, correction = absorb_into(problem, table.rows(), reductions[0], int(random_state), progress)
+            reductions, correction = absorb_into(
+                problem, table.rows(), reductions[0], int(random_state), progress, unit=table.unit
+            )
     except NonFiniteError:
         raise explain_non_finite(table, "its powers") from None
     return assemble(problem, table, X, y, reductions, correction, start)
@@ -140,20 +142,26 @@ def kernel_of(problem: Problem, table: Table) -> Kernel:
 
 def absorb_into(
     problem: Ridge | LpRegression, rows: Rows, exact: Reduction, seed: int, progress: Progress | None,
-    missing: Correction | None = None,
+    missing: Correction | None = None, unit: float = 1.0, inherited: float = 0.0,
 ) -> tuple[list[Reduction], Correction]:  # fmt: skip
+    """The reduction and the correction of an absorbed coreset; the exact reduction and zero if nothing can be absorbed.
+
+    Weights of rows are in units of ``unit``; corrections are not.  ``inherited`` is what ``rows`` are off by themselves.
+    """
     with linalg.few_threads(exact.settled.kernel.width):
         found = absorb(
-            rows, exact, problem.power, problem.fit_intercept, problem.penalty, problem.absorb == "box", problem.keeps_total,
-            missing, seed, progress,
+            rows, exact, problem.power, problem.fit_intercept, problem.penalty / unit, problem.absorb == "box",
+            problem.keeps_total, None if missing is None else missing.over(unit), seed, progress, unit,
         )  # fmt: skip
-    proof = " proven optimal by reduced costs" if found.reduced_cost > -PRICE else ""
+    passes = exact.passes + found.passes
+    if not found.correction:
+        return [replace(exact, passes=passes)], found.correction
     reduction = replace(
-        exact, positions=found.positions, weights=found.weights,
+        exact, positions=found.positions, weights=found.weights, inherited=inherited,
         proof=replace(exact.proof, loss_error=found.gap, moment_error=found.gap),
-        method=f"{exact.method}, then {problem.absorb}{proof}", passes=exact.passes + found.passes,
+        method=f"{exact.method}, then {problem.absorb}", passes=passes, peeled=np.zeros(0, dtype=bool),
     )  # fmt: skip
-    return [reduction], found.correction
+    return [reduction], found.correction.times(unit)
 
 
 def assemble(
@@ -170,7 +178,9 @@ def assemble(
     weights = np.concatenate([r.weights for r in reductions])[order] * table.unit
     indices = indices[order].astype(np.int64)
     notes = []
-    if correction is None and len(indices) == table.count:
+    if correction is not None and not correction:
+        notes.append(NOTHING_ABSORBED)
+    if not correction and len(indices) == table.count:
         notes.append("There were no more rows than the rank: all are kept, with their own weights.")
     seconds = time.perf_counter() - start
     if any(len(r.positions) > r.settled.kernel.width + r.peeled.sum() for r in reductions) and len(indices) < table.count:

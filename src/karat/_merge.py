@@ -60,12 +60,16 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     if first._correction is not None and second._correction is not None:
         assert isinstance(first.problem, Ridge | LpRegression)
         carried = first._correction + second._correction
-        reductions, correction = absorb_into(first.problem, table.rows(), reductions[0], seed, None, carried)
+        reductions, correction = absorb_into(
+            first.problem, table.rows(), reductions[0], seed, None, carried if carried else None, table.unit
+        )
     merged = assemble(first.problem, table, X, y, reductions, correction, start)
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     # The parts may be off by what their own certificates say, relative to a smaller loss than that of the union.
-    inherited = max(first.certificate.loss_error, second.certificate.loss_error)
+    # With a correction each of them is relative to a loss that has the regulariser in it, so that they add up.
+    errors = first.certificate.loss_error, second.certificate.loss_error
+    inherited = sum(errors) if first._correction or second._correction else max(errors)
     left_out = [note for core in (first, second) for note in core.certificate.notes if "left out" in note]
     notes = tuple(dict.fromkeys([*merged.certificate.notes, *left_out]))
     proof = merged.certificate

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from karat import frames
-from karat._construct import absorb_into
+from karat._construct import NOTHING_ABSORBED, absorb_into
 from karat._core.certify import OLDER, PROOF_VERSION, certify, require_proven
 from karat._coreset import Coreset
 from karat._fingerprint import Fingerprint
@@ -336,11 +336,15 @@ class Sketch:
         if self._absorbing:
             assert isinstance(self.problem, Ridge | LpRegression)
             assert held.weights is not None
-            exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights)
-            reductions, correction = absorb_into(self.problem, held.rows(), exact, self.random_state, None)
+            exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights, peeled=self._peeled)
+            reductions, correction = absorb_into(
+                self.problem, held.rows(), exact, self.random_state, None, inherited=exact.error
+            )
             held = held.take(reductions[0].positions, reductions[0].weights)
         seconds = self._seconds + time.perf_counter() - start
         notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == self.n_rows)
+        if correction is not None and not correction:
+            notes.append(NOTHING_ABSORBED)
         if self._proof_version < PROOF_VERSION:
             notes.append(f"The sketch went on from rows that were {OLDER}.")
         certificate = replace(

@@ -13,7 +13,7 @@ from karat._construct import kernel_of, refuse_for_latent, refuse_lengths
 from karat._core.certify import Certificate, certify
 from karat._coreset import Coreset
 from karat._input import Table, explain_non_finite, group_labels, read_input
-from karat.engine.absorb import measure_absorbed
+from karat.engine.absorb import REFUTED, measure_absorbed
 from karat.engine.build import NonFiniteError, Reduction, measure, settle
 from karat.engine.candidates import own_weights, sample
 from karat.engine.kernel import Settled
@@ -48,7 +48,7 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
     known, notes = shared_groups(core, labels)
     refuted = bool(notes)
     reductions = [_group(core, table, own, label) for label in known]
-    if core._correction is None and core.n_rows == table.count and not _same_rows(core, table, own):
+    if not core._correction and core.n_rows == table.count and not _same_rows(core, table, own):
         notes.append("The kept rows are not the rows of this data at the stored indices.")
         refuted = True
     if core.n_rows != table.count:
@@ -61,6 +61,9 @@ def proof(
     core: Coreset, reductions: list[Reduction], total: float, n_rows: int, start: float, notes: list[str], refuted: bool
 ) -> Certificate:
     """A fresh certificate; the rank, that of all groups, is not measured again."""
+    if core._correction and not max(r.proof.loss_error for r in reductions) <= REFUTED:
+        notes = [*notes, f"Rows and correction of an absorbed coreset must agree with the data to {REFUTED:.0e}."]
+        refuted = True
     seconds = time.perf_counter() - start
     fresh = certify(core.problem, reductions, total, n_rows, seconds, notes, refuted=refuted, size=len(core))
     return replace(fresh, rank=core.certificate.rank, peeled=core.certificate.peeled)
@@ -85,28 +88,33 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
         settled, passes = settle(rows, kernel_of(core.problem, table), pilot)
     except NonFiniteError:
         raise explain_non_finite(table, "its powers") from None
-    return measured(core, rows, settled, kept, passes)
+    return measured(core, rows, settled, kept, passes, table.unit)
 
 
 def measured(
-    core: Coreset, rows: Rows | None, settled: Settled, kept: Rows, passes: int, witnesses: Rows | None = None
+    core: Coreset,
+    rows: Rows | None,
+    settled: Settled,
+    kept: Rows,
+    passes: int,
+    unit: float = 1.0,
+    witnesses: Rows | None = None,
 ) -> Reduction:
-    """The reduction that a coreset claims to be, against settled moments; ``rows`` have them, and show what rows look like."""
+    """The reduction that a coreset claims to be, against settled moments; ``rows`` have them, and show what rows look like.
+
+    ``unit`` is that of the weights of both.
+    """
     found = claimed(core, rows, settled, kept, passes, witnesses)
-    if core._correction is None:
+    if not core._correction:  # the rows carry everything, with or without a regulariser
         return found
     problem = core.problem
     assert isinstance(problem, Ridge | LpRegression)
+    assert rows is not None
     gap = measure_absorbed(
-        rows,
-        problem.power,
-        problem.fit_intercept,
-        problem.penalty,
-        lambda shift: kept.take(found.positions, shift),
-        found.weights,
-        core._correction,
+        rows, settled, problem.power, problem.fit_intercept, problem.penalty / unit, kept, core._correction.over(unit)
     )
-    return replace(found, proof=replace(found.proof, loss_error=gap, moment_error=gap))
+    absorbed = replace(found.proof, loss_error=gap, moment_error=gap, remainder=0.0)
+    return replace(found, proof=absorbed)
 
 
 def claimed(

@@ -1,4 +1,4 @@
-"""Let the regulariser carry a part of the moments: fewest rows within a box, by column generation.
+"""Let the regulariser carry a part of the moments: few rows within a box, by column generation.
 
 With the weights of the regulariser's rows eliminated, the paper's Algorithms 2 and 3 ask for data weights w >= 0 with
 
@@ -13,35 +13,49 @@ phi the raw monomials of degree p, S their moments, and per monomial
 
 A vertex of this polyhedron has at most as many rows as constraints are tight.  A linear programme finds one on a few
 candidates.  For "box" each row costs 1, the dual prices all other rows in one pass, and rows of negative reduced cost join
-until none is left: that proves optimality over all rows.  "diagonal" minimises the pure powers, which leaves the
-inequalities slack.  Both then try costs reweighted by 1/w for a sparser vertex.
+until none is left.  Then costs reweighted by 1/w are tried for a sparser vertex.  What is minimised is a sum of weights: the
+number of rows is small, but not proven to be the smallest.
 
-Whatever the kept rows miss becomes the :class:`~karat.engine.correction.Correction`, so the loss is exact however loosely
-the programme is solved; only the moments of zero width must be met, and are polished.
+Whatever the kept rows miss becomes the :class:`~karat.engine.correction.Correction`; only the moments of zero width must be
+met by the rows, and are polished.  The rows, their weights and the correction, all as they will be stored, are then measured
+against the regularised loss of all rows (regularised.py).  The result is accepted if that error is at most ``LIMIT``;
+otherwise the exact rows are returned, with a correction of zero.
+
+Constants:
+
+    LIMIT       A tenth of the 1e-10 that counts as exact: two parts may then be merged several times, and ``verify``, in other
+                coordinates, agrees.  Rounding alone gives p eps kappa, so kappa may be up to 2e4 for p = 2 and no more.
+    REFUTED     The error at which ``verify`` refutes: the 1e-10 itself, never more.
+    WIDEST      Monomials up to which a programme of 12 times as many candidates is solved within its budget of time.
+    AT_BOUND    A regulariser weight within this many eps (of the moment) of zero is zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from karat.engine import linalg
-from karat.engine.basis import Basis, Flags
+from karat.engine.basis import Basis
 from karat.engine.build import Reduction
+from karat.engine.candidates import own_weights
 from karat.engine.correction import Correction
-from karat.engine.kernel import Settled, Statistic
+from karat.engine.kernel import Flags, Settled
 from karat.engine.linalg import Array, Indices
-from karat.engine.moments import Progress, pass_over
+from karat.engine.moments import Progress
 from karat.engine.monomials import monomials
 from karat.engine.polish import polish
-from karat.engine.polynomial import Polynomial
-from karat.engine.programme import price_all, sparsest
+from karat.engine.powers import Powers
+from karat.engine.programme import Budget, price_all, sparsest
+from karat.engine.regularised import Regularised, regularised
 from karat.engine.rows import Rows
+from karat.engine.tolerances import EPS
 
+LIMIT = 1e-11
+REFUTED = 1e-10
+WIDEST = 1000
+AT_BOUND = 64
 CANDIDATES = 12  # in units of the number of monomials
-EXACT = 1e-11
 
 
 @dataclass(frozen=True)
@@ -52,12 +66,9 @@ class Absorbed:
     ----------
     positions, weights : arrays
     correction : Correction
+        Zero if nothing was absorbed.
     gap : float
         Worst relative error of the regularised loss over every query, correction included.
-    tight : int
-        Constraints tight at the vertex, which bounds its rows.
-    reduced_cost : float
-        Smallest reduced cost over all rows (0 proves that the linear programme is optimal).
     passes : int
     """
 
@@ -65,8 +76,6 @@ class Absorbed:
     weights: Array
     correction: Correction
     gap: float
-    tight: int
-    reduced_cost: float
     passes: int
 
 
@@ -81,6 +90,7 @@ def absorb(
     missing: Correction | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    unit: float = 1.0,
 ) -> Absorbed:
     """Reduce rows ``[X | y]`` as far as a regulariser of strength alpha allows.
 
@@ -90,46 +100,75 @@ def absorb(
         An exact coreset of them.  It is feasible for every alpha, and what is returned if nothing better is found.
     missing : Correction, optional
         What the given rows miss already, when absorbed coresets are merged.
+    unit : float
+        A power of two, in which the weights of rows, alpha and corrections are given; results are stored without it.
     """
-    kernel = _scaled_kernel(rows, degree, intercept, total)
-    statistic = pass_over(rows, kernel, progress)
-    moments = kernel._moments(statistic[-1], rows.total)
-    kinds = _Kinds(kernel, rows.columns)
-    if missing is not None:
-        moments[: len(kinds.unit)][kinds.plain] += missing.delta * kinds.unit[kinds.plain]
+    loss = regularised(rows, exact.settled, degree, intercept, alpha, missing, progress)
+    passes = 1
+    if loss is not None and loss.rounding <= LIMIT:
+        kernel = scaled_kernel(loss, total)
+        if kernel.width <= WIDEST:
+            found, more = _vertex(rows, exact, loss, kernel, alpha, box, seed, unit)
+            passes += more
+            if found is not None and (missing is not None or len(found.positions) < len(exact.positions)):
+                return found
+    if missing is None:
+        sets = monomials(rows.columns, degree).indices
+        return Absorbed(exact.positions, exact.weights, Correction(sets, np.zeros(len(sets))), exact.proof.loss_error, passes)
+    # What is missing is not in the rows: their own reduction is exact, if it is so against the loss with the missing part.
+    gap = np.inf
+    if loss is not None:
+        gap = loss.error(rows.take(exact.positions, loss.shift), exact.weights, missing)
+    if gap <= LIMIT:
+        return Absorbed(exact.positions, exact.weights, missing, gap, passes)
+    everything = np.arange(len(rows))
+    return Absorbed(everything, own_weights(rows, everything), missing, 0.0, passes)
+
+
+def _vertex(
+    rows: Rows, exact: Reduction, loss: Regularised, kernel: Powers, alpha: float, box: bool, seed: int, unit: float
+) -> tuple[Absorbed | None, int]:
+    """A vertex of the polyhedron, None if none was found or its error is too large; also the passes it took."""
+    kinds = Kinds(kernel, rows.columns)
+    moments = scaled_moments(loss, kernel)
+    if loss.missing is not None:
+        moments[: len(kinds.unit)][kinds.plain] += loss.missing.delta * kinds.unit[kinds.plain]
     lower, upper = kinds.bounds(moments, alpha, box)
+    if not (np.isfinite(moments).all() and np.isfinite(upper).all()):
+        return None, 0
     fixed = lower == upper
     rng = np.random.default_rng(seed)
     candidates = np.union1d(exact.positions, rng.integers(0, len(rows), CANDIDATES * kernel.width))
-    passes, reduced = 1, -np.inf
+    budget, passes, known = Budget(), 0, None
     if box:
-        candidates, reduced, priced = price_all(rows, kernel, candidates, lower, upper)
-        passes += priced
+        candidates, known, _, passes = price_all(rows, kernel, candidates, lower, upper, budget)
+        if known is None:
+            return None, passes
     features = kernel.features(rows.take(candidates, kernel.shift))
-    cost = np.ones(len(candidates))
     fewest = max(1, int(fixed.sum()))  # generic data cannot do with fewer rows than exact moments
-    chosen = sparsest(features, cost, lower, upper, rows.total, fewest)
-    if chosen is not None:
-        positions, weights = candidates[chosen > 0], chosen[chosen > 0]
-        block, features = rows.take(candidates[chosen > 0], kernel.shift), features[chosen > 0]
-        weights, tight = _polished(features, weights, moments, lower, upper, rows.total)
-        if degree == 2:
-            missed = _missed_squares(rows, exact.settled, positions, weights)
-            if missing is not None:
-                missed[kinds.plain] += missing.delta
-        else:
-            missed = (moments - weights @ features)[: len(kinds.unit)] / kinds.unit
-        correction = Correction(kinds.sets, np.where(kinds.free, missed, 0.0)[kinds.plain])
-        carried = correction if missing is None else correction + -missing
-        gap = _gap(kernel, block, weights, statistic, carried, kinds, alpha)
-        if gap <= max(EXACT, 10 * linalg.EPS * exact.condition**degree):
-            return Absorbed(positions, weights, correction, gap, tight, reduced, passes)
-    nothing = Correction(kinds.sets, np.zeros(len(kinds.sets)))
-    return Absorbed(exact.positions, exact.weights, missing or nothing, exact.gap, kernel.width, -np.inf, passes)
+    chosen = sparsest(features, lower, upper, rows.total, fewest, budget, known)
+    if chosen is None:
+        return None, passes
+    positions, weights = candidates[chosen > 0], chosen[chosen > 0]
+    weights = _polished(features[chosen > 0], weights, moments, lower, upper, rows.total)
+    weights = weights * unit / unit  # as stored: a power of two rounds nothing short of underflow
+    if not (weights > 0).all():
+        return None, passes
+    block = rows.take(positions, loss.shift)
+    missed = loss.missed(block, weights)[kinds.plain]
+    if loss.missing is not None:
+        missed += loss.missing.delta
+    pure = kinds.pure[kinds.plain]
+    slack = AT_BOUND * EPS * np.abs(moments[: len(kinds.unit)] / kinds.unit)[kinds.plain]
+    missed = np.where(pure & (missed + alpha <= slack), -alpha, missed)  # no regulariser weight is negative
+    delta = np.where(kinds.free[kinds.plain], missed, 0.0) * unit / unit
+    correction = Correction(kinds.sets, delta)
+    gap = loss.error(block, weights, correction)
+    return (Absorbed(positions, weights, correction, gap, 1 + passes) if gap <= LIMIT else None), passes
 
 
-def _polished(features: Array, weights: Array, moments: Array, lower: Array, upper: Array, total: float) -> tuple[Array, int]:
-    """Bring a vertex to full accuracy: all its tight constraints, or at least those that must be exact; also their number."""
+def _polished(features: Array, weights: Array, moments: Array, lower: Array, upper: Array, total: float) -> Array:
+    """Bring a vertex to full accuracy: all its tight constraints, or at least those that must be exact."""
     size = np.sqrt(np.square(features).mean(axis=0))
     size[size == 0] = 1.0
     kept, near = weights @ features, 1e-7 * size * total
@@ -139,13 +178,13 @@ def _polished(features: Array, weights: Array, moments: Array, lower: Array, upp
     goal = np.where(lower == upper, moments, np.where(high & np.isinf(lower), upper, kept))
     for held in (tight, lower == upper):
         weights = polish((features / size)[:, held], weights, (goal / size)[held])
-    return weights, int(tight.sum())
+    return weights
 
 
-class _Kinds:
+class Kinds:
     """The monomials by what may happen to them."""
 
-    def __init__(self, kernel: Polynomial, columns: int) -> None:
+    def __init__(self, kernel: Powers, columns: int) -> None:
         sets = monomials(kernel.basis.map.shape[1], kernel.degree).indices
         lead = int(kernel.affine)
         label = columns - 1 + lead
@@ -169,67 +208,26 @@ class _Kinds:
         return lower, upper
 
 
-def _missed_squares(rows: Rows, settled: Settled, positions: Indices, weights: Array) -> Array:
-    """Second moments of all rows less those of the kept ones, by a subtraction in whitened coordinates.
-
-    There it costs eps of the *difference*; between raw moments it would cost eps of the moments, kappa^2 times as much.
-    """
-    kernel = settled.kernel
-    assert isinstance(kernel, Polynomial)
-    variables = kernel._variables(rows.take(positions, kernel.shift))
-    back = np.linalg.pinv(kernel.basis.map)
-    difference = back.T @ (settled.statistic[0] - linalg.gram(variables, weights)) @ back
-    table = monomials(len(difference), 2)
-    return np.asarray(difference[table.indices[:, 0], table.indices[:, 1]])
-
-
-def _scaled_kernel(rows: Rows, degree: int, intercept: bool, total: bool) -> Polynomial:
+def scaled_kernel(loss: Regularised, total: bool) -> Powers:
     """Monomials of shifted and scaled columns, not mixed: the box belongs to the raw monomials."""
-    kernel = Polynomial(rows.columns, degree, affine=intercept, total=total)
-    block = rows.take(np.arange(0, len(rows), max(1, len(rows) // 4096)), np.zeros(rows.columns))
-    if intercept:
-        kernel.shift = block[:, 1:].mean(axis=0)
-    size = linalg.column_norms(block[:, 1:] - kernel.shift) / np.sqrt(len(block))
-    size[size == 0] = 1.0
-    sizes = np.concatenate([np.ones(int(intercept)), 1.0 / size])
-    basis = Basis.identity(len(sizes), 0)
-    return kernel._copy(Basis(np.diag(sizes), basis.loose), mapped=True)
+    kernel = Powers(len(loss.shift), loss.degree, affine=bool(loss.lead), total=total)
+    kernel.shift = loss.shift
+    scale = 1.0 / np.where(loss.size > 0, loss.size, 1.0)
+    return kernel.within(Basis.given(np.diag(scale)))
 
 
-def _gap(
-    kernel: Polynomial,
-    block: Array,
-    weights: Array,
-    statistic: Statistic,
-    carried: Correction,
-    kinds: _Kinds,
-    alpha: float,
-) -> float:
-    """The bound of :meth:`Polynomial.gap` for the regularised loss, the carried moments added to those of the kept rows."""
-    half = monomials(kernel.basis.map.shape[1], kernel.degree // 2)
-    table = monomials(half.variables, kernel.degree)
-    values = half.values(np.ascontiguousarray(kernel._variables(block).T))
-    difference = (values * weights) @ values.T - statistic[-1]
-    delta = np.zeros(len(table))
-    delta[kinds.plain] = carried.delta * (kinds.unit / kernel.root)[kinds.plain]
-    place = [[table.position[tuple(sorted(a + b))] for b in half.sets] for a in half.sets]
-    base = statistic[-1].copy()
-    for a in range(int(kernel.affine), half.variables - 1):
-        i = half.position[(a,) * half.degree]
-        base[i, i] += alpha * kernel.basis.map[a, a] ** kernel.degree
-    return linalg.generalized_norm(difference + delta[np.array(place)], base)
+def scaled_moments(loss: Regularised, kernel: Powers) -> Array:
+    """The moments of all rows in the features of the scaled kernel."""
+    moments = kernel.root * loss.moments(np.diag(kernel.basis.map))
+    return np.append(moments, loss.total) if kernel.total else moments
 
 
 def measure_absorbed(
-    rows: Rows,
-    degree: int,
-    intercept: bool,
-    alpha: float,
-    block: Callable[[Array], Array],
-    weights: Array,
-    carried: Correction,
+    rows: Rows, settled: Settled, degree: int, intercept: bool, alpha: float, kept: Rows, correction: Correction
 ) -> float:
-    """Worst relative loss error of kept rows and their correction against all rows; ``block(shift)`` reads the kept rows."""
-    kernel = _scaled_kernel(rows, degree, intercept, total=False)
-    kinds = _Kinds(kernel, rows.columns)
-    return _gap(kernel, block(kernel.shift), weights, pass_over(rows, kernel), carried, kinds, alpha)
+    """Worst relative loss error of kept rows, with their weights and correction, against all rows."""
+    loss = regularised(rows, settled, degree, intercept, alpha)
+    if loss is None:
+        return np.inf
+    everything = np.arange(len(kept))
+    return loss.error(kept.take(everything, loss.shift), own_weights(kept, everything), correction)

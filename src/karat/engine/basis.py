@@ -57,6 +57,11 @@ class Basis:
     def identity(variables: int, apart: int) -> Basis:
         return Basis(np.eye(variables), np.zeros(variables, dtype=bool), apart, Directions.none(variables))
 
+    @staticmethod
+    def given(map_: Array) -> Basis:
+        """Coordinates that somebody else has chosen."""
+        return Basis(map_, np.zeros(map_.shape[1], dtype=bool), 0, Directions.none(len(map_)))
+
     def sizes(self, block: Array) -> Array:
         """Root mean square of every coordinate of a block, relative to that of its terms: 1 / condition, direction by direction."""
         terms = linalg.column_norms(block) @ np.abs(self.map)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from karat.engine.forms import places
 from karat.engine.linalg import Array, Indices
 from karat.engine.monomials import monomials
 
@@ -32,6 +33,26 @@ class Correction:
 
     def __neg__(self) -> Correction:
         return Correction(self.sets, -self.delta)
+
+    def __bool__(self) -> bool:
+        """Whether anything is carried at all."""
+        return bool(self.delta.any())
+
+    def times(self, unit: float) -> Correction:
+        """Back from units of the rows' weights, a power of two, so that nothing is rounded short of underflow."""
+        return self if unit == 1.0 else Correction(self.sets, self.delta * unit)
+
+    def over(self, unit: float) -> Correction:
+        """In units of the rows' weights."""
+        return self if unit == 1.0 else Correction(self.sets, self.delta / unit)
+
+    def form(self, lead: int) -> Array:
+        """The differences as a form on the monomials of degree p/2 in (1, x, y) if ``lead`` is 1, in (x, y) if it is 0."""
+        variables, degree = self.columns + 1 + lead, self.sets.shape[1]
+        table = monomials(variables, degree)
+        moments = np.zeros(len(table))
+        moments[table.indices[:, 0] >= lead] = self.delta
+        return np.asarray(moments[places(variables, degree // 2)])
 
     @property
     def columns(self) -> int:

@@ -126,7 +126,7 @@ def _mergeable(
 ) -> FileVerification:  # fmt: skip
     start = time.perf_counter()
     own = read_input(core.X, core.y, core.problem, core.weights, core.groups, unit=1.0)
-    again = source.identity() and core._correction is None  # else the rows of a sketch have to stand for those read
+    again = source.identity() and not core._correction  # else the rows of a sketch have to stand for those read
     coordinates = own_coordinates(core, own) if again else None
     hashes: Content | None = content
     passes = 0
@@ -171,7 +171,7 @@ def _group(core: Coreset, sketch: Watching, own: Table, label: Any, passes: int,
     # The rows that a sketch holds stand for the others, and are off by what they claim.
     reduction = sketch._reduction(label)
     rows = held.rows(None if label is None else np.flatnonzero(held.groups == label))
-    if settled.again or core._correction is not None or reduction.peeled.any():
+    if settled.again or core._correction or reduction.peeled.any():
         settled, _ = settle(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
         found = measured(core, rows, settled, own.rows(label), passes)
         return replace(found, inherited=reduction.error, stages=found.stages + reduction.stages)

@@ -41,6 +41,12 @@ def minimise_power(
 ) -> Solution:
     """Minimise the loss above over w (and b); several targets (power 2 only) are solved side by side."""
     targets = y.reshape(len(y), -1)
+    if not correction:  # zero: nothing was absorbed, and the rows alone are solved more accurately
+        correction = None
+    unit = 2.0 ** np.floor(np.log2(weights.max()))  # of the loss: squares of a gradient in units of 1e200 would overflow
+    weights, alpha = weights / unit, alpha / unit
+    if correction is not None:
+        correction = correction.over(unit)
     total = weights.sum()
     centre = weights @ X / total if intercept else np.zeros(X.shape[1])
     middle = weights @ targets / total if intercept else np.zeros(targets.shape[1])

@@ -15,7 +15,7 @@ evaluated or minimised:
     absorb=None        the rows carry everything, and serve every alpha;
     absorb="diagonal"  d regulariser rows e_a with weights W_a = 1 + (S_aa - S_c,aa) / alpha >= 0 (the paper's experiments);
     absorb="box"       every cross moment may be off by alpha, |S_ab - S_c,ab| <= alpha, S_c,aa <= S_aa + alpha, y^2 exact: what
-                       the sign matrix T of the paper's Lemma amounts to.  The fewest rows are sought by a linear programme.
+                       the sign matrix T of the paper's Lemma amounts to.  Few rows are sought by a linear programme.
 
 The paper solves ``(Xc'Xc + alpha I_c)^-1 Xc'yc``; that misses the label term.  With G = X'X - Xc'Xc and b = X'y - Xc'yc it is
 ``(Xc'Xc + G + alpha I)^-1 (Xc'yc + b)``.
@@ -46,7 +46,7 @@ Absorb = Literal["diagonal", "box"] | None
 ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
 NO_TOTAL = "the total weight"
 LOWER_POWERS = "lower powers of the residual"
-REGULARISER_ZERO = 1e-8  # a regulariser row of smaller weight has reached its bound
+REGULARISER_ZERO = 1e-10  # a regulariser row of smaller weight, positive or negative, has reached its bound
 
 
 class _Regression(Problem):
@@ -100,6 +100,11 @@ class _Regression(Problem):
         if getattr(self, "absorb", None) != "diagonal":
             raise InputError("absorb='box' stores a correction of every moment; only 'diagonal' amounts to regulariser rows.")
         weights = 1.0 + core._correction.pure() / self.penalty
+        if (weights < -REGULARISER_ZERO).any():
+            raise InputError(
+                "A row of the regulariser would have a negative weight, which happens after merging; problem.solve(core) and "
+                "core.loss are exact nevertheless."
+            )
         return np.where(weights > REGULARISER_ZERO, weights, 0.0)
 
     def solve(self, core: Coreset) -> Solution:
