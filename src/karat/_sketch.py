@@ -301,13 +301,13 @@ class Sketch:
             for label in other._running:  # what the other's rows are off by is inherited
                 claim = other._reduction(label)
                 theirs = (claim.error, claim.stages, claim.inflation * claim.proof.inflation)
-                inherited[label] = tuple(map(max, inherited.get(label, theirs), theirs))
+                inherited[label] = _larger(inherited.get(label, theirs), theirs)
             self.n_rows += other.n_rows
             self._seconds += other._seconds
         self._fold()
         for label, mine in self._running.items():
             own = (mine.inherited, mine.stages, mine.inflation)
-            error, stages, inflation = map(max, inherited.get(label, own), own)
+            error, stages, inflation = _larger(inherited.get(label, own), own)
             self._running[label] = replace(mine, inherited=error, stages=stages, inflation=inflation)
             if label in self._reductions:
                 found = self._reductions[label]
@@ -401,6 +401,11 @@ class Sketch:
     def __repr__(self) -> str:
         held = 0 if self._held is None else len(self._held)
         return f"Sketch({self.problem.describe()}, {self.n_rows:,} rows seen, {held:,} held, {self._waiting[0]:,} waiting)"
+
+
+def _larger(first: tuple[float, int, float], second: tuple[float, int, float]) -> tuple[float, int, float]:
+    """The larger of two claims: loss error, stages, inflation."""
+    return max(first[0], second[0]), max(first[1], second[1]), max(first[2], second[2])
 
 
 def weighed(rows: Rows) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
 """The certificate: what was kept, to what error, at what size against which bound; and what is not kept.
 
-The proof is :mod:`karat.engine.proof`, its constants are :mod:`karat.engine.tolerances`; here it becomes a record that prints, travels
-in files and says whether it still counts.
+The proof is :mod:`karat.engine.proof`, its constants are :mod:`karat.engine.tolerances`; here it becomes a record that prints,
+travels in files and says whether it still counts.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ OLDER = "proven by an older version: verify again"
 class Certificate:
     """Proof of a coreset, measured against the moments of all rows.
 
-    For every query q that the problem serves, ``|f_c(q) - f(q)| <= loss_error * sum_i u_i |f_i(q)| + rounding * R(q)``, where R(q)
-    is what rounding does to f(q) when all rows are evaluated in double precision.
+    For every query q that the problem serves, ``|f_c(q) - f(q)| <= loss_error * sum_i u_i |f_i(q)| + rounding * R(q)``, where
+    R(q) is what rounding does to f(q) when all rows are evaluated in double precision.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class Certificate:
     def from_dict(values: dict[str, Any]) -> Certificate:
         """The certificate that :meth:`to_dict` wrote, in this version or an older one."""
         names = {f.name for f in fields(Certificate)}
-        known = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names}
+        known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names}
         if "proof_version" not in known:
             notes = (*known.get("notes", ()), f"The certificate was {OLDER}.")
             known |= {"proof_version": 1, "rounding": ROUNDING, "remainder": 0.0, "notes": notes}
@@ -152,8 +152,8 @@ class Certificate:
             sizes = ", ".join(f"{size:.0e}" for size in sorted(self.excluded_directions, reverse=True)[:5])
             more = ", ..." if len(self.excluded_directions) > 5 else ""
             text += (
-                f" {len(self.excluded_directions)} direction(s) of the columns vanish or nearly so (relative sizes {sizes}{more}): "
-                "there the loss is kept up to its rounding."
+                f" {len(self.excluded_directions)} direction(s) of the columns vanish or nearly so (relative sizes "
+                f"{sizes}{more}): there the loss is kept up to its rounding."
             )
         return " ".join([text, *self.notes])
 
@@ -217,7 +217,7 @@ def require_proven(certificate: Certificate, reductions: Sequence[Reduction], na
     moment = kernel.feature_name(worst.proof.worst, names)
     raise NotExactError(
         f"No exact coreset was found. The best has a relative loss error of {certificate.loss_error:.1e} (up to "
-        f"{certificate.tolerance:.0e} counts as exact); {moment} is furthest off, by {worst.proof.moment_error:.1e} of the sum of "
-        f"absolute values. The columns have condition {certificate.condition:.1e}. Scale or centre the columns, drop nearly "
+        f"{certificate.tolerance:.0e} counts as exact); {moment} is furthest off, by {worst.proof.moment_error:.1e} of the sum "
+        f"of absolute values. The columns have condition {certificate.condition:.1e}. Scale or centre the columns, drop nearly "
         "collinear ones and extreme rows, or lower the degree."
     )

@@ -66,9 +66,8 @@ def sweep(
             stop = min(start + block, len(rows))
             weights = None if rows.weights is None else rows.weights[start:stop]
             sums.append(visit(blocks.read(start, stop), weights, start))
-            while number % 2 == 0:
+            for _ in range((number & -number).bit_length() - 1):
                 sums[-2:] = [combine(*sums[-2:])]
-                number //= 2
             if progress is not None:
                 progress(stop, len(rows))
         return reduce(lambda right, left: combine(left, right), reversed(sums))

@@ -5,8 +5,8 @@ Variables are the columns of D, with the constant 1 among them if ``affine`` (th
 c_t the number of its orders; ``total`` appends the constant where it is not in the span.  The two subclasses differ in their
 queries, and so in their coordinates W:
 
-    Polynomials  every polynomial is a query.  Columns are shifted and scaled, never mixed, so that every monomial is as accurate
-                 as its own size allows (this module).
+    Polynomials  every polynomial is a query.  Columns are shifted and scaled, never mixed, so that every monomial is as
+                 accurate as its own size allows (this module).
     Powers       every power of a linear form is a query.  Columns are mixed to whitened ones, so that small directions are as
                  accurate as large ones (:mod:`karat.engine.powers`).
 """
@@ -95,7 +95,7 @@ class Polynomial(Kernel):
         values = values * self.root[:, None]
         if self.total:
             values = np.vstack([values, np.ones(variables.shape[1])])
-        return values.T
+        return np.asarray(values.T)
 
     def products(self, variables: Array, weights: Array | None) -> Array:
         """The Gram matrix of lower monomials that holds all moments, of variables that come as columns (b x r)."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.basis import Basis, condition_of, pilot_basis, refine, vanishing, without
-from karat.engine.kernel import Kernel, Settled, Statistic
+from karat.engine.kernel import Flags, Kernel, Settled, Statistic
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
 from karat.engine.polynomial import Polynomial, Polynomials
@@ -87,7 +87,7 @@ class Powers(Polynomial):
         noise = 16 * EPS * condition * np.abs(self._features(size[:, None])[0])
         if self.total:
             noise[-1] = 0.0
-        return noise
+        return np.asarray(noise)
 
     def coordinates(self, block: Array) -> Array:
         variables = block if self.affine else block[:, 1:]
@@ -144,7 +144,7 @@ class Powers(Polynomial):
             vanished=self._vanished(gram),
         )  # fmt: skip
 
-    def _vanished(self, gram: Array) -> Array:
+    def _vanished(self, gram: Array) -> Flags:
         """Columns that wait in units of their own and have no second moment that a double can hold."""
         alone = np.zeros(self.columns, dtype=bool)
         lead = int(self.affine)

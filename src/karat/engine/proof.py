@@ -8,22 +8,23 @@ Claimed is, for every query q (:mod:`karat.engine.tolerances`),
 
     sum_i u_i c_i phi_i = rho - r,      |r_t| <= MEASURED * A_t  for every feature t,
 
-prove ``loss_error = max |c_i|``, since ``<h, rho> = sum_i u_i c_i f_i + <h, r>``: the coreset is exact for the data with its weights
-changed by at most that much.  (The smallest such maximum is the supremum itself, by duality.)  Usually c = 0 does: the moments agree
-to rounding, feature by feature.  If not, c is sought on witnesses, which are rows of the data with their own weights, and if that
-bound is too loose, on all rows, ``c_i = phi_i . x`` with x from the witnesses.  If neither leaves a remainder below rounding there
-is a direction of rho that no witness shows: nothing is proven, and loss_error is infinite.
+prove ``loss_error = max |c_i|``, since ``<h, rho> = sum_i u_i c_i f_i + <h, r>``: the coreset is exact for the data with its
+weights changed by at most that much.  (The smallest such maximum is the supremum itself, by duality.)  Usually c = 0 does: the
+moments agree to rounding, feature by feature.  If not, c is sought on witnesses, which are rows of the data with their own
+weights, and if that bound is too loose, on all rows, ``c_i = phi_i . x`` with x from the witnesses.  If neither leaves a
+remainder below rounding there is a direction of rho that no witness shows: nothing is proven, and loss_error is infinite.
 
 **Power class** (f = (d.z)^p, p = 2h).  In whitened coordinates, with M the Gram matrix of the degree-h monomials over all rows,
-E its error, v the monomials of the query and U the total weight,
+E its error, v the monomials of the query, U the total weight and l the smallest eigenvalue of the second moments / U,
 
-    f(q) = v' M v,      f_c - f = v' E v,      f(q) >= U l^h |v|^2        (Jensen; l the smallest eigenvalue of the second moments / U),
+    f(q) = v' M v,      f_c - f = v' E v,      f(q) >= U l^h |v|^2        (Jensen),
 
-so the relative error is at most the norm of E relative to ``(1 - s) M + s U l^h I`` for any s.  No direction of M is left out, however
-small.  For p = 2 the Gram matrix is itself well conditioned and s = 0 gives the supremum.  Along a small direction of the columns
-(RESOLVED) the coordinates themselves are rounding to many digits.  R(q) grows with the terms of the direction just as that rounding
-does, so there the entries of E are first charged to half of the second term, and only what is left to the first.  Directions that were dropped as zero must be zero: their loss, over all rows and over the kept ones, has to fit into half of
-the second term.
+so the relative error is at most the norm of E relative to ``(1 - s) M + s U l^h I`` for any s.  No direction of M is left out,
+however small.  For p = 2 the Gram matrix is itself well conditioned and s = 0 gives the supremum.  Along a small direction of the
+columns (RESOLVED) the coordinates themselves are rounding to many digits.  R(q) grows with the terms of the direction just as that
+rounding does, so there the entries of E are first charged to half of the second term, and only what is left to the first.
+Directions that were dropped as zero must be zero: their loss, over all rows and over the kept ones, has to fit into half of the
+second term.
 
 Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against the rest.
 """
@@ -143,7 +144,7 @@ def prove(
 
 def exact_sum(features: Array, weights: Array) -> Array:
     """``weights @ features``, summed pairwise: the error grows with the logarithm of the number of rows only."""
-    return np.multiply(np.ascontiguousarray(features.T), weights).sum(axis=1)
+    return np.asarray(np.multiply(np.ascontiguousarray(features.T), weights).sum(axis=1))
 
 
 def _linear(settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, limit: float) -> Proof:

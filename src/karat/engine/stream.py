@@ -123,6 +123,10 @@ class Running:
     def total(self) -> float:
         return float((self.high[-1] + self.low[-1])[0])
 
+    def claimed(self, found: Reduction) -> Reduction:
+        """A reduction to the rows of this sum, with what is inherited from the rows that it began with."""
+        return replace(found, inherited=self.inherited, stages=self.stages + 1, inflation=self.inflation)
+
     def settle(self) -> Settled:
         """Final coordinates and the moments of the stream so far."""
         *statistic, total = (a + b for a, b in zip(self.high, self.low, strict=True))
@@ -177,12 +181,11 @@ def _continued(
     if settled.again:
         return None, running
     found, hard = _reduce(rows, settled, held, held + np.arange(0), rng, running.hard)
-    claim = {"inherited": running.inherited, "stages": running.stages + 1, "inflation": running.inflation}
     if found.proof.ok:
-        return replace(found, **claim), replace(grown, hard=hard)
+        return running.claimed(found), replace(grown, hard=hard)
     heavy = dominating(rows, kernel, PEELED * settled.kernel.width)
     if heavy is None or not len(heavy):
-        return replace(found, **claim), replace(grown, hard=hard)
+        return running.claimed(found), replace(grown, hard=hard)
     alone = np.zeros(len(rows), dtype=bool)
     alone[heavy] = True
     alone[:held] &= peeled  # the others are in the sum already
@@ -190,11 +193,11 @@ def _continued(
     without = running.plus(rows.subset(left[(left >= held) | np.isin(left, np.flatnonzero(peeled))]))
     settled = without.settle()
     if settled.again or not alone.any():
-        return replace(found, **claim), replace(grown, hard=hard)
+        return running.claimed(found), replace(grown, hard=hard)
     rest, hard = _reduce(rows.subset(left), settled, int((left < held).sum()), np.arange(0), rng, running.hard)
     if not rest.proof.ok:
-        return replace(found, **claim), replace(grown, hard=hard)
-    return replace(rest.with_peeled(rows, left, np.flatnonzero(alone)), **claim), replace(without, hard=hard)
+        return running.claimed(found), replace(grown, hard=hard)
+    return running.claimed(rest.with_peeled(rows, left, np.flatnonzero(alone))), replace(without, hard=hard)
 
 
 def _afresh(
@@ -215,12 +218,11 @@ def _afresh(
     fresh = replace(fresh, inherited=inherited, stages=stages + 1, inflation=inflation)
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
-    claim = {"inherited": inherited, "stages": stages, "inflation": inflation, "hard": hard}
     if fresh.settled.linear is None and fresh.proof.gap <= SHARP:  # the kept rows stand for all, and their claim is inherited
-        return fresh, replace(started, **claim | {"inherited": fresh.error, "stages": stages + 1})
+        return fresh, replace(started, inherited=fresh.error, stages=stages + 1, inflation=inflation, hard=hard)
     heavy = fresh.positions[fresh.peeled]  # worth another pass: the sum of all these rows, so that later folds can do better
     started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
-    return fresh, replace(started, **claim)
+    return fresh, replace(started, inherited=inherited, stages=stages, inflation=inflation, hard=hard)
 
 
 def _inflation(rows: Rows, held: int, running: Running) -> float:

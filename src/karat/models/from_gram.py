@@ -14,7 +14,8 @@ from sklearn.linear_model import lars_path_gram, orthogonal_mp_gram
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
-from karat.engine.linalg import EPS, Array
+from karat.engine.linalg import Array
+from karat.engine.tolerances import EPS
 
 
 class Gram:

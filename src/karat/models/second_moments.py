@@ -17,7 +17,8 @@ from sklearn.covariance import graphical_lasso
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from karat.engine.linalg import EPS, Array
+from karat.engine.linalg import Array
+from karat.engine.tolerances import EPS
 from karat.errors import InputError
 
 
