@@ -15,7 +15,7 @@ from karat.engine.frame import frame
 from karat.engine.monomials import Monomials
 from karat.engine.newton import meet
 from karat.engine.polish import polish
-from karat.engine.polynomial import Polynomial
+from karat.engine.powers import Powers
 from karat.engine.rows import Rows
 from karat.engine.tree import chain, thin
 
@@ -101,7 +101,7 @@ def test_group_bounds_cover_every_row_once(count, groups):
 
 def settled_rows(X, degree=2, weights=None):
     rows = Rows([X], weights)
-    kernel = Polynomial(X.shape[1], degree, affine=True)
+    kernel = Powers(X.shape[1], degree, affine=True)
     return rows, settle(rows, kernel, np.arange(min(len(rows), 16384)))[0]
 
 

@@ -15,7 +15,7 @@ from karat._input import group_labels, read_input, same_kind
 from karat.engine.build import Reduction, build, whole
 from karat.engine.kernel import Kernel
 from karat.engine.rows import Rows
-from karat.engine.tolerances import ROUNDING
+from karat.engine.tolerances import ROUNDING, handed_on
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Ridge
 
@@ -68,7 +68,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     # The parts may be off by what their own certificates say, relative to a smaller loss than that of the union.
     # With a correction each of them is relative to a loss that has the regulariser in it, so that they add up.
-    errors = first.certificate.loss_error, second.certificate.loss_error
+    errors = [handed_on(c.loss_error, c.power, c.condition) for c in (first.certificate, second.certificate)]
     inherited = sum(errors) if first._correction or second._correction else max(errors)
     left_out = [note for core in (first, second) for note in core.certificate.notes if "left out" in note]
     notes = tuple(dict.fromkeys([*merged.certificate.notes, *left_out]))

@@ -300,7 +300,7 @@ class Sketch:
                 self._take(replace(other._held, numbers=numbers), owned=True, seen=other._fingerprint)
             for label in other._running:  # what the other's rows are off by is inherited
                 claim = other._reduction(label)
-                theirs = (claim.error, claim.stages, claim.inflation * claim.proof.inflation)
+                theirs = (claim.handed_on, claim.stages, claim.inflation * claim.proof.inflation)
                 inherited[label] = _larger(inherited.get(label, theirs), theirs)
             self.n_rows += other.n_rows
             self._seconds += other._seconds

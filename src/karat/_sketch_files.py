@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from karat._files import pack, problem_header, read_archive, saved_problem, unpa
 from karat._fingerprint import Fingerprint
 from karat._pieces import Piece
 from karat._sketch import Sketch, weighed
+from karat.engine.build import Reduction
 from karat.engine.kernel import Kernel
+from karat.engine.proof import Proof
 from karat.engine.stream import Running
 from karat.errors import InputError
 from karat.problems import Problem
@@ -33,6 +35,7 @@ PLAIN = (
 )
 
 FLAGS = ("inherited", "stages", "inflation", "hard")
+PROVEN = ("rank", "method", "passes", "inherited", "stages", "inflation")
 
 
 def save(sketch: Sketch, path: Path, extra: dict[str, Any] | None = None) -> None:
@@ -76,8 +79,10 @@ def state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any],
     if held is not None and held.groups is not None:
         arrays["labels"] = np.array(list(sketch._running))
     header["running"] = []
-    for i, running in enumerate(sketch._running.values()):
-        header["running"].append({name: getattr(running, name) for name in FLAGS} | {"sums": len(running.high)})
+    for i, (label, running) in enumerate(sketch._running.items()):
+        found = sketch._reduction(label)
+        proof = {name: getattr(found, name) for name in PROVEN} | {"proof": asdict(found.proof)}
+        header["running"].append({name: getattr(running, name) for name in FLAGS} | {"sums": len(running.high), "found": proof})
         arrays |= {f"running_{i}_pilot": running.pilot, f"running_{i}_weights": running.weights}
         arrays |= {f"running_{i}_high_{j}": part for j, part in enumerate(running.high)}
         arrays |= {f"running_{i}_low_{j}": part for j, part in enumerate(running.low)}
@@ -117,7 +122,20 @@ def restored(
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
         fitted = Running.fit(kernel, pilot, weights)
         sketch._running[label] = Running(fitted, pilot, weights, high, low, **{name: saved[name] for name in FLAGS})
+        sketch._reductions[label] = _proven(sketch, label, saved["found"])
     return sketch, header["extra"]
+
+
+def _proven(sketch: Sketch, label: Any, saved: dict[str, Any]) -> Reduction:
+    """The rows held of a group, with the proof that they had when they were saved."""
+    held = sketch._held
+    assert held is not None
+    index = np.arange(len(held)) if label is None else np.flatnonzero(held.groups == label)
+    assert held.weights is not None
+    proof = Proof(**saved["proof"] | {"excluded": tuple(saved["proof"]["excluded"])})
+    settled = sketch._running[label].settle()
+    claim = {name: saved[name] for name in PROVEN}
+    return Reduction(np.arange(len(index)), held.weights[index], settled, proof=proof, peeled=sketch._peeled[index], **claim)
 
 
 def _from_held(sketch: Sketch, label: Any, kernel: Kernel, inherited: float) -> Running:

@@ -107,10 +107,10 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     joint, targets = variables[:, constant:count], variables[:, count:]
     size = linalg.column_norms(joint)
     seen = np.flatnonzero(size > null * raw[constant:count])
-    triangular, s = linalg.triangular_map(joint[:, seen] / size[seen], null)
+    triangular, s = linalg.triangular_map(joint[:, seen], null)
     gone = s <= null
     columns = np.zeros((joint.shape[1], len(seen)))
-    columns[seen] = triangular / size[seen, None]
+    columns[seen] = triangular
     # Columns that are constant in the sample wait in units of their own.
     unseen = np.setdiff1d(np.arange(joint.shape[1]), seen)
     columns = np.hstack([columns, np.eye(joint.shape[1])[:, unseen]])

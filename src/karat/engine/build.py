@@ -32,7 +32,7 @@ from karat.engine.peel import dominating
 from karat.engine.polish import polish, polish_features
 from karat.engine.proof import WITNESSES, Proof, prove
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EXACT, MISSED, TINY
+from karat.engine.tolerances import EXACT, MISSED, TINY, handed_on
 from karat.engine.tree import chain, thin
 from karat.errors import InputError, NotExactError
 
@@ -100,6 +100,11 @@ class Reduction:
         return self.inherited + self.proof.loss_error
 
     @property
+    def handed_on(self) -> float:
+        """What a later reduction of these rows inherits of that."""
+        return self.inherited + handed_on(self.proof.loss_error, self.proof.power, self.proof.condition)
+
+    @property
     def remainder(self) -> float:
         """The part of the second term that is used, in units of that of all rows."""
         return self.proof.remainder * self.inflation
@@ -121,7 +126,7 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
     best = _attempt(rows, kernel, method, rng, progress)
     if not best.proof.ok and best.settled.linear is None and kernel.power > 2:
         best = better(best, _attempt(rows, kernel, method, rng, progress, unmixed=True))
-    if not best.proof.ok:
+    if not best.proof.ok or best.proof.excluded:  # a direction may be small only because a few rows are so large
         best = better(best, _peeled(rows, kernel, method, rng, best))
     width = best.settled.kernel.width
     if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:
@@ -132,8 +137,8 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
 
 
 def better(first: Reduction, second: Reduction | None) -> Reduction:
-    """The one that is proven; if both or neither are, the one with the smaller error."""
-    if second is None or (second.proof.ok, -second.proof.loss_error) <= (first.proof.ok, -first.proof.loss_error):
+    """The one that is proven; if both are, the one with fewer small directions; if neither is, the one with the smaller error."""
+    if second is None or first.proof.merit >= second.proof.merit:
         return first
     return second
 

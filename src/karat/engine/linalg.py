@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy import linalg as sla
 from scipy.linalg import blas, lapack
 
-from karat.engine.tolerances import RANK
+from karat.engine.tolerances import RANK, TINY
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
@@ -143,7 +143,7 @@ def right_svd(matrix: Array) -> tuple[Array, Array]:
 
 
 def triangular_map(matrix: Array, null: float) -> tuple[Array, Array]:
-    """A map T with orthonormal ``matrix @ T``, triangular up to the order of the columns, and the relative size of every direction.
+    """A map T, triangular up to the order of columns, with orthonormal ``matrix @ T``; and the relative size of every direction.
 
     QR with column pivoting, of rows sorted by size, is stable row by row (Powell and Reid; Cox and Higham).  Directions of size
     ``null`` or less are the remainders of columns beside those before them, and stay unscaled.
@@ -151,10 +151,13 @@ def triangular_map(matrix: Array, null: float) -> tuple[Array, Array]:
     count = matrix.shape[1]
     if not count:
         return np.zeros((0, 0)), np.zeros(0)
+    size = column_norms(matrix)
+    size[size == 0] = 1.0
+    matrix = matrix / size
     rows = np.argsort(-np.abs(matrix).max(axis=1), kind="stable")
     factor, pivots = sla.qr(matrix[rows], mode="r", pivoting=True, check_finite=False)
     factor = np.pad(factor[:count], ((0, max(0, count - len(factor))), (0, 0)))
-    sizes = np.abs(np.diag(factor)) / max(abs(factor[0, 0]), np.finfo(float).tiny)
+    sizes = np.abs(np.diag(factor)) / max(abs(factor[0, 0]), TINY)
     rank = int((np.cumsum(sizes <= null) == 0).sum())
     inverse = np.zeros((count, count))
     if rank:
@@ -164,7 +167,7 @@ def triangular_map(matrix: Array, null: float) -> tuple[Array, Array]:
     sizes[rank:] = np.minimum(sizes[rank:], null)
     result = np.zeros((count, count))
     result[pivots] = inverse
-    return result, sizes
+    return result / size[:, None], sizes
 
 
 def eigh(matrix: Array) -> tuple[Array, Array]:

@@ -2,7 +2,8 @@
 
     f(q) = sum_i u_i (d_i . z)^p,      features sqrt(c_t) W^t with W = [1 | D - shift] map.
 
-For even p = 2h the moments form a Gram matrix, ``f(q) = v' M v`` with v the degree-h monomials of the query in whitened
+Where every polynomial is a query, rows are still sought in these coordinates first: then powers of small directions, which
+rounding drowns among the monomials of single columns, are kept as well.  For even p = 2h the moments form a Gram matrix, ``f(q) = v' M v`` with v the degree-h monomials of the query in whitened
 coordinates and ``M = P_h' diag(u) P_h``; :mod:`karat.engine.proof` measures a coreset by it.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.basis import Basis, condition_of, pilot_basis, refine, vanishing, without
 from karat.engine.kernel import Flags, Kernel, Settled, Statistic
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Indices
 from karat.engine.monomials import monomials
 from karat.engine.polynomial import Polynomial, Polynomials
 from karat.engine.rows import useful_shift
@@ -24,13 +25,12 @@ from karat.engine.tolerances import EPS, EXTREME, KAPPA, TINY
 
 
 class Powers(Polynomial):
-    """Monomials of even ``degree`` in whitened columns (and 1 if ``affine``); see :class:`Polynomial`.
+    """Monomials of ``degree`` in whitened columns (and 1 if ``affine``); see :class:`Polynomial`.
 
     Parameters
     ----------
     polynomials : bool
-        Every polynomial is a query, so the moments are also summed in single columns; powers are a query of it that is kept
-        better than the others, as long as no tail is too heavy for that.
+        Every polynomial is a query, so the moments are also summed in single columns.  An odd degree needs it.
     """
 
     linear: ClassVar[bool] = False
@@ -159,13 +159,10 @@ class Powers(Polynomial):
         if not gone.any():
             return self, statistic
         kernel = self.within(without(self.basis, gone, sizes))
-        place = np.cumsum(~gone) - 1
-        half = monomials(len(gone), self.degree // 2)
-        stays = ~gone[half.indices].any(axis=1)
-        target = monomials(int((~gone).sum()), self.degree // 2)
-        order = np.array([target.position[tuple(place[list(t)])] for t in np.array(half.sets)[stays]], dtype=np.intp)
-        products = np.empty((len(target), len(target)))
-        products[np.ix_(order, order)] = statistic[1][np.ix_(stays, stays)]
+        high = (self.degree + 1) // 2
+        (rows, left), (columns, right) = (_places(gone, degree) for degree in (high, self.degree - high))
+        products = np.empty((len(left), len(right)))
+        products[np.ix_(left, right)] = statistic[1][np.ix_(rows, columns)]
         return kernel, (statistic[0][np.ix_(~gone, ~gone)], products)
 
     def evaluate(self, block: Array, directions: Array) -> Array:
@@ -192,3 +189,11 @@ class Powers(Polynomial):
         half = monomials(self.variables, self.degree // 2)
         values = half.values(np.ascontiguousarray(coordinates.T)) * np.sqrt(half.multinomials)[:, None]
         return np.asarray((values * weights) @ values.T)
+
+
+def _places(gone: Flags, degree: int) -> tuple[Flags, Indices]:
+    """Which monomials hold no variable that is gone, and their places among those of the variables that are left."""
+    table, left = monomials(len(gone), degree), monomials(int((~gone).sum()), degree)
+    stays = ~gone[table.indices].any(axis=1)
+    places = (np.cumsum(~gone) - 1)[table.indices[stays]]
+    return stays, np.array([left.position[tuple(t)] for t in places.tolist()], dtype=np.intp)

@@ -22,9 +22,8 @@ E its error, v the monomials of the query, U the total weight and l the smallest
 so the relative error is at most the norm of E relative to ``(1 - s) M + s U l^h I`` for any s.  No direction of M is left out,
 however small.  For p = 2 the Gram matrix is itself well conditioned and s = 0 gives the supremum.  Along a small direction of the
 columns (RESOLVED) the coordinates themselves are rounding to many digits.  R(q) grows with the terms of the direction just as that
-rounding does, so there the entries of E are first charged to half of the second term, and only what is left to the first.
-Directions that were dropped as zero must be zero: their loss, over all rows and over the kept ones, has to fit into half of the
-second term.
+rounding does, so there the entries of E are first charged to the second term, and only what is left to the first.
+Directions that were dropped as zero must be zero: the difference of their losses has to fit into half of the second term.
 
 Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against the rest.
 """
@@ -48,6 +47,7 @@ from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUND
 
 REFINEMENTS = 3
 WITNESSES = 2**21  # features of rows looked at
+CHARGED = 0.25  # share of the second term that one entry of E may use
 NOTHING = 16 * EPS  # share of a term in a direction below which it is rounding of zero
 
 
@@ -96,6 +96,11 @@ class Proof:
     def ok(self) -> bool:
         return self.loss_error <= self.tolerance and self.remainder <= 1.0
 
+    @property
+    def merit(self) -> tuple[bool, int, float]:
+        """Proven, in how many directions only up to rounding, and how well: larger is better."""
+        return self.ok, -len(self.excluded) if self.ok else 0, -self.loss_error
+
     @staticmethod
     def trivial() -> Proof:
         """Of rows with no feature at all, or kept with their own weights."""
@@ -121,10 +126,12 @@ def prove(
     """
     kernel = settled.kernel
     if isinstance(kernel, Powers):
-        power = _power(kernel, settled, block, weights, rows, stages)
         if settled.also is None:
-            return power
+            return _power(kernel, settled, block, weights, rows, stages)
         linear = _linear(settled.also, block, weights, witnesses, rows, stages * MEASURED)
+        if kernel.degree % 2:
+            return linear
+        power = _power(kernel, settled, block, weights, rows, stages)
         if linear.ok and not power.ok:
             return linear
         error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
@@ -156,10 +163,10 @@ def _linear(settled: Settled, block: Array, weights: Array, witnesses: Witnesses
     inflation = float(np.max(weights @ np.abs(features) / size, initial=1.0))
     off = np.abs(rho)
     worst, power = int(off.argmax()), settled.kernel.power
-    if off[worst] <= limit:
-        return Proof(
-            float(off[worst]), float(off[worst] / limit), float(off[worst]), 1.0, (), float(off[worst]), power, worst, inflation
-        )
+    largest = float(off[worst])
+    if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
+        error = largest + sum_rounding(max(power, 2), 4)
+        return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation)
     seen = witnesses(settled.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
     if rows is not None and (error > tolerance(power, 1.0) or rest > limit):
@@ -167,7 +174,7 @@ def _linear(settled: Settled, block: Array, weights: Array, witnesses: Witnesses
         error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
     if rest > limit:
         error = np.inf
-    return Proof(float(error), float(min(rest / limit, 1.0)), float(off[worst]), 1.0, (), float(error), power, worst, inflation)
+    return Proof(float(error), float(min(rest / limit, 1.0)), largest, 1.0, (), float(error), power, worst, inflation)
 
 
 def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, limit: float) -> tuple[float, float, Array]:
@@ -221,7 +228,7 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rows:
     difference = kernel.half_gram(kernel.coordinates(block), weights) - full
     remainder = 0.0
     if tiny.any():
-        allowed = _coordinate_rounding(kernel, block, weights, tiny, 0.5 * stages * ROUNDING)
+        allowed = _coordinate_rounding(kernel, block, weights, tiny, CHARGED * stages * ROUNDING)
         charged = np.clip(difference, -allowed, allowed)
         remainder = float(np.max(np.abs(charged) / allowed.clip(TINY)))
         difference = difference - charged
@@ -268,7 +275,10 @@ def _relative_error(kernel: Powers, settled: Settled, difference: Array, full: A
 
 
 def _second_term(kernel: Powers, vectors: Array, block: Array, weights: Array, rows: Rows | None) -> float:
-    """The loss along directions that were dropped as zero, relative to half of the second term, over the kept and all rows."""
+    """How much the loss differs along directions that were dropped as zero, relative to half of the second term.
+
+    If all rows cannot be read again, the loss of the kept rows itself has to fit.
+    """
     terms = linalg.column_norms(block if kernel.affine else block[:, 1:])[:, None] * np.abs(vectors)
     unit = np.where(terms >= NOTHING * terms.max(axis=0), vectors, 0.0)  # entries that are rounding of zero
     unit = unit / np.abs(unit).max(axis=0)
@@ -280,8 +290,8 @@ def _second_term(kernel: Powers, vectors: Array, block: Array, weights: Array, r
         both = np.stack([values**kernel.degree, kernel.degree * values ** (kernel.degree - 1) * terms])
         return np.asarray(both.sum(axis=1) if weights is None else np.einsum("b,kbe->ke", weights, both))
 
-    sums = [losses(block, weights)]
+    loss, allowed = losses(block, weights)
     if rows is not None:
-        sums.append(sweep(rows, kernel.shift, losses, lambda a, b: a + b, unit.shape))
-    fractions = [loss / np.maximum(0.5 * ROUNDING * allowed, TINY) for loss, allowed in sums]
-    return float(np.max(fractions))
+        full, allowed = sweep(rows, kernel.shift, losses, lambda a, b: a + b, unit.shape)
+        loss = np.abs(loss - full)
+    return float(np.max(loss / np.maximum(0.5 * ROUNDING * allowed, TINY)))

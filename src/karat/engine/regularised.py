@@ -98,12 +98,15 @@ class Regularised:
         if carried is not None and self.half == 1:
             square = square + carried
         jensen = self.missing is None or self.half == 1 or self.lead == 1
-        inverse = _cholesky_inverse(square)
-        if inverse is None:
+        # Rows and penalty may differ by thirty orders of magnitude: their sum would forget the smaller, a QR of both does not.
+        stacked = _stacked(self.gram, np.sqrt(share) * inputs) if carried is None else None
+        inverse = _cholesky_inverse(square) if stacked is None else linalg.triangular_map(stacked, 0.0)[0]
+        if inverse is None or not np.isfinite(inverse).all():
             return False
         self.whole = self.frame @ inverse
         self.inner, self.outer = lifted(inverse, self.half), lifted(self.whole, self.half)
-        least = float(linalg.eigh(inverse.T @ square @ inverse)[0][-1])  # 1 but for rounding
+        ones = inverse.T @ square @ inverse if stacked is None else linalg.gram(stacked @ inverse, None)
+        least = float(linalg.eigh(ones)[0][-1])  # 1 but for rounding
         if not least > 0.5:
             return False
         rows = monomials(self.variables, self.half).values(np.ascontiguousarray(self.whole[self.lead : -1].T))
@@ -228,6 +231,12 @@ def _completed(rows: Rows, settled: Settled, intercept: bool) -> Array:
     white = size[:, None] * white
     others = others - white @ np.linalg.solve(white.T @ gram @ white, white.T @ gram @ others)
     return np.hstack([white, others]) / size[:, None]
+
+
+def _stacked(gram: Array, penalty: Array) -> Array | None:
+    """A root of the second moments of rows above one of the penalty, in columns of comparable size; None if there is no root."""
+    factor = linalg.cholesky(np.asfortranarray(gram))
+    return None if factor is None else np.vstack([factor, penalty])
 
 
 def _cholesky_inverse(square: Array) -> Array | None:

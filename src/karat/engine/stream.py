@@ -219,7 +219,7 @@ def _afresh(
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
     if fresh.settled.linear is None and fresh.proof.gap <= SHARP:  # the kept rows stand for all, and their claim is inherited
-        return fresh, replace(started, inherited=fresh.error, stages=stages + 1, inflation=inflation, hard=hard)
+        return fresh, replace(started, inherited=fresh.handed_on, stages=stages + 1, inflation=inflation, hard=hard)
     heavy = fresh.positions[fresh.peeled]  # worth another pass: the sum of all these rows, so that later folds can do better
     started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
     return fresh, replace(started, inherited=inherited, stages=stages, inflation=inflation, hard=hard)

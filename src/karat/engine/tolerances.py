@@ -47,6 +47,15 @@ def tolerance(power: int, condition: float) -> float:
     return min(LOOSEST, max(EXACT, 100 * power * EPS * condition))
 
 
+def handed_on(loss_error: float, power: int, condition: float) -> float:
+    """What a coreset of a coreset inherits of its loss error: all but ``power * EPS * condition``.
+
+    That part is what the rounding of coordinates does along the smallest direction.  It is in the loss error so that people see
+    it, and in the second term as well, which is inherited stage by stage.
+    """
+    return max(loss_error - power * EPS * condition, 0.0)
+
+
 def sum_rounding(power: int, width: int) -> float:
     """What rounding may add to a measured loss error: 4 EPS per factor and entry, as the norm of a width x width matrix."""
     return 4 * power * EPS * float(np.sqrt(width))
