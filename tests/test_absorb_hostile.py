@@ -245,8 +245,7 @@ def test_a_sketch_adds_what_its_rows_are_off_by():
     for a in range(0, 600, 100):
         sketch.update(X[a : a + 100], y[a : a + 100])
     sketch.coreset()
-    running = sketch._running[None]
-    sketch._running[None] = replace(running, inherited=1e-12)
+    sketch._reductions[None] = replace(sketch._reductions[None], inherited=1e-12)
     assert sketch.coreset().certificate.loss_error >= 1e-12
 
 

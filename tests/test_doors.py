@@ -427,7 +427,6 @@ def odd_tables():
         "half": X.astype(np.float16),
         "long double": X.astype(np.longdouble),
         "booleans": X > 0,
-        "matrix": np.asmatrix(X),
         "masked": np.ma.masked_greater(X, 1.0),
         "all masked": np.ma.masked_all((40, 2)),
         "read backwards": X[::-1, ::-1],

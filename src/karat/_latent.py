@@ -22,6 +22,7 @@ from karat._input import Table, _weights, explain_non_finite, read_input
 from karat._verify import claimed
 from karat.engine.build import NonFiniteError, Reduction, build, settle
 from karat.engine.candidates import sample
+from karat.engine.tolerances import EXACT
 from karat.errors import InputError
 from karat.problems.latent import HiddenMarkov, Latent, MultiView
 from karat.problems.latent.base import Maps
@@ -98,7 +99,7 @@ def latent_coreset(
     maps, reduction = guarded(tables, reduce)
     indices = reduction.positions if data.origin is None else data.origin[reduction.positions]
     indices = indices.astype(np.int64)
-    notes = list(problem.notes(data.inputs, data.dropped))
+    notes = [*problem.notes(data.inputs, data.dropped), *problem.map_notes(maps)]
     if len(indices) == len(data):
         notes.append("There were no more samples than the rank: all are kept, with their own weights.")
     certificate = _proof(problem, reduction, data, len(indices), time.perf_counter() - start, notes)
@@ -135,15 +136,16 @@ def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Ce
 
     def compare() -> tuple[Maps, Reduction]:
         maps = problem.maps(data)
-        rows, kernel = problem.kernelize(data, maps)
+        used = maps if core.maps is None else core.maps  # the rows keep the tensor of the stored maps
+        rows, kernel = problem.kernelize(data, used)
         settled, passes = settle(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
-        own = kept.rows(problem.reader(maps, problem.keep), kernel.columns)
+        own = kept.rows(problem.reader(used, problem.keep), kernel.columns)
         return maps, claimed(core, rows, settled, own, passes)
 
     maps, reduction = guarded(tables, compare)
     notes, refuted = list(problem.notes(data.inputs, data.dropped)), False
     if core.maps is not None:
-        allowed = _proof(problem, reduction, data, len(core), 0.0, notes).tolerance
+        allowed = max(EXACT, 100 * problem.map_rounding(maps))
         compared = [name for name in core.maps if name not in BASIS]
         apart = [name for name in compared if not _same_map(core.maps[name], maps.get(name), allowed)]
         if apart:

@@ -167,7 +167,7 @@ def finished(core: Coreset, known: KnownMaps, rows: int, notes: tuple[str, ...])
         edges = np.cumsum([0, *known.widths])
         X = tuple(_columns(X, int(a), int(b)) for a, b in pairwise(edges))
     proof = core.certificate
-    certificate = replace(proof, passes=proof.passes + 1, notes=(*notes, *proof.notes))
+    certificate = replace(proof, passes=proof.passes + 1, notes=(*notes, *problem.map_notes(known.maps), *proof.notes))
     return replace(core, X=X, problem=problem, maps=None if problem.keep == "all" else known.maps, certificate=certificate)
 
 

@@ -68,7 +68,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     # The parts may be off by what their own certificates say, relative to a smaller loss than that of the union.
     # With a correction each of them is relative to a loss that has the regulariser in it, so that they add up.
-    errors = [handed_on(c.loss_error, c.power, c.condition) for c in (first.certificate, second.certificate)]
+    errors = [_handed_on(core) for core in (first, second)]
     inherited = sum(errors) if first._correction or second._correction else max(errors)
     left_out = [note for core in (first, second) for note in core.certificate.notes if "left out" in note]
     notes = tuple(dict.fromkeys([*merged.certificate.notes, *left_out]))
@@ -80,6 +80,11 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     )
     merged = replace(merged, certificate=certificate, provenance=_joined(first, second))
     return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
+
+
+def _handed_on(core: Coreset) -> float:
+    proof = core.certificate
+    return proof.loss_error if core._correction else handed_on(proof.loss_error, proof.power, proof.condition)
 
 
 def _reduced(rows: Rows, kernel: Kernel, seed: int, inflation: float) -> Reduction:

@@ -338,7 +338,7 @@ class Sketch:
             assert held.weights is not None
             exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights, peeled=self._peeled)
             reductions, correction = absorb_into(
-                self.problem, held.rows(), exact, self.random_state, None, inherited=exact.error
+                self.problem, held.rows(), exact, self.random_state, None, inherited=exact.handed_on
             )
             held = held.take(reductions[0].positions, reductions[0].weights)
         seconds = self._seconds + time.perf_counter() - start

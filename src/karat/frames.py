@@ -323,8 +323,8 @@ def _stack_frames(first: Any, *others: Any) -> Any:
             raise InputError(f"The frames have different columns, {top.columns} and {other.columns}; rename or drop some.")
     if list(top.columns) != list(below[0].columns) or any(list(other.columns) != list(top.columns) for other in below):
         below = [other.select(top.columns) for other in below]
-    for column in top.columns:
-        pieces = [frame[column] for frame in (top, *below)]
+    for place, column in enumerate(top.columns):
+        pieces = [frame[:, place] for frame in (top, *below)]
         _check_types([p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], f"Values of column {column!r}")
     return narwhals.concat([top, *below]).to_native()
 

@@ -125,17 +125,16 @@ def test_missing_booleans_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("offset", [1e2, 1e4])
-def test_rounding_of_the_maps_is_part_of_the_certificate(offset, tmp_path):
+def test_the_certificate_speaks_of_the_rounding_of_the_maps(offset, tmp_path):
     """Far from the origin, maps of the same rows differ by how the sums were rounded: in batches, or in one table."""
     rng = np.random.default_rng(0)
     means = 3 * rng.standard_normal((3, 6))
     X = means[rng.integers(0, 3, 12_000)] + rng.standard_normal((12_000, 6)) + offset
     pd.DataFrame(X, columns=list("abcdef")).to_parquet(tmp_path / "g.parquet", row_group_size=5000)
     core = karat.coreset_files(tmp_path / "g.parquet", problem=P.GaussianMixture(3))
-    few = karat.models.GaussianMixture(3).fit_coreset(core).means_
-    full = karat.models.GaussianMixture(3).fit(X).means_
     assert karat.verify_files(core).ok
-    assert core.certificate.loss_error > 1e-3 * np.abs(few - full).max() / np.abs(X - X.mean(axis=0)).max()
+    assert core.verify(X).ok
+    assert any("maps" in note for note in core.certificate.notes) == (offset > 1e3)
 
 
 def test_large_whole_numbers_with_gaps_do_not_depend_on_batches(tmp_path):

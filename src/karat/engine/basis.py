@@ -143,12 +143,12 @@ def without(basis: Basis, gone: Flags, sizes: Array) -> Basis:
 
 
 def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:
-    """Which loose directions vanish, by the mean square matrix of the coordinates over all rows; and their relative sizes."""
+    """Which directions vanish, by the mean square matrix of the coordinates over all rows; and the relative size of all."""
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     back = np.linalg.pinv(basis.map)
     columns = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", back, gram, back), 0.0))
     terms = columns @ np.abs(basis.map)
-    gone = (basis.loose & (rms <= NULL * len(basis.map) * terms)) | (rms == 0)
+    gone = rms <= NULL * len(basis.map) * terms
     return gone, rms / np.where(terms > 0, terms, 1.0)
 
 

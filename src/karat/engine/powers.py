@@ -80,11 +80,11 @@ class Powers(Polynomial):
         return other
 
     def resolution(self, block: Array) -> Array:
-        variables = block if self.affine else block[:, 1:]
-        sizes = self.basis.sizes(variables)
-        condition = 1.0 / max(sizes[sizes > 0].min(initial=1.0), EPS)
+        sizes = self.basis.sizes(block if self.affine else block[:, 1:])
+        relative = 16 * EPS / np.maximum(sizes, EPS)  # rounding of a coordinate
         size = np.sqrt(np.square(self.coordinates(block)).mean(axis=0))
-        noise = 16 * EPS * condition * np.abs(self._features(size[:, None])[0])
+        noise = np.abs(self._features(size[:, None])[0])
+        noise[: len(self.sets)] *= relative[self.sets].sum(axis=1)
         if self.total:
             noise[-1] = 0.0
         return np.asarray(noise)
@@ -194,6 +194,6 @@ class Powers(Polynomial):
 def _places(gone: Flags, degree: int) -> tuple[Flags, Indices]:
     """Which monomials hold no variable that is gone, and their places among those of the variables that are left."""
     table, left = monomials(len(gone), degree), monomials(int((~gone).sum()), degree)
-    stays = ~gone[table.indices].any(axis=1)
+    stays = np.asarray(~gone[table.indices].any(axis=1))
     places = (np.cumsum(~gone) - 1)[table.indices[stays]]
     return stays, np.array([left.position[tuple(t)] for t in places.tolist()], dtype=np.intp)

@@ -22,6 +22,7 @@ import numpy as np
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import pass_over
 from karat.engine.rows import Rows
+from karat.engine.tolerances import EPS, EXACT
 from karat.errors import InputError
 from karat.problems.base import NEVER_KEPT, Problem
 from karat.problems.latent.sample import Reader, Sample
@@ -92,6 +93,17 @@ class Latent(Problem):
     def columns_of(self, maps: Maps) -> tuple[int, ...]:
         """Columns of the views to which the maps belong."""
         return (len(maps["M"]),)
+
+    def map_rounding(self, maps: Maps) -> float:
+        """Relative rounding of the maps: they are made of second moments, and far from the origin these differ in few digits."""
+        return EPS * float(maps["magnify"]) ** 2
+
+    def map_notes(self, maps: Maps) -> tuple[str, ...]:
+        """What the certificate says where the maps themselves are rounded visibly."""
+        rounding = self.map_rounding(maps)
+        if rounding <= EXACT:
+            return ()
+        return (f"The maps of all rows are themselves rounded by about {rounding:.0e}: centre the columns.",)
 
     @abstractmethod
     def reader(self, maps: Maps, keep: Keep) -> Reader:
