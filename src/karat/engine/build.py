@@ -126,7 +126,7 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
     best = _attempt(rows, kernel, method, rng, progress)
     if not best.proof.ok and best.settled.linear is None and kernel.power > 2:
         best = better(best, _attempt(rows, kernel, method, rng, progress, unmixed=True))
-    if not best.proof.ok or best.proof.excluded:  # a direction may be small only because a few rows are so large
+    if not best.proof.ok or best.proof.small:  # a direction may be small only because a few rows are so large
         best = better(best, _peeled(rows, kernel, method, rng, best))
     width = best.settled.kernel.width
     if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:

@@ -16,7 +16,7 @@ from karat.engine import linalg
 from karat.engine.kernel import Settled
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows
-from karat.engine.tolerances import PIVOT, RANK, TINY
+from karat.engine.tolerances import PIVOT, RANK, RANK_WHITENED, TINY
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Frame:
         norm = np.linalg.norm(self.points, axis=0)
         norm[norm == 0] = 1.0
         s, v = linalg.right_svd(self.points / norm)
-        keep = s > RANK * s[:1]
+        keep = s > (RANK_WHITENED if self.search.absolute is None else RANK) * s[:1]
         inside = v[:, keep].T @ (self.target / norm)
         outside = self.target - norm * (v[:, keep] @ inside)
         missed = float(np.abs(outside).max(initial=0.0) / max(np.abs(self.target).max(initial=0.0), TINY))

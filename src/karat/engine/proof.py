@@ -76,6 +76,8 @@ class Proof:
     inflation : float
         Largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the second term of a later reduction
         of these rows is larger than that of all rows.
+    small : int
+        How many of the excluded directions do not vanish, but are so small that only the second term speaks of them.
     """
 
     loss_error: float
@@ -87,6 +89,7 @@ class Proof:
     power: int
     worst: int
     inflation: float = 1.0
+    small: int = 0
 
     @property
     def tolerance(self) -> float:
@@ -99,7 +102,7 @@ class Proof:
     @property
     def merit(self) -> tuple[bool, int, float]:
         """Proven, in how many directions only up to rounding, and how well: larger is better."""
-        return self.ok, -len(self.excluded) if self.ok else 0, -self.loss_error
+        return self.ok, -self.small if self.ok else 0, -self.loss_error
 
     @staticmethod
     def trivial() -> Proof:
@@ -244,7 +247,10 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rows:
     if excluded.vectors.shape[1]:
         remainder = max(remainder, _second_term(kernel, excluded.vectors, block, weights, rows))
     small = (*sizes[tiny].tolist(), *excluded.sizes[excluded.sizes > 0].tolist())
-    return Proof(float(error), remainder, float(off.max(initial=0.0)), condition, small, float(gap), kernel.degree, worst)
+    moment_error = float(off.max(initial=0.0))
+    return Proof(
+        float(error), remainder, moment_error, condition, small, float(gap), kernel.degree, worst, small=int(tiny.sum())
+    )
 
 
 def _full_gram(kernel: Powers, settled: Settled) -> Array:

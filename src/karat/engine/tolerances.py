@@ -68,7 +68,8 @@ BLIND = 1e-13  # relative eigenvalue of a Gram matrix below which it cannot tell
 EXTREME = 1e15  # columns up to this size, and down to its inverse, are multiplied without scaling
 
 # Search (karat.engine.build and the modules it calls).
-RANK = 1e-13  # singular values of scaled features below this fraction of the largest are zero
+RANK = 1e-13  # singular values of scaled features below this fraction of the largest are zero,
+RANK_WHITENED = 1e-11  # and of features of whitened columns, which vanish only up to their rounding
 PIVOT = 1e-11  # smallest relative squared Cholesky pivot of independent features
 MISSED = 1e-9  # relative part of the target outside the candidates' span beyond which it is not rounding
 MET = 1e-9  # relative residual of weights that meet the target; polishing brings it to rounding
