@@ -16,10 +16,9 @@ from scipy import sparse
 
 from karat import frames
 from karat._construct import Progress
-from karat._core.certify import Certificate, certify, require_proven
+from karat._core.certify import Certificate, certify, claimed, require_proven
 from karat._coreset import Coreset
 from karat._input import Table, _weights, explain_non_finite, read_input
-from karat._verify import claimed
 from karat.engine.build import NonFiniteError, Reduction, build, settle
 from karat.engine.candidates import sample
 from karat.engine.tolerances import EXACT
@@ -140,7 +139,7 @@ def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Ce
         rows, kernel = problem.kernelize(data, used)
         settled, passes = settle(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
         own = kept.rows(problem.reader(used, problem.keep), kernel.columns)
-        return maps, claimed(core, rows, settled, own, passes)
+        return maps, claimed(core.certificate, rows, settled, own, passes)
 
     maps, reduction = guarded(tables, compare)
     notes, refuted = list(problem.notes(data.inputs, data.dropped)), False

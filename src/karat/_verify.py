@@ -10,12 +10,12 @@ import numpy as np
 
 from karat import frames
 from karat._construct import kernel_of, refuse_for_latent, refuse_lengths
-from karat._core.certify import Certificate, certify
+from karat._core.certify import Certificate, certify, claimed
 from karat._coreset import Coreset
 from karat._input import Table, explain_non_finite, group_labels, read_input
 from karat.engine.absorb import REFUTED, measure_absorbed
-from karat.engine.build import NonFiniteError, Reduction, measure, settle
-from karat.engine.candidates import own_weights, sample
+from karat.engine.build import NonFiniteError, Reduction, settle
+from karat.engine.candidates import sample
 from karat.engine.kernel import Settled
 from karat.engine.rows import Rows
 from karat.errors import InputError
@@ -104,7 +104,7 @@ def measured(
 
     ``unit`` is that of the weights of both.
     """
-    found = claimed(core, rows, settled, kept, passes, witnesses)
+    found = claimed(core.certificate, rows, settled, kept, passes, witnesses)
     if not core._correction:  # the rows carry everything, with or without a regulariser
         return found
     problem = core.problem
@@ -115,19 +115,6 @@ def measured(
     )
     absorbed = replace(found.proof, loss_error=gap, moment_error=gap, remainder=0.0)
     return replace(found, proof=absorbed)
-
-
-def claimed(
-    core: Coreset, rows: Rows | None, settled: Settled, kept: Rows, passes: int, witnesses: Rows | None = None
-) -> Reduction:
-    """The reduction that a coreset claims to be: its rows measured against the settled moments of all rows."""
-    positions = np.arange(len(kept))
-    weights = own_weights(kept, positions)
-    stages = core.certificate.stages
-    proof = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights, witnesses, stages)
-    return Reduction(
-        positions, weights, settled, core.certificate.rank, proof, "verified on the full data", passes, stages=stages
-    )
 
 
 def _same_rows(core: Coreset, table: Table, own: Table) -> bool:

@@ -11,7 +11,12 @@ from dataclasses import asdict, dataclass, field, fields
 from math import sqrt
 from typing import Any
 
-from karat.engine.build import Reduction
+import numpy as np
+
+from karat.engine.build import Reduction, measure
+from karat.engine.candidates import own_weights
+from karat.engine.kernel import Settled
+from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, ROUNDING, tolerance
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
@@ -206,6 +211,27 @@ def certify(
         inflation=max(r.inflation * p.inflation for r, p in zip(reductions, proofs, strict=True)),
         standard_errors=float(error) * sqrt(n_rows) if squares else None,
     )
+
+
+def claimed(
+    certificate: Certificate, rows: Rows | None, settled: Settled, kept: Rows, passes: int, witnesses: Rows | None = None
+) -> Reduction:
+    """The reduction that a coreset claims to be: its rows measured afresh against the settled moments of all rows.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        Of the coreset; it says how many reductions the rows have been through.
+    rows : Rows or None
+        All rows, if they can be read again.
+    witnesses : Rows, optional
+        Some rows of the data with their own weights, if they cannot.
+    """
+    positions = np.arange(len(kept))
+    weights, stages = own_weights(kept, positions), certificate.stages
+    proof = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights, witnesses, stages)
+    method = "verified on the full data"
+    return Reduction(positions, weights, settled, certificate.rank, proof, method, passes, stages=stages)
 
 
 def require_proven(certificate: Certificate, reductions: Sequence[Reduction], names: list[str]) -> None:
