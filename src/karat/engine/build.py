@@ -42,6 +42,7 @@ FIRST, SECOND = 2.5, 6.0  # uniform candidates, in units of m
 BESIDE = 0.5  # the same, beside rows that carry most of the moments already
 ROUNDS = 6
 PEELED = 16  # most rows to peel, in units of m
+LAST = ("tree", "caratheodory")  # ways after which there is no other
 FEW = 4  # in units of m: so few rows may all be kept, if nothing else is exact
 SLOW = 300  # in units of m: rows up to which Caratheodory's way is tried row by row
 
@@ -173,27 +174,21 @@ def _attempt(
             passes += more
             found = vertex(rows, settled, known, mass, way, passes)
             best = found if best is None else better(best, found)
+            if not best.proof.ok and (way in LAST or settled.linear is not None):
+                best = without_rank_decision(rows, settled, best, known, mass, way, passes, last=way in LAST)
             if best.proof.ok and best.proof.gap <= EXACT:
                 break
-            if way in ("tree", "caratheodory") and not best.proof.ok:
-                best = without_rank_decision(rows, settled, best, known, mass, way, passes)
     assert best is not None
     return best
 
 
 def without_rank_decision(
-    rows: Rows,
-    settled: Settled,
-    best: Reduction,
-    known: Frame,
-    mass: Array,
-    way: str,
-    passes: int,
-    witnesses: Rows | None = None,
-) -> Reduction:
-    """Eliminate in the features themselves, to as many rows as features; if that is not exact either, do not eliminate."""
+    rows: Rows, settled: Settled, best: Reduction, known: Frame, mass: Array, way: str, passes: int,
+    witnesses: Rows | None = None, last: bool = True,
+) -> Reduction:  # fmt: skip
+    """Eliminate in the features themselves, to as many rows as features; in the end, if need be, do not eliminate."""
     plain = frame(rows, known.search, known.positions, known.root**2)
-    for eliminate in (True, False):
+    for eliminate in (True, False) if last else (True,):
         found = vertex(rows, settled, plain, mass, way, passes, witnesses, eliminate)
         best = better(best, replace(found, rank=known.rank))
         if best.proof.ok:
