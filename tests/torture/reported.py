@@ -1,0 +1,7 @@
+"""stub"""
+
+REPORTED = {}
+
+
+def report(name, printed):
+    raise KeyError(name)
