@@ -71,7 +71,7 @@ def draw(name: str, seed: int = 0) -> Case:
         method = "auto"
     if "alpha_share" in spec:
         spec["alpha"] = _alpha(spec.pop("alpha_share"), X, y, weights, spec)
-    lax = generator == "long_integers"
+    lax = generator == "long_integers" and X.dtype.kind in "iu"
     return Case(name, X, y, spec, weights, groups, method, way, lax)
 
 
@@ -125,20 +125,20 @@ def _alpha(share: float, X, y, weights, spec) -> float:
 
 
 def _way(rng, n: int, spec, family: Family, X, groups) -> dict[str, Any]:
-    kinds = {"memory": 0.60, "sketch": 0.14, "merge": 0.09, "sketches": 0.04, "files": 0.08, "saved": 0.05}
+    kinds = {"memory": 0.58, "sketch": 0.13, "merge": 0.09, "sketches": 0.04, "resumed": 0.03, "files": 0.08, "saved": 0.05}
     if family.stream:
-        kinds = {"memory": 0.15, "sketch": 0.50, "merge": 0.10, "sketches": 0.15, "files": 0.10}
+        kinds = {"memory": 0.15, "sketch": 0.40, "merge": 0.10, "sketches": 0.15, "resumed": 0.10, "files": 0.10}
     if n < 4 or (groups is not None and n < 60):
         kinds = {"memory": 1.0}
     if spec["name"] == "Kernel":
-        kinds = {k: p for k, p in kinds.items() if k not in ("files", "saved")}
+        kinds = {k: p for k, p in kinds.items() if k not in ("files", "saved", "resumed")}
     if sparse.issparse(X):
         kinds = {k: p for k, p in kinds.items() if k != "files"}
     if family.memory_only or spec.get("latent"):
         kinds = {"memory": 1.0}
     share = np.array(list(kinds.values()))
     kind = str(rng.choice(list(kinds), p=share / share.sum()))
-    if kind == "sketch":
+    if kind in ("sketch", "resumed"):
         return {
             "kind": kind,
             "buffer_rows": int(rng.choice([7, 50, 200, 1000])),

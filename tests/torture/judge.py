@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from . import ways
+from . import absorbed, ways
 from .arithmetic import EPS, dense, wide
 from .cases import Case
 from .functions import function
@@ -175,6 +175,10 @@ def compare(case: Case, core, verdict: Verdict) -> None:
             changed[heavy] *= 1 + 1e-6
             if oracle.error(base, changed[some], rounding, **extra)[0] > TRUE:
                 verdict.notes.append("sabotage")
+        if "absorb" in case.spec and not verdict.error > verdict.claimed:
+            said = absorbed.check(oracle, core, lambda action: quietly(action, None))
+            if said:
+                verdict.error, verdict.detail = np.inf, said
     total(case, core, w, verdict)
     if verdict.error > verdict.claimed * (1 + 1e-6):
         verdict.verdict = "wrong" if verdict.error > min(verdict.tolerance, TRUE) else "understated"

@@ -11,6 +11,8 @@ Differences of moments are extended; the denominator, of which a few digits are 
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from scipy import linalg as sla
 
@@ -18,6 +20,7 @@ from .arithmetic import CHUNK, OWN, centre, columns, dense, expansion, exponents
 
 CUTS = (1e-15, 1e-13, 1e-11, 1e-8, 1e-4)  # relative singular values below which an adversary leaves directions out
 FLOPS = 6e8
+MANY = 5e9
 NEVER = 1e-300
 
 
@@ -95,29 +98,38 @@ class Linear:
     """The full data's side of the claim, for any coreset of it."""
 
     def __init__(self, features, table, u: np.ndarray, seed: int = 0) -> None:
-        self.features, self.u = features, u
-        total = u.sum()
-        share = (u / total).astype(float)
-        blocks = [slice(a, a + CHUNK) for a in range(0, len(u), CHUNK)]
-        rows = dense(table)
+        self.features, self.u, self.rows = features, u, dense(table)
+        self.share = (u / u.sum()).astype(float)
+        self.blocks = [slice(a, a + CHUNK) for a in range(0, len(u), CHUNK)]
         moments, sizes = 0, 0
-        for block in blocks:
-            phi = features(rows[block])
+        for block in self.blocks:
+            phi = features(self.rows[block])
             moments = moments + (phi * u[block]).sum(axis=1)
             sizes = sizes + (np.abs(phi) * u[block]).sum(axis=1)
         self.moments, self.sizes = moments, np.where(sizes > 0, sizes, wide(1))
-        self.plain = np.empty((len(u), len(self.sizes)))  # features in units of their mean absolute value
-        for block in blocks:
-            phi = features(rows[block]) if len(blocks) > 1 else phi
-            self.plain[block] = (phi / (self.sizes / total)[:, None]).T.astype(float)
-        self.share = share
         self.rng = np.random.default_rng(seed)
-        self.r = self._triangle(share)
-        self.s, self.v = _right(self.r)
-        self.fixed = self._normal(self._fixed())
+
+    @cached_property
+    def plain(self) -> np.ndarray:
+        """Features in units of their mean absolute value, as doubles."""
+        unit, found = self.sizes / self.u.sum(), np.empty((len(self.u), len(self.sizes)))
+        for block in self.blocks:
+            found[block] = (self.features(self.rows[block]) / unit[:, None]).T.astype(float)
+        return found
+
+    @cached_property
+    def directions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Singular values and directions of the weighted features."""
+        return _right(self._triangle(self.share))
+
+    @cached_property
+    def fixed(self) -> np.ndarray:
+        """The queries that do not depend on a coreset."""
+        return self._normal(self._fixed())
 
     def _triangle(self, weights: np.ndarray) -> np.ndarray:
-        scaled = np.sqrt(weights)[:, None] * self.plain
+        step = 1 + int(self.plain.size * len(self.sizes) / MANY)  # of very many rows a sample will do: it only finds queries
+        scaled = np.sqrt(weights[::step])[:, None] * self.plain[::step]
         if len(scaled) > scaled.shape[1]:
             scaled = sla.qr(scaled, mode="r", check_finite=False, overwrite_a=True)[0][: scaled.shape[1]]
         return scaled
@@ -126,7 +138,7 @@ class Linear:
         m, rng = len(self.sizes), self.rng
         found = [h * self.sizes for h in self.features.queries(rng)]
         found += list(np.eye(m))
-        found += list(self.v.T[-60:])
+        found += list(self.directions[1].T[-60:])
         for _ in range(20):
             found += [rng.standard_normal(m), rng.standard_normal(m) * 10.0 ** rng.uniform(-8, 0, m)]
             a, b = rng.integers(0, m, 2)
@@ -174,38 +186,40 @@ class Linear:
         return list(_right(full)[1].T[-40:])
 
     def _dual(self, rho: np.ndarray) -> list[np.ndarray]:
-        """Directions of large difference against a small loss: least squares in the span, then a few steps towards least sums."""
-        goal = rho.astype(float)
-        if not goal.any() or not self.s[0]:
+        """Directions of large difference and small loss: by least squares, then a few steps towards least sums."""
+        goal, (size, v) = rho.astype(float), self.directions
+        if not goal.any() or not size[0]:
             return []
         goal = goal / np.abs(goal).max()
         found = []
         for cut in CUTS:
-            keep = self.s > cut * self.s[0]
-            inside = self.v[:, keep].T @ goal
-            found += [self.v[:, keep] @ (inside / self.s[keep] ** 2), self.v[:, keep] @ inside]
+            keep = size > cut * size[0]
+            inside = v[:, keep].T @ goal
+            found += [v[:, keep] @ (inside / size[keep] ** 2), v[:, keep] @ inside]
             if not keep.all():
-                found.append(goal - self.v[:, keep] @ inside)  # what lies outside of the span
+                found.append(goal - v[:, keep] @ inside)  # what lies outside of the span
         if self.plain.size * len(self.sizes) > FLOPS / 4:
             return found
-        for h in list(found[:1]):
-            for _ in range(4):
-                values = np.abs(self.plain @ h)
-                top = values.max(initial=0.0)
-                if not np.isfinite(top) or top == 0:
-                    break
-                s, v = _right(self._triangle(self.share / np.maximum(values / top, 1e-9)))
-                keep = s > 1e-14 * s[0]
-                h = v[:, keep] @ ((v[:, keep].T @ goal) / s[keep] ** 2)
-                found.append(h)
+        h = found[0]
+        for _ in range(4):
+            values = np.abs(self.plain @ h)
+            top = values.max(initial=0.0)
+            if not np.isfinite(top) or top == 0:
+                break
+            s, v = _right(self._triangle(self.share / np.maximum(values / top, 1e-9)))
+            keep = s > 1e-14 * s[0]
+            h = v[:, keep] @ ((v[:, keep].T @ goal) / s[keep] ** 2)
+            found.append(h)
         return found
 
     def evaluable(self, table) -> bool:
         """Whether plain double precision evaluates every moment to 1e-8 of its sum of absolute values."""
+        rows, u, first, size = dense(table), (self.u / self.u.max()).astype(float), 0.0, 0.0
         with np.errstate(all="ignore"):
-            phi = self.features.plain(table)
-            u = (self.u / self.u.max()).astype(float)
-            ratio = (phi * u).sum(axis=1) / np.maximum((np.abs(phi) * u).sum(axis=1), NEVER)
+            for block in self.blocks:
+                phi = self.features.plain(rows[block])
+                first, size = first + phi @ u[block], size + np.abs(phi) @ u[block]
+            ratio = first / np.maximum(size, NEVER)
         seen = np.abs(self.moments) > 0
         return bool(np.isfinite(ratio).all() and np.abs(ratio - self.moments / self.sizes)[seen].max(initial=0) <= 1e-8)
 

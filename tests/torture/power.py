@@ -7,7 +7,7 @@ its root mean square; the loss is ``sum_i u_i (d_i . z)^p``, and
 
 Queries: coordinates (also of the raw columns), random ones, singular directions of D, each column's best prediction from the
 others (the least-squares residual is the last), their neighbours, directions that vanish on kept rows, generalised
-eigenvectors of the difference of the two Gram matrices within ever more singular directions, and a climb from the worst.
+eigenvectors of the difference of the two Gram matrices within ever more singular directions, and for p > 2 a random search.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg as sla
 
-from .arithmetic import OWN, centre, columns, dense, multinomial, power, wide
+from .arithmetic import OWN, centre, columns, dense, exponents, monomials, multinomial, power, wide
 
 NEVER = 1e-4000
 NULL = 2e-15  # relative singular value of scaled columns that is rounding
@@ -124,16 +124,17 @@ class Power:
     def error(self, base: np.ndarray, w: np.ndarray, rounding: float, correction=None) -> tuple[float, str]:
         """The least loss_error that would make the claim true at every query tried, and where it is needed."""
         ratio = self._ratio(self.fixed, self.value, self.rounding, base, w, rounding, correction)
-        worst, where, Z = float(ratio.max(initial=0)), f"query {ratio.argmax()}", self.fixed
-        own = _unit(np.array([*self._eigen(base, w, correction), *self._blind(base, w)], dtype=wide).T.reshape(len(self.D), -1))
-        for attempt in range(1 if self.p == 2 else 3):
-            if not own.shape[1]:
-                break
-            more = self._ratio(own, *self._losses(own), base, w, rounding, correction)
-            if more.max() > worst:
-                worst, where = float(more.max()), f"{'climb' if attempt else 'eigenvector or null'} {more.argmax()}"
-            Z, ratio = np.column_stack([Z, own]), np.concatenate([ratio, more])
-            own = self._climb(Z[:, np.argsort(-ratio)[:4]], 0.3 * 0.1**attempt)
+        worst, where = float(ratio.max(initial=0)), f"query {ratio.argmax()}"
+        for name, found in (
+            ("eigenvector", self._eigen(base, w, correction)),
+            ("null", self._blind(base, w)),
+            ("search", self._search(base, w, rounding, correction)),
+        ):
+            own = _unit(np.array(found, dtype=wide).reshape(-1, len(self.D)).T)
+            if own.shape[1]:
+                more = self._ratio(own, *self._losses(own), base, w, rounding, correction)
+                if more.max() > worst:
+                    worst, where = float(more.max()), f"{name} {more.argmax()}"
         return worst, where
 
     def _ratio(self, Z, value, size, base, w, rounding, correction) -> np.ndarray:
@@ -179,14 +180,43 @@ class Power:
                 found.append(sla.svd(np.vstack([some / np.maximum(length, 1e-300), np.zeros((1, r))]))[2][-1])
         return [z.astype(wide) for z in found]
 
-    def _climb(self, tops: np.ndarray, step: float) -> np.ndarray:
-        keep = self.s > 1e-13 * self.s[0]
-        A = self.v[:, keep] / self.s[keep]
-        moves = [tops]
-        for z in tops.T:
-            size = np.linalg.norm((self.v[:, keep] * self.s[keep]).T @ z.astype(float))
-            moves.append(z[:, None] + step * size * (A @ self.rng.standard_normal((A.shape[1], 8))) / np.sqrt(A.shape[1]))
-        return _unit(np.column_stack(moves).astype(wide))
+    def _search(self, base: np.ndarray, w: np.ndarray, rounding: float, correction) -> list[np.ndarray]:
+        """For p > 2: a random search in whitened coordinates, by doubles, narrowed around the worst; they are judged later."""
+        if self.p == 2:
+            return []
+        keep = self.s > 1e-15 * self.s[0]
+        A = (self.v[:, keep] / self.s[keep]).astype(wide)
+        white, own = A.T @ self.D, A.T @ base
+        powers = exponents(int(keep.sum()), self.p, self.p)
+        scale = np.array([multinomial(t) for t in powers], dtype=wide)
+        rho = scale * (
+            (monomials(own, powers) * (w / self.total)).sum(axis=1) - (monomials(white, powers) * (self.u / self.total)).sum(axis=1)
+        )
+        step = max(1, self.D.shape[1] // 4000)  # a sample of the rows will do for the search
+        plain, D = white[:, ::step].astype(float), np.abs(self.D[:, ::step]).astype(float)
+        share = (self.u[::step] / self.u[::step].sum()).astype(float)
+
+        def value(V: np.ndarray) -> np.ndarray:
+            Z = A @ V.astype(wide)
+            forms = np.abs(V.T @ plain)
+            size = forms**self.p @ share + (self.penalty(Z) / self.total + np.zeros(V.shape[1])).astype(float)
+            bound = self.p * (forms ** (self.p - 1) * (np.abs(Z.astype(float)).T @ D)) @ share
+            change = np.abs((rho[:, None] * monomials(V.astype(wide), powers)).sum(axis=0) + self.carried(correction, Z) / self.total)
+            return (change.astype(float) - rounding * bound) / np.maximum(size, 1e-300)
+
+        r, rng = A.shape[1], self.rng
+        V = np.column_stack([np.eye(r), rng.standard_normal((r, 150)), rng.standard_normal((r, 150)) * 10.0 ** rng.uniform(-8, 8, (r, 150))])
+        V = V / np.abs(V).max(axis=0)
+        ratio = value(V)
+        for length in (0.5, 0.2, 0.1, 0.03, 0.01, 1e-3):
+            best = V[:, np.argsort(-ratio)[:10]]
+            near = np.repeat(best, 12, axis=1)
+            near = near + length * np.where(
+                rng.random(near.shape) < 0.5, np.abs(near).max(axis=0), np.abs(near)
+            ) * rng.standard_normal(near.shape)
+            V = np.column_stack([best, near / np.abs(near).max(axis=0)])
+            ratio = value(V)
+        return list((A @ V[:, np.argsort(-ratio)[:10]].astype(wide)).T)
 
     def evaluable(self, table) -> bool:
         """Whether plain double precision evaluates the whitened Gram matrix to 1e-8, powers included."""

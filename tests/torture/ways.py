@@ -31,6 +31,8 @@ def build(case: Case):
     kind = way["kind"]
     if kind == "sketch":
         return sketched(case, problem, slice(None)).coreset()
+    if kind == "resumed":
+        return resumed(case, problem)
     if kind == "sketches":
         parts = [sketched(case, problem, part) for part in cuts(case)]
         return parts[0].merge(*parts[1:]).coreset()
@@ -60,10 +62,11 @@ def options(case: Case, part: slice) -> dict[str, Any]:
     return {name: values[part] for name, values in found.items() if values is not None}
 
 
-def sketched(case: Case, problem, part: slice):
+def sketched(case: Case, problem, part: slice, sketch=None):
     import karat
 
-    sketch = karat.Sketch(problem, buffer_rows=case.way["buffer_rows"])
+    if sketch is None:
+        sketch = karat.Sketch(problem, buffer_rows=case.way["buffer_rows"])
     start, stop, _ = part.indices(case.count)
     step = case.way.get("batch", 100)
     for a in range(start, stop, step):
@@ -71,6 +74,20 @@ def sketched(case: Case, problem, part: slice):
         X, y = chosen(case, some)
         sketch.update(X, y, **options(case, some))
     return sketch
+
+
+def resumed(case: Case, problem):
+    """A sketch that is saved and loaded in the middle of its stream, and once more at the end."""
+    import karat
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sketch.npz"
+        sketch = sketched(case, problem, slice(0, case.count // 2))
+        if sketch.n_rows:
+            sketch.save(path)
+            sketch = karat.Sketch.load(path, problem)
+        sketched(case, problem, slice(case.count // 2, case.count), sketch).save(path)
+        return karat.Sketch.load(path, problem).coreset()
 
 
 def table_of(case: Case, part: slice):

@@ -10,6 +10,7 @@ import os
 import resource
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 MEMORY = 6 * 2**30
@@ -38,17 +39,13 @@ def main() -> None:
         name = line.strip()
         if not name:
             break
-        if name.removeprefix("reported/") in REPORTED:
-            verdict = report(name.removeprefix("reported/"), printed)
-        else:
-            try:
-                verdict = judge(draw(name, seed), printed, keep)
-            except BaseException as error:  # the campaign's own fault: say so, and go on
-                import traceback
-
-                where = traceback.format_exc().splitlines()[-6:]
-                out.write(json.dumps({"name": name, "verdict": "oracle", "detail": f"{error!r} {where}"}) + "\n")
-                continue
+        try:
+            known = name.removeprefix("reported/")
+            verdict = report(known, printed) if known in REPORTED else judge(draw(name, seed), printed, keep)
+        except Exception as error:  # the campaign's own fault: say so, and go on
+            where = "; ".join(f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-4:])
+            out.write(json.dumps({"name": name, "verdict": "oracle", "detail": f"{error!r} ({where})"}) + "\n")
+            continue
         out.write(json.dumps(verdict.to_dict()) + "\n")
 
 
