@@ -57,9 +57,10 @@ def draw(name: str, seed: int = 0) -> Case:
         n = max(1, _width(spec, d) + int(rng.integers(-3, 4)))
     generator = str(rng.choice(family.generators))
     X = GENERATORS[generator](rng, n, d)
-    if int(number) % 2 and X.shape[1] > 1:
+    n, turned = X.shape[0], bool(int(number) % 2 and X.shape[1] > 1 and family.turned)
+    if turned:
         X = rotated(rng, X)
-    X, y, weights = _target_and_units(rng, X, spec, family, int(number) % 2 == 1)
+    X, y, weights = _target_and_units(rng, X, spec, family, turned)
     groups = None
     if family.grouped and "absorb" not in spec and n >= 10 and rng.random() < 0.12:
         groups = rng.integers(0, 3, n) if rng.random() < 0.5 else np.array(["a", "b"])[rng.integers(0, 2, n)]

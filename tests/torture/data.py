@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,81 @@ def two_rows(rng: Rng, n: int, d: int) -> np.ndarray:
     X[:, -1] = X[:, 0]
     X[rng.choice(n, min(n, 2), replace=False), -1] += 10.0 ** rng.uniform(-6, -3)
     return X
+
+
+@generator
+def cascade(rng: Rng, n: int, d: int) -> np.ndarray:
+    """Equal columns, each of which has one row of its own, larger by a factor than that of the column before."""
+    X = np.repeat(normal(rng, n, 1), d, axis=1)
+    rows = rng.choice(n, min(n, d), replace=False)
+    X[rows, np.arange(len(rows))] += 10.0 ** (rng.uniform(1, 6) * np.arange(len(rows)))
+    return X
+
+
+@generator
+def algebraic(rng: Rng, n: int, d: int) -> np.ndarray:
+    """Columns bound by an equation, which holds to a few digits: xyz = 1, z = xy, y = x^2, or rows of unit length."""
+    X, digits, kind = normal(rng, n, max(d, 3)), int(rng.integers(4, 14)), rng.integers(4)
+    if kind == 0:
+        X[:, :2] = np.round(rng.uniform(0.5, 2.0, (n, 2)), 4)
+        X[:, 2] = np.round(1 / (X[:, 0] * X[:, 1]), digits)
+    elif kind == 1:
+        X[:, 2] = np.round(X[:, 0] * X[:, 1], digits)
+    elif kind == 2:
+        X[:, 1] = np.round(X[:, 0] ** 2, digits)
+    else:
+        X = np.round(X / np.linalg.norm(X, axis=1, keepdims=True), digits)
+    return X
+
+
+@generator
+def clusters(rng: Rng, n: int, d: int) -> np.ndarray:
+    """A mixture of Gaussians, sometimes with an offset or with a few rows far out."""
+    X = 4.0 * normal(rng, 3, d)[rng.integers(0, 3, n)] + normal(rng, n, d)
+    kind = rng.integers(3)
+    if kind == 1:
+        X += 10.0 ** rng.uniform(0, 4)
+    if kind == 2:
+        X[rng.choice(n, 2, replace=False)] *= 10.0 ** rng.uniform(1, 4)
+    return X
+
+
+@generator
+def sources(rng: Rng, n: int, d: int) -> np.ndarray:
+    """Independent sources, mixed."""
+    return rng.laplace(size=(n, d)) @ normal(rng, d, d) + 10.0 ** rng.uniform(-1, 3)
+
+
+@generator
+def documents(rng: Rng, n: int, d: int) -> np.ndarray:
+    """Word counts of documents of one topic each; topics overlap."""
+    topics = rng.dirichlet(np.full(d, 0.5), 2)
+    return np.array([rng.multinomial(int(rng.integers(3, 40)), topics[t]) for t in rng.integers(0, 2, n)])
+
+
+@generator
+def real(rng: Rng, n: int, d: int) -> np.ndarray:
+    """Some columns of a table that comes with scikit-learn or statsmodels, as they are."""
+    table = _real_table(str(rng.choice(REAL)))
+    return np.ascontiguousarray(table[:, rng.choice(table.shape[1], min(d, table.shape[1]), replace=False)])
+
+
+REAL = (
+    "iris", "wine", "breast_cancer", "diabetes", "longley", "macrodata", "star98", "stackloss", "anes96", "ccard", "fair",
+    "randhie", "grunfeld", "statecrime", "cpunish", "copper", "spector", "scotland", "engel",
+)  # fmt: skip
+
+
+@cache
+def _real_table(name: str) -> np.ndarray:
+    from sklearn import datasets
+    from statsmodels import datasets as older
+
+    if name in ("iris", "wine", "breast_cancer", "diabetes"):
+        bunch = getattr(datasets, f"load_{name}")()
+        return np.column_stack([bunch.data, bunch.target]).astype(float)
+    table = getattr(older, name).load_pandas().data.select_dtypes("number").dropna().to_numpy(dtype=float)
+    return table[:3000]
 
 
 @generator

@@ -28,6 +28,7 @@ class Family:
     around_rank: bool = False
     memory_only: bool = False
     heavy_target: bool = False
+    turned: bool = True  # odd numbers are rotated
 
 
 def pick(rng: Rng, *options, p=None):
@@ -158,8 +159,36 @@ def smooth(rng: Rng, d: int, n: int) -> Spec:
     return {"name": "Kernel", "function": "smooth", "count": int(rng.integers(20, 100)), "seed": int(rng.integers(100))}
 
 
+def cubic(rng: Rng, d: int, n: int) -> Spec:
+    """Degrees at which an equation between the columns shows."""
+    return pick(rng, {"name": "Moments", "degree": 3}, {"name": "Moments", "degree": 2}, {"name": "TensorContraction", "p": 3},
+                {"name": "LpRegression", "p": 4}, {"name": "Moments", "degree": 4 if d < 5 else 3}, {"name": "LeastSquares"})  # fmt: skip
+
+
+def three(rng: Rng) -> tuple[int, int]:
+    n, d = small(rng)
+    return n, min(max(3, d), 5)
+
+
+def latent_shape(rng: Rng) -> tuple[int, int]:
+    return int(10.0 ** rng.uniform(2.5, 4)), int(rng.integers(3, 7))
+
+
+def mixture(rng: Rng, d: int, n: int) -> Spec:
+    return {"name": "GaussianMixture", "n_components": int(rng.integers(2, 4))}
+
+
+def components(rng: Rng, d: int, n: int) -> Spec:
+    return {"name": "ICA", "n_components": int(rng.integers(2, 4))}
+
+
+def topics(rng: Rng, d: int, n: int) -> Spec:
+    return {"name": "SingleTopic", "n_topics": 2}
+
+
+LATENT = {"grouped": False, "memory_only": True, "weights": (0.6, 0.2, 0.1, 0.1)}
 COMMON = ("pareto", "cauchy", "lognormal", "student")
-RARE = ("rare_column", "rare_category", "two_rows", "rare_rows")
+RARE = ("rare_column", "rare_category", "two_rows", "rare_rows", "cascade")
 
 FAMILIES: dict[str, Family] = {
     "benign": Family(("benign",), small, anything, 1.0),
@@ -172,8 +201,10 @@ FAMILIES: dict[str, Family] = {
     "rare-rows": Family(("rare_rows",), small, anything, 0.8),
     "rare-category": Family(("rare_category",), several, anything, 0.8),
     "rare-column": Family(("rare_column",), several, anything, 0.8),
-    "two-rows": Family(("two_rows",), several, anything, 0.8),
+    "two-rows": Family(("two_rows", "two_rows", "cascade"), several, anything, 0.8),
     "collinear": Family(("collinear",), several, polynomial, 1.0),
+    "algebraic": Family(("algebraic",), three, cubic, 0.8),
+    "real": Family(("real",), several, polynomial, 0.8),
     "dependent": Family(("dependent",), several, polynomial, 0.6),
     "duplicates": Family(("duplicates",), small, anything, 0.6),
     "constant": Family(("constant",), several, polynomial, 0.6),
@@ -196,6 +227,9 @@ FAMILIES: dict[str, Family] = {
     "kernel": Family(("benign", "student", "zero_inflated", "rare_column"), small, kernel, 0.6),
     "kernel-outlier": Family(("outlier",), small, outlying, 0.3),
     "kernel-smooth": Family(("benign",), smooth_shape, smooth, 0.3, memory_only=True),
+    "mixture": Family(("clusters",), latent_shape, mixture, 0.15, **LATENT),
+    "ica": Family(("sources",), latent_shape, components, 0.1, **LATENT),
+    "topics": Family(("documents",), latent_shape, topics, 0.1, **LATENT, turned=False),
     "large": Family(("benign", "zero_inflated", *COMMON), large, low, 0.15),
     "large-rare": Family(RARE, large, low, 0.3),
     "hidden": Family(("two_rows", "rare_column"), large, hidden, 0.3),

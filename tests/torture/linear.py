@@ -105,7 +105,8 @@ class Linear:
         for block in self.blocks:
             phi = features(self.rows[block])
             moments = moments + (phi * u[block]).sum(axis=1)
-            sizes = sizes + (np.abs(phi) * u[block]).sum(axis=1)
+            size = features.absolute(self.rows[block]) if hasattr(features, "absolute") else np.abs(phi)
+            sizes = sizes + (size * u[block]).sum(axis=1)
         self.moments, self.sizes = moments, np.where(sizes > 0, sizes, wide(1))
         self.rng = np.random.default_rng(seed)
 

@@ -190,7 +190,8 @@ class Power:
         powers = exponents(int(keep.sum()), self.p, self.p)
         scale = np.array([multinomial(t) for t in powers], dtype=wide)
         rho = scale * (
-            (monomials(own, powers) * (w / self.total)).sum(axis=1) - (monomials(white, powers) * (self.u / self.total)).sum(axis=1)
+            (monomials(own, powers) * (w / self.total)).sum(axis=1)
+            - (monomials(white, powers) * (self.u / self.total)).sum(axis=1)
         )
         step = max(1, self.D.shape[1] // 4000)  # a sample of the rows will do for the search
         plain, D = white[:, ::step].astype(float), np.abs(self.D[:, ::step]).astype(float)
@@ -201,11 +202,15 @@ class Power:
             forms = np.abs(V.T @ plain)
             size = forms**self.p @ share + (self.penalty(Z) / self.total + np.zeros(V.shape[1])).astype(float)
             bound = self.p * (forms ** (self.p - 1) * (np.abs(Z.astype(float)).T @ D)) @ share
-            change = np.abs((rho[:, None] * monomials(V.astype(wide), powers)).sum(axis=0) + self.carried(correction, Z) / self.total)
+            change = np.abs(
+                (rho[:, None] * monomials(V.astype(wide), powers)).sum(axis=0) + self.carried(correction, Z) / self.total
+            )
             return (change.astype(float) - rounding * bound) / np.maximum(size, 1e-300)
 
         r, rng = A.shape[1], self.rng
-        V = np.column_stack([np.eye(r), rng.standard_normal((r, 150)), rng.standard_normal((r, 150)) * 10.0 ** rng.uniform(-8, 8, (r, 150))])
+        V = np.column_stack(
+            [np.eye(r), rng.standard_normal((r, 150)), rng.standard_normal((r, 150)) * 10.0 ** rng.uniform(-8, 8, (r, 150))]
+        )
         V = V / np.abs(V).max(axis=0)
         ratio = value(V)
         for length in (0.5, 0.2, 0.1, 0.03, 0.01, 1e-3):

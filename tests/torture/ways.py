@@ -17,7 +17,7 @@ def problem_of(spec: dict[str, Any]):
     """The karat problem of a specification."""
     from karat import problems
 
-    settings = {k: v for k, v in spec.items() if k not in ("name", "function")}
+    settings = {k: v for k, v in spec.items() if k not in ("name", "function", "latent")}
     if spec["name"] == "Kernel":
         return problems.Kernel(function(spec["function"], **settings))
     return getattr(problems, spec["name"])(**settings)
@@ -32,7 +32,7 @@ def build(case: Case):
     if kind == "sketch":
         return sketched(case, problem, slice(None)).coreset()
     if kind == "resumed":
-        return resumed(case, problem)
+        return resumed(case, problem).coreset()
     if kind == "sketches":
         parts = [sketched(case, problem, part) for part in cuts(case)]
         return parts[0].merge(*parts[1:]).coreset()
@@ -77,17 +77,20 @@ def sketched(case: Case, problem, part: slice, sketch=None):
 
 
 def resumed(case: Case, problem):
-    """A sketch that is saved and loaded in the middle of its stream, and once more at the end."""
+    """A sketch that was saved and loaded in the middle of its stream."""
+    half = case.count // 2
+    sketch = sketched(case, problem, slice(0, half))
+    return sketched(case, problem, slice(half, case.count), copied(sketch, problem) if half else sketch)
+
+
+def copied(sketch, problem):
+    """The sketch after a trip through a file."""
     import karat
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sketch.npz"
-        sketch = sketched(case, problem, slice(0, case.count // 2))
-        if sketch.n_rows:
-            sketch.save(path)
-            sketch = karat.Sketch.load(path, problem)
-        sketched(case, problem, slice(case.count // 2, case.count), sketch).save(path)
-        return karat.Sketch.load(path, problem).coreset()
+        sketch.save(path)
+        return karat.Sketch.load(path, problem)
 
 
 def table_of(case: Case, part: slice):
@@ -125,12 +128,17 @@ def from_files(case: Case, problem, folder: Path):
     )  # fmt: skip
 
 
-def reloaded(core, kind: str):
-    """The coreset after a trip through a file."""
+def again(core, case: Case):
+    """The same coreset after a trip through a file, of itself or of its sketch; None where the case does not ask for it."""
     import karat
 
+    if case.way["kind"] == "resumed":
+        problem = problem_of(case.spec)
+        return copied(resumed(case, problem), problem).coreset()
+    if case.way["kind"] != "saved":
+        return None
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"core.{kind}"
+        path = Path(folder) / f"core.{case.way['format']}"
         core.save(path)
         return karat.load(path)
 
