@@ -51,7 +51,8 @@ def main() -> int:
             print(json.dumps(result, indent=1))
         elif sys.stderr.isatty() and len(results) % 20 == 0:
             print(f"\r{len(results):,} of {len(chosen):,}", end="", file=sys.stderr)
-    table = counts(sorted(results, key=lambda r: list([*FAMILIES, "reported"]).index(r["name"].rsplit("/", 1)[0])))
+    order = [*FAMILIES, "reported"]
+    table = counts(sorted(results, key=lambda r: order.index(r["name"].rsplit("/", 1)[0])))
     print("\n" + printed(table) + f"\n\n{time.monotonic() - start:.0f} s in {options.processes} processes\n")
     for result in results:
         refusal = result["verdict"] == "refused" and result.get("harmless")

@@ -65,9 +65,9 @@ def monomials(cols: np.ndarray, powers: np.ndarray) -> np.ndarray:
     highest = int(powers.max(initial=0))
     table = [[power(c, k) for k in range(highest + 1)] for c in cols]
     values = np.ones((len(powers), cols.shape[1]), dtype=cols.dtype)
-    for row, exponent in zip(values, powers, strict=True):
+    for t, exponent in enumerate(powers):
         for j in np.flatnonzero(exponent):
-            row *= table[j][exponent[j]]
+            values[t] *= table[j][exponent[j]]
     return values
 
 

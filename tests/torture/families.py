@@ -159,10 +159,19 @@ def smooth(rng: Rng, d: int, n: int) -> Spec:
     return {"name": "Kernel", "function": "smooth", "count": int(rng.integers(20, 100)), "seed": int(rng.integers(100))}
 
 
+CUBIC: tuple[Spec, ...] = (
+    {"name": "Moments", "degree": 2},
+    {"name": "Moments", "degree": 3},
+    {"name": "Moments", "degree": 4},
+    {"name": "TensorContraction", "p": 3},
+    {"name": "LpRegression", "p": 4},
+    {"name": "LeastSquares"},
+)
+
+
 def cubic(rng: Rng, d: int, n: int) -> Spec:
     """Degrees at which an equation between the columns shows."""
-    return pick(rng, {"name": "Moments", "degree": 3}, {"name": "Moments", "degree": 2}, {"name": "TensorContraction", "p": 3},
-                {"name": "LpRegression", "p": 4}, {"name": "Moments", "degree": 4 if d < 5 else 3}, {"name": "LeastSquares"})  # fmt: skip
+    return pick(rng, *CUBIC)
 
 
 def three(rng: Rng) -> tuple[int, int]:
@@ -241,7 +250,7 @@ FAMILIES: dict[str, Family] = {
         weights=(1, 0, 0, 0),
         grouped=False,
         memory_only=True,
-    ),  # fmt: skip
+    ),
 }
 
 

@@ -12,7 +12,7 @@ and 1.  R(q) allows for the rounding of z: its sizes are those of ``|M|'|x|``.
 
 from __future__ import annotations
 
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, permutations
 
 import numpy as np
 
@@ -65,16 +65,10 @@ class Tensor:
 
     def contraction(self, table, w: np.ndarray, q: np.ndarray) -> tuple[float, float]:
         """``sum_i w_i t_i(q, .., q)``, and the sum of absolute values of its terms."""
-        counts = [len(set(_orders(chosen))) for chosen in self.sets]
+        counts = [len(set(permutations(chosen))) for chosen in self.sets]
         h = np.array([c * np.prod(q[list(chosen)]) for c, chosen in zip(counts, self.sets, strict=True)], dtype=wide)
         phi = self(table)[: len(h)]
         return float((h[:, None] * phi * w).sum()), float(np.abs(h[:, None] * self.absolute(table)[: len(h)] * w).sum())
-
-
-def _orders(chosen: tuple[int, ...]):
-    from itertools import permutations
-
-    return permutations(chosen)
 
 
 def check_loss(core, features: Tensor, table, u: np.ndarray) -> str:

@@ -15,12 +15,15 @@ from functools import cached_property
 
 import numpy as np
 from scipy import linalg as sla
+from scipy import sparse
+from scipy.optimize import linprog
 
 from .arithmetic import CHUNK, OWN, centre, columns, dense, expansion, exponents, form_power, monomials, wide
 
 CUTS = (1e-15, 1e-13, 1e-11, 1e-8, 1e-4)  # relative singular values below which an adversary leaves directions out
 FLOPS = 6e8
 MANY = 5e9
+SMALL = 10_000  # entries of the features up to which a linear programme is solved
 NEVER = 1e-300
 
 
@@ -159,8 +162,14 @@ class Linear:
     def error(self, phi: np.ndarray, w: np.ndarray, rounding: float) -> tuple[float, str]:
         """The least loss_error that would make the claim true at every query tried, and where it is needed."""
         rho = ((phi * w).sum(axis=1) - self.moments) / self.sizes
+        if np.abs(rho).max(initial=0) <= rounding + OWN:  # then |g . rho| <= rounding for every g: nothing can be found
+            return 0.0, ""
         worst, where = self._at(self.fixed, rho, rounding)
-        for name, found in (("null", self._blind(phi, w)), ("dual", self._dual(rho))):
+        for name, found in (
+            ("null", self._blind(phi, w)),
+            ("dual", self._dual(rho)),
+            ("programme", self._programme(rho, rounding)),
+        ):
             error, place = self._at(self._normal(found), rho, rounding)
             if error > worst:
                 worst, where = error, f"{name} {place}"
@@ -212,6 +221,27 @@ class Linear:
             h = v[:, keep] @ ((v[:, keep].T @ goal) / s[keep] ** 2)
             found.append(h)
         return found
+
+    def _programme(self, rho: np.ndarray, rounding: float) -> list[np.ndarray]:
+        """For small data the supremum itself: maximise ``g . rho - rounding |g|_1`` subject to ``sum_i u_i |f_i| <= 1``."""
+        rows = np.flatnonzero(self.share > 0)
+        n, m = len(rows), len(rho)
+        if n * m > SMALL:
+            return []
+        unit = float(np.abs(rho).max())
+        goal, price = rho.astype(float) / unit, rounding / unit
+        values, one = sparse.csr_matrix(self.plain[rows]), sparse.eye(n, format="csr")
+        limits = sparse.vstack(
+            [
+                sparse.hstack([values, -values, -one]),
+                sparse.hstack([-values, values, -one]),
+                sparse.hstack([sparse.csr_matrix((1, 2 * m)), sparse.csr_matrix(self.share[rows][None, :])]),
+            ]
+        )
+        cost = np.concatenate([price - goal, price + goal, np.zeros(n)])
+        most = np.append(np.zeros(2 * n), 1.0)
+        found = linprog(cost, A_ub=limits, b_ub=most, bounds=(0, None), method="highs", options={"time_limit": 2.0})
+        return [] if found.x is None else [found.x[:m] - found.x[m : 2 * m]]
 
     def evaluable(self, table) -> bool:
         """Whether plain double precision evaluates every moment to 1e-8 of its sum of absolute values."""

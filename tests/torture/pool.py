@@ -46,6 +46,8 @@ class Worker:
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            pipe.close()
 
 
 def run(names: list[str], src: Path, seed: int = 0, processes: int = 2, keep: str = "") -> Iterator[dict[str, Any]]:
@@ -58,7 +60,7 @@ def run(names: list[str], src: Path, seed: int = 0, processes: int = 2, keep: st
     yield workers[0].home
     try:
         while waiting or any(w.name for w in workers):
-            for place, worker in enumerate(workers):
+            for worker in workers:
                 if worker.name is None and waiting:
                     worker.give(waiting.pop())
             busy = [w for w in workers if w.name]

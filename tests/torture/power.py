@@ -17,7 +17,7 @@ from scipy import linalg as sla
 
 from .arithmetic import OWN, centre, columns, dense, exponents, monomials, multinomial, power, wide
 
-NEVER = 1e-4000
+NEVER = wide("1e-4000")
 NULL = 2e-15  # relative singular value of scaled columns that is rounding
 
 
@@ -140,7 +140,7 @@ class Power:
     def _ratio(self, Z, value, size, base, w, rounding, correction) -> np.ndarray:
         difference = np.abs(self.kept_loss(base, w, Z, correction) - value)
         excess = difference - (wide(rounding) + wide(OWN)) * size - wide(OWN) * value
-        return np.where(excess > 0, excess / np.maximum(value, wide(NEVER)), wide(0)).astype(float)
+        return np.where(excess > 0, excess / np.maximum(value, NEVER), wide(0)).astype(float)
 
     def _eigen(self, base: np.ndarray, w: np.ndarray, correction=None) -> list[np.ndarray]:
         """Generalised eigenvectors of the difference, within the first k singular directions, for every k."""
@@ -162,8 +162,7 @@ class Power:
                 vectors = sla.eigh(E, B)[1]
             except np.linalg.LinAlgError:
                 vectors = sla.eigh(E)[1]
-            for column in {0, k - 1}:
-                found.append(A[:, :k] @ (vectors[:, column] / scale))
+            found += [A[:, :k] @ (vectors[:, column] / scale) for column in sorted({0, k - 1})]
         return found
 
     def _blind(self, base: np.ndarray, w: np.ndarray) -> list[np.ndarray]:
@@ -272,8 +271,8 @@ class Mean:
             bound = 2 * (np.abs(forms) * (np.abs(self.D) + np.abs(q)[:, None]) * self.u).sum()
             own = base - q[:, None]
             excess = abs((own * own * w).sum() - value) - (wide(rounding) + wide(OWN)) * bound
-            if excess > 0 and excess / max(value, wide(NEVER)) > worst:
-                worst, where = float(excess / max(value, wide(NEVER))), f"centre {number}"
+            if excess > 0 and excess / max(value, NEVER) > worst:
+                worst, where = float(excess / max(value, NEVER)), f"centre {number}"
         return worst, where
 
     def evaluable(self, table) -> bool:

@@ -36,4 +36,4 @@ def printed(table: dict[str, dict[str, int]]) -> str:
 def line(result: dict[str, Any], seed: int) -> str:
     """One bad case in one line, with what repeats it."""
     again = f"python -m tests.torture --only {result['name']}" + (f" --seed {seed}" if seed else "")
-    return f"{result['verdict']:12}{result['name']:20}{result.get('detail', '')}  [{result.get('about', '')}]  {again}"
+    return f"{result['verdict']:12}{result['name']:31} {result.get('detail', '')}  [{result.get('about', '')}]  {again}"
