@@ -30,7 +30,10 @@ def minimiser(oracle: Power) -> tuple[np.ndarray, float]:
         q = p if p > 2 and step else 2
         root = np.sqrt(share * inner * (q - 1)).astype(float)
         bend = penalty * (power(np.abs(z), p - 2) if p > 2 else 1) * (q - 1) if step or p == 2 else penalty
-        stacked = np.vstack([(root * D[:-1].astype(float)).T, np.diag(np.sqrt(bend.astype(float)))])
+        stiff = np.sqrt(bend)
+        if not (stiff < 1e300).all():  # units so far apart that doubles do not hold the system
+            return z, np.inf
+        stacked = np.vstack([(root * D[:-1].astype(float)).T, np.diag(stiff.astype(float))])
         gradient = (D[:-1] * (share * (power(form, q - 1)))).sum(axis=1) + penalty * (power(z, p - 1) if q == p else z)
         R = sla.qr(stacked, mode="r", check_finite=False)[0][:r]
         values = sla.svdvals(R)

@@ -142,12 +142,12 @@ def _way(rng, n: int, spec, family: Family, X, groups) -> dict[str, Any]:
     if kind in ("sketch", "resumed"):
         return {
             "kind": kind,
-            "buffer_rows": int(rng.choice([7, 50, 200, 1000])),
+            "buffer_rows": max(int(rng.choice([7, 50, 200, 1000])), n // 100),
             "batch": int(rng.choice([1 + n // 7, 64, 500])),
         }
     if kind in ("merge", "sketches"):
         parts = int(rng.integers(2, 5))
-        return {"kind": kind, "parts": min(parts, n // 2), "buffer_rows": int(rng.choice([50, 400]))}
+        return {"kind": kind, "parts": min(parts, n // 2), "buffer_rows": max(int(rng.choice([50, 400])), n // 100)}
     if kind == "files":
         return {"kind": kind, "format": str(rng.choice(["parquet", "csv"])), "parts": int(rng.integers(1, 4)),
                 "batch_rows": int(rng.choice([1000, 100_000]))}  # fmt: skip
