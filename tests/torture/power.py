@@ -7,7 +7,7 @@ its root mean square; the loss is ``sum_i u_i (d_i . z)^p``, and
 
 Queries: coordinates (also of the raw columns), random ones, singular directions of D, each column's best prediction from the
 others (the least-squares residual is the last), their neighbours, directions that vanish on kept rows, generalised
-eigenvectors of the difference of the two Gram matrices within ever more singular directions, and for p > 2 a random search.
+eigenvectors of the difference of the two Gram matrices within ever more singular directions, and a random search.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from scipy import linalg as sla
 from .arithmetic import OWN, centre, columns, dense, exponents, monomials, multinomial, power, wide
 
 NEVER = wide("1e-4000")
+MANY = 20_000  # rows
 NULL = 2e-15  # relative singular value of scaled columns that is rounding
 
 
@@ -125,14 +126,16 @@ class Power:
         """The least loss_error that would make the claim true at every query tried, and where it is needed."""
         ratio = self._ratio(self.fixed, self.value, self.rounding, base, w, rounding, correction)
         worst, where = float(ratio.max(initial=0)), f"query {ratio.argmax()}"
-        for name, found in (
-            ("eigenvector", self._eigen(base, w, correction)),
-            ("null", self._blind(base, w)),
-            ("search", self._search(base, w, rounding, correction)),
+        seen = [(self.fixed, ratio)]
+        for name, make in (
+            ("eigenvector", lambda: self._eigen(base, w, correction)),
+            ("null", lambda: self._blind(base, w)),
+            ("search", lambda: self._search(base, w, rounding, correction, seen)),
         ):
-            own = _unit(np.array(found, dtype=wide).reshape(-1, len(self.D)).T)
+            own = _unit(np.array(make(), dtype=wide).reshape(-1, len(self.D)).T)
             if own.shape[1]:
                 more = self._ratio(own, *self._losses(own), base, w, rounding, correction)
+                seen.append((own, more))
                 if more.max() > worst:
                     worst, where = float(more.max()), f"{name} {more.argmax()}"
         return worst, where
@@ -179,9 +182,9 @@ class Power:
                 found.append(sla.svd(np.vstack([some / np.maximum(length, 1e-300), np.zeros((1, r))]))[2][-1])
         return [z.astype(wide) for z in found]
 
-    def _search(self, base: np.ndarray, w: np.ndarray, rounding: float, correction) -> list[np.ndarray]:
-        """For p > 2: a random search in whitened coordinates, by doubles, narrowed around the worst; they are judged later."""
-        if self.p == 2:
+    def _search(self, base: np.ndarray, w: np.ndarray, rounding: float, correction, seen) -> list[np.ndarray]:
+        """A random search in whitened coordinates, by doubles, narrowed around the worst; they are judged later."""
+        if self.p == 2 and self.D.shape[1] > MANY:  # eigenvectors have found what there is, but for the part of R(q)
             return []
         keep = self.s > 1e-15 * self.s[0]
         A = (self.v[:, keep] / self.s[keep]).astype(wide)
@@ -210,6 +213,9 @@ class Power:
         V = np.column_stack(
             [np.eye(r), rng.standard_normal((r, 150)), rng.standard_normal((r, 150)) * 10.0 ** rng.uniform(-8, 8, (r, 150))]
         )
+        queries, ratios = np.column_stack([q for q, _ in seen]), np.concatenate([found for _, found in seen])
+        known = (self.v[:, keep] * self.s[keep]).T @ queries[:, np.argsort(-ratios)[:20]].astype(float)
+        V = np.column_stack([V, known[:, np.abs(known).max(axis=0) > 0]])
         V = V / np.abs(V).max(axis=0)
         ratio = value(V)
         for length in (0.5, 0.2, 0.1, 0.03, 0.01, 1e-3):
