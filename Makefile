@@ -9,7 +9,7 @@ export KARAT_DATA ?= $(wildcard $(abspath ../shared/datasets))
 # Tests run in two processes: one BLAS thread each, or the four would wait for each other on two cores.
 test quick: export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test quick lint bench docs reproduce clean
+.PHONY: demo test quick torture lint bench docs reproduce clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,10 @@ test: $(STAMP) lint
 
 quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m "not slow" -x
+
+# The standing campaign: hostile data through every door, judged by oracles of its own (about 20 minutes on 2 cores).
+torture: $(STAMP)
+	$(BIN)/python -m tests.torture
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

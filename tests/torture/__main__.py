@@ -1,0 +1,70 @@
+"""``python -m tests.torture``: run the campaign, print the table and every bad case."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from .arithmetic import extended
+from .families import FAMILIES, interleaved, names
+from .pool import ROOT, run
+from .reported import REPORTED
+from .table import BAD, counts, line, printed
+
+CASES = 10_000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument("--cases", type=int, default=CASES, help="how many, over all families")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--family", help=f"one or several, by commas: {', '.join(FAMILIES)}, reported")
+    parser.add_argument("--only", help="names of cases, by commas: pareto/17,reported/heavy-tails")
+    parser.add_argument("--src", type=Path, default=ROOT / "src", help="the source tree of the karat to judge")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="write every verdict there")
+    parser.add_argument("--keep", type=Path, help="save wrong coresets there, for tests.torture.refute")
+    parser.add_argument("--refusals", action="store_true", help="print harmless refusals too")
+    options = parser.parse_args()
+    if not extended():
+        print("The oracles need a long double of 64 bits; this machine has none.")
+        return 2
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    if options.only:
+        chosen = options.only.split(",")
+    else:
+        chosen = interleaved(names(options.cases, options.family)) if options.family != "reported" else []
+        if options.family is None or "reported" in options.family.split(","):
+            chosen += [f"reported/{name}" for name in REPORTED]
+    start, results = time.monotonic(), []
+    keep = str(options.keep.resolve()) if options.keep else ""
+    stream = run(chosen, options.src.resolve(), options.seed, options.processes, keep)
+    home = next(stream)
+    print(f"karat {home['version']} in {home['ready']}, {len(chosen):,} cases", flush=True)
+    for result in stream:
+        results.append(result)
+        if options.only:
+            print(json.dumps(result, indent=1))
+        elif sys.stderr.isatty() and len(results) % 20 == 0:
+            print(f"\r{len(results):,} of {len(chosen):,}", end="", file=sys.stderr)
+    order = [*FAMILIES, "reported"]
+    table = counts(sorted(results, key=lambda r: order.index(r["name"].rsplit("/", 1)[0])))
+    print("\n" + printed(table) + f"\n\n{time.monotonic() - start:.0f} s in {options.processes} processes\n")
+    for result in results:
+        refusal = result["verdict"] == "refused" and result.get("harmless")
+        if result["verdict"] in BAD or (refusal and options.refusals):
+            print(line(result, options.seed))
+    refused = [r["name"] for r in results if r["verdict"] == "refused" and r.get("harmless")]
+    print(f"\nRefused though double precision evaluates the moments ({len(refused)}): {' '.join(sorted(refused))}")
+    if options.json:
+        head = {"version": home["version"], "seed": options.seed, "cases": len(results)}
+        options.json.write_text(json.dumps(head | {"results": results}))
+    return int(any(r["verdict"] in BAD for r in results) or len(refused) > 0.01 * len(results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+"""The verdict on a case.
+
+exact       certificate ok, and the claim holds at every query tried
+understated ok, but the error is above the claim (and below the tolerance)
+wrong       ok, and the error is above the tolerance or above 1e-8; or the kept rows are not rows of the data
+verify      exact, but verify or a reloaded copy disagrees, or verify accepts a weight that is off by 1e-6
+refused     NotExactError or InputError; ``harmless`` if plain double precision evaluates the moments to 1e-8
+crashed     any other exception, a warning, or something printed
+slow        more than a minute
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import absorbed, latent, ways
+from .arithmetic import EPS, dense, wide
+from .cases import Case
+from .functions import function
+from .linear import Function, Linear, Monomials
+from .power import Mean, Power
+
+LIMIT = 60.0
+TRUE = 1e-8
+MOST = 256 * EPS  # rounding is a fixed small multiple of eps
+BAD = ("understated", "wrong", "verify", "crashed", "slow")
+
+
+@dataclass
+class Verdict:
+    """What is said about a case."""
+
+    name: str
+    verdict: str
+    detail: str = ""
+    harmless: bool = False
+    error: float = 0.0
+    claimed: float = 0.0
+    tolerance: float = 0.0
+    seconds: float = 0.0
+    about: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def oracles(case: Case, core=None):
+    """The full data's side, for each group: (its label or None, what to judge of a table, oracle, table)."""
+    spec = case.spec
+    u = np.ones(case.count, dtype=wide) if case.weights is None else case.weights.astype(wide)
+    X = dense(case.X)
+    labels = [None] if case.groups is None else list(np.unique(case.groups))
+    for label in labels:
+        rows = slice(None) if label is None else case.groups == label
+        some, mass = X[rows], u[rows]
+        if spec["name"] in ("LeastSquares", "Ridge", "LpRegression"):
+            targets = case.y.reshape(case.count, -1)
+            for t in range(targets.shape[1]):
+                alpha = spec.get("alpha", 0.0) if "absorb" in spec else 0.0
+                table = joined(some, targets[rows][:, t])
+                p, affine = spec.get("p", 2), spec.get("fit_intercept", True)
+                yield label, (lambda A, b, t=t: joined(A, b[:, t])), Power(table, mass, p, affine, alpha), table
+        elif spec["name"] in latent.NAMES:
+            yield label, (lambda A, b: A), Linear(latent.Tensor(spec["name"], core.maps), some, mass), some
+        elif spec["name"] == "Mean":
+            yield label, (lambda A, b: A), Mean(some, mass), some
+        elif spec["name"] == "Kernel":
+            settings = {k: v for k, v in spec.items() if k not in ("name", "function")}
+            yield label, (lambda A, b: A), Linear(Function(function(spec["function"], **settings)), some, mass), some
+        else:
+            affine = spec["name"] == "Moments"
+            features = Monomials(some, mass, spec["degree"] if affine else spec["p"], affine)
+            yield label, (lambda A, b: A), Linear(features, some, mass), some
+
+
+def joined(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """X and a target side by side; extended if X has integers, which doubles might not hold."""
+    kind = wide if X.dtype.kind in "iu" else float
+    return np.column_stack([X.astype(kind), y.astype(kind)])
+
+
+def judge(case: Case, printed: Path | None = None, keep: Path | None = None) -> Verdict:
+    """Build, compare, verify, sabotage."""
+    verdict = Verdict(case.name, "exact", about=case.describe())
+    start = time.process_time()  # other work on the machine is not karat's fault
+    try:
+        core = quietly(lambda: ways.build(case), printed)
+    except Exception as error:
+        return failed(case, verdict, error, time.process_time() - start)
+    verdict.seconds = time.process_time() - start
+    certificate = core.certificate
+    verdict.claimed, verdict.tolerance = float(certificate.loss_error), float(certificate.tolerance)
+    if not certificate.ok:
+        verdict.verdict, verdict.detail = "refused", "returned with ok=False"
+        verdict.harmless = harmless(case)
+        return verdict
+    compare(case, core, verdict)
+    if keep is not None and verdict.verdict == "wrong":
+        save(core, case, keep)
+    check_verify(case, core, verdict, printed)
+    if verdict.seconds > LIMIT:
+        verdict.verdict, verdict.detail = "slow", f"{verdict.seconds:.0f} s"
+    return verdict
+
+
+def quietly(action, printed: Path | None):
+    """Run something of karat's: a warning is an error, and so is a line printed by a library below."""
+    before = printed.stat().st_size if printed else 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = action()
+    if printed and printed.stat().st_size > before:
+        raise RuntimeError(f"printed: {printed.read_text(errors='replace')[before:][:120]!r}")
+    return result
+
+
+def failed(case: Case, verdict: Verdict, error: Exception, seconds: float) -> Verdict:
+    from karat import InputError, NotExactError
+
+    verdict.seconds = seconds
+    text = " ".join(str(error).split())
+    if isinstance(error, NotExactError | InputError) and text:
+        verdict.verdict, verdict.harmless = "refused", not case.lax and harmless(case)
+        verdict.detail = f"{type(error).__name__}: {text[:160]}"
+    else:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        verdict.verdict = "crashed"
+        verdict.detail = f"{type(error).__name__}: {text[:120]} ({Path(place.filename).name}:{place.lineno})"
+    return verdict
+
+
+def harmless(case: Case) -> bool:
+    """Whether the oracle itself could do with double precision."""
+    if case.spec["name"] in latent.NAMES:
+        u = np.ones(case.count, dtype=wide) if case.weights is None else case.weights.astype(wide)
+        return latent.supports(case.X, u, case.spec.get("n_components", case.spec.get("n_topics")))
+    return all(oracle.evaluable(table) for _, _, oracle, table in oracles(case))
+
+
+def compare(case: Case, core, verdict: Verdict) -> None:
+    """The claim against the oracle, in every group; the largest error is noted."""
+    rows = dense(case.X)[core.indices]
+    own, own_y = core.arrays()
+    if len(np.unique(core.indices)) < len(core.indices) or not np.array_equal(own, np.asarray(rows, dtype=float)):
+        verdict.verdict, verdict.detail, verdict.error = "wrong", "the kept rows are not rows of the data", np.inf
+        return
+    y = None if case.y is None else case.y.reshape(case.count, -1)[core.indices]
+    if y is not None and not np.array_equal(own_y.reshape(len(y), -1), y):
+        verdict.verdict, verdict.detail, verdict.error = "wrong", "the kept targets are not targets of the data", np.inf
+        return
+    w = np.asarray(core.weights).astype(wide)
+    if not (w > 0).all():
+        verdict.verdict, verdict.detail, verdict.error = "wrong", "a weight is not positive", np.inf
+        return
+    rounding = float(getattr(core.certificate, "rounding", 64 * EPS))
+    if not rounding <= MOST:
+        verdict.verdict, verdict.detail, verdict.error = "wrong", f"rounding is {rounding / EPS:.0f} eps", np.inf
+        return
+    correction = core.correction if "absorb" in case.spec else None
+    verdict.notes = []
+    heavy = int(np.argmax(w))
+    for label, view, oracle, table in oracles(case, core):
+        some = np.ones(len(w), dtype=bool) if label is None else np.asarray(core.groups) == label
+        base = oracle.kept(view(rows[some], None if y is None else y[some]))
+        extra = {"correction": correction} if "absorb" in case.spec else {}
+        error, where = oracle.error(base, w[some], rounding, **extra)
+        if error > verdict.error:
+            verdict.error, verdict.detail = error, f"off by {error:.1e} at {where}"
+        if some[heavy] and not verdict.notes:  # does a sabotaged weight matter at all?
+            changed = w.copy()
+            changed[heavy] *= 1 + 1e-6
+            if oracle.error(base, changed[some], rounding, **extra)[0] > TRUE:
+                verdict.notes.append("sabotage")
+        if "absorb" in case.spec and not verdict.error > verdict.claimed:
+            said = absorbed.check(oracle, core, lambda action: quietly(action, None))
+            if said:
+                verdict.error, verdict.detail = np.inf, said
+        if case.spec["name"] in latent.NAMES and not verdict.error > verdict.claimed:
+            said = latent.check_loss(core, oracle.features, table, oracle.u)
+            if said:
+                verdict.error, verdict.detail = np.inf, said
+    total(case, core, w, verdict)
+    if verdict.error > verdict.claimed * (1 + 1e-6):
+        verdict.verdict = "wrong" if verdict.error > min(verdict.tolerance, TRUE) else "understated"
+    elif verdict.error > TRUE:
+        verdict.verdict = "wrong"
+    if verdict.verdict != "exact":
+        verdict.detail += f", claimed {verdict.claimed:.1e}, tolerance {verdict.tolerance:.1e}"
+
+
+def total(case: Case, core, w: np.ndarray, verdict: Verdict) -> None:
+    """The total weight, where the problem keeps it."""
+    if "absorb" in case.spec:
+        return
+    u = np.ones(case.count, dtype=wide) if case.weights is None else case.weights.astype(wide)
+    error = float(abs(w.sum() / u.sum() - 1)) - 64 * EPS
+    if error > max(verdict.error, core.certificate.total_error, core.certificate.loss_error):
+        verdict.error, verdict.detail = error, f"total weight off by {error:.1e}"
+
+
+def check_verify(case: Case, core, verdict: Verdict, printed: Path | None) -> None:
+    """verify must agree with an exact coreset, also after save and load, and refute a sabotaged one."""
+    from karat import NotExactError
+
+    try:
+        seen = quietly(lambda: ways.verify(core, case), printed)
+        if verdict.verdict in ("wrong", "understated"):
+            verdict.detail += "; verify says " + ("ok" if seen.ok else "NOT ok")
+            return
+        if not seen.ok:
+            verdict.verdict, verdict.detail = "verify", f"verify says {seen.loss_error:.1e}, not ok, of an exact coreset"
+            return
+        again = quietly(lambda: ways.again(core, case), printed)
+        if again is not None:
+            same = np.array_equal(again.weights, core.weights) and np.array_equal(again.indices, core.indices)
+            if not (same and again.certificate.ok):
+                verdict.verdict, verdict.detail = "verify", "another coreset or certificate after save and load"
+                return
+        if "sabotage" in verdict.notes:
+            worse = ways.sabotaged(core, int(np.argmax(core.weights)))
+            if quietly(lambda: ways.verify(worse, case), printed).ok:
+                verdict.verdict, verdict.detail = "verify", "verify accepts a weight that is off by 1e-6"
+    except NotExactError as error:
+        verdict.verdict, verdict.detail = "verify", f"accepted, but refused after save and load: {str(error)[:100]}"
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        verdict.verdict = "crashed" if verdict.verdict == "exact" else verdict.verdict
+        verdict.detail += f" verify: {type(error).__name__}: {str(error)[:120]} ({Path(place.filename).name}:{place.lineno})"
+
+
+def save(core, case: Case, folder: Path) -> None:
+    """A wrong coreset, for verify of another version to refute: its rows and weights, and itself where it can be stored."""
+    stem = folder / case.name.replace("/", "-")
+    np.savez(stem.with_suffix(".rows.npz"), indices=core.indices, weights=core.weights)
+    if getattr(core.problem, "storable", True):
+        core.save(stem.with_suffix(".core.npz"))

@@ -1,0 +1,86 @@
+"""Worker processes under a time limit: a case that hangs is killed with its process, and the others go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 150.0  # seconds for a case with its oracle; karat itself has a minute of its own
+START = 120.0
+
+
+class Worker:
+    """A process that judges one case at a time."""
+
+    def __init__(self, src: Path, seed: int, keep: str) -> None:
+        env = os.environ | {"PYTHONPATH": f"{src}{os.pathsep}{ROOT}", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.torture.worker", str(seed), keep], cwd=ROOT, env=env, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True, bufsize=1,
+        )  # fmt: skip
+        self.name: str | None = None
+        self.since = time.monotonic()
+        self.home = self.answer(START)
+
+    def answer(self, patience: float) -> dict[str, Any] | None:
+        """The next line, or None if the process is silent for so long or has ended."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, patience))
+        line = self.process.stdout.readline() if ready else ""
+        return json.loads(line) if line else None
+
+    def give(self, name: str) -> None:
+        assert self.process.stdin is not None
+        self.name, self.since = name, time.monotonic()
+        self.process.stdin.write(name + "\n")
+        self.process.stdin.flush()
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            pipe.close()
+
+
+def run(names: list[str], src: Path, seed: int = 0, processes: int = 2, keep: str = "") -> Iterator[dict[str, Any]]:
+    """Verdicts, as they come."""
+    waiting = list(reversed(names))
+    workers = [Worker(src, seed, keep) for _ in range(min(processes, len(names)))]
+    for worker in workers:
+        if worker.home is None:
+            raise SystemExit("A worker did not start: is there a karat, with pyarrow, under --src?")
+    yield workers[0].home
+    try:
+        while waiting or any(w.name for w in workers):
+            for worker in workers:
+                if worker.name is None and waiting:
+                    worker.give(waiting.pop())
+            busy = [w for w in workers if w.name]
+            select.select([w.process.stdout for w in busy], [], [], 1.0)
+            for place, worker in enumerate(workers):
+                if not worker.name:
+                    continue
+                ended = worker.process.poll() is not None
+                late = time.monotonic() - worker.since > PATIENCE
+                found = worker.answer(0.0)
+                if found is None and not (ended or late):
+                    continue
+                if found is None:
+                    worker.stop()
+                    word = "slow" if late else "crashed"
+                    detail = f"killed after {PATIENCE:.0f} s" if late else f"the process died, code {worker.process.returncode}"
+                    found = {"name": worker.name, "verdict": word, "detail": detail}
+                    workers[place] = Worker(src, seed, keep)
+                worker.name = None
+                yield found
+    finally:
+        for worker in workers:
+            worker.stop()
