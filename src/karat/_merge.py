@@ -10,12 +10,13 @@ import numpy as np
 
 from karat import frames
 from karat._construct import absorb_into, assemble, kernel_of
+from karat._core.certify import rounding_of
 from karat._coreset import Coreset
 from karat._input import group_labels, read_input, same_kind
 from karat.engine.build import Reduction, build, whole
 from karat.engine.kernel import Kernel
 from karat.engine.rows import Rows
-from karat.engine.tolerances import ROUNDING, handed_on
+from karat.engine.tolerances import handed_on
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Ridge
 
@@ -73,10 +74,15 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     left_out = [note for core in (first, second) for note in core.certificate.notes if "left out" in note]
     notes = tuple(dict.fromkeys([*merged.certificate.notes, *left_out]))
     proof = merged.certificate
-    stages = proof.stages + max(first.certificate.stages, second.certificate.stages)
+    spent = proof.spent + max(first.certificate.spent, second.certificate.spent)
     version = min(proof.proof_version, first.certificate.proof_version, second.certificate.proof_version)
     certificate = replace(
-        proof, loss_error=proof.loss_error + inherited, rounding=stages * ROUNDING, notes=notes, proof_version=version
+        proof,
+        loss_error=proof.loss_error + inherited,
+        rounding=rounding_of(spent),
+        spent=spent,
+        notes=notes,
+        proof_version=version,
     )
     merged = replace(merged, certificate=certificate, provenance=_joined(first, second))
     return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)

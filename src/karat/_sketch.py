@@ -290,7 +290,7 @@ class Sketch:
                 )
             sources |= other._sources
         self._fold()
-        inherited = {label: (r.inherited, r.stages, r.inflation) for label, r in self._running.items()}
+        inherited = {label: (r.inherited, r.spent, r.inflation) for label, r in self._running.items()}
         for other in others:
             other._fold()
             if other._held is not None:
@@ -300,20 +300,22 @@ class Sketch:
                 self._take(replace(other._held, numbers=numbers), owned=True, seen=other._fingerprint)
             for label in other._running:  # what the other's rows are off by is inherited
                 claim = other._reduction(label)
-                theirs = (claim.handed_on, claim.stages, claim.inflation * claim.proof.inflation)
+                theirs = (claim.handed_on, claim.spent, claim.inflation * claim.proof.inflation)
                 inherited[label] = _larger(inherited.get(label, theirs), theirs)
             self.n_rows += other.n_rows
             self._seconds += other._seconds
         self._fold()
         for label, mine in self._running.items():
-            own = (mine.inherited, mine.stages, mine.inflation)
-            error, stages, inflation = _larger(inherited.get(label, own), own)
-            self._running[label] = replace(mine, inherited=error, stages=stages, inflation=inflation)
+            own = (mine.inherited, mine.spent, mine.inflation)
+            error, spent, inflation = _larger(inherited.get(label, own), own)
+            self._running[label] = replace(mine, inherited=error, spent=spent, inflation=inflation)
             if label in self._reductions:
                 found = self._reductions[label]
-                stages = max(found.stages, stages + 1)
                 self._reductions[label] = replace(
-                    found, inherited=max(found.inherited, error), stages=stages, inflation=max(found.inflation, inflation)
+                    found,
+                    inherited=max(found.inherited, error),
+                    before=max(found.before, spent),
+                    inflation=max(found.inflation, inflation),
                 )
         self._proof_version = min(self._proof_version, *(other._proof_version for other in others))
         self._sources = sources
@@ -403,8 +405,8 @@ class Sketch:
         return f"Sketch({self.problem.describe()}, {self.n_rows:,} rows seen, {held:,} held, {self._waiting[0]:,} waiting)"
 
 
-def _larger(first: tuple[float, int, float], second: tuple[float, int, float]) -> tuple[float, int, float]:
-    """The larger of two claims: loss error, stages, inflation."""
+def _larger(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
+    """The larger of two claims: loss error, what is spent of the second term, inflation."""
     return max(first[0], second[0]), max(first[1], second[1]), max(first[2], second[2])
 
 

@@ -34,8 +34,8 @@ PLAIN = (
     "_seconds",
 )
 
-FLAGS = ("inherited", "stages", "inflation", "hard")
-PROVEN = ("rank", "method", "passes", "inherited", "stages", "inflation")
+FLAGS = ("inherited", "spent", "inflation", "hard")
+PROVEN = ("rank", "method", "passes", "inherited", "before", "inflation")
 
 
 def save(sketch: Sketch, path: Path, extra: dict[str, Any] | None = None) -> None:
@@ -144,4 +144,4 @@ def _from_held(sketch: Sketch, label: Any, kernel: Kernel, inherited: float) -> 
     assert held is not None
     index = None if label is None else np.flatnonzero(held.groups == label)
     started = Running.start(kernel, *weighed(sketch.problem.view(held.rows(index))))
-    return replace(started, inherited=inherited, stages=1)
+    return replace(started, inherited=inherited, spent=1.0)

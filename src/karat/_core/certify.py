@@ -37,7 +37,9 @@ class Certificate:
     loss_error : float
         The first term: the supremum for degree 2, a proven bound else.
     rounding : float
-        The second term: 64 eps for every reduction that the rows have been through.  It does not depend on the data.
+        The second term: 64 eps; more only for coresets of coresets that have spent more.  It does not depend on the data.
+    spent : float
+        What the reductions that the rows have been through have spent of the second term, in units of 64 eps.
     remainder : float
         The largest part of the second term that was needed, as a fraction of what one reduction may use.
     moment_error : float
@@ -103,6 +105,7 @@ class Certificate:
     power: int = 2
     notes: tuple[str, ...] = field(default=())
     refuted: bool = False
+    spent: float = 1.0
     inflation: float = 1.0
     proof_version: int = PROOF_VERSION
     standard_errors: float | None = None
@@ -121,11 +124,6 @@ class Certificate:
     def ok(self) -> bool:
         """Whether the coreset is exact: proven, by the present proof, and refuted by nothing else."""
         return self.proven and not self.refuted and self.proof_version == PROOF_VERSION
-
-    @property
-    def stages(self) -> int:
-        """Reductions that the rows have been through."""
-        return max(1, round(self.rounding / ROUNDING))
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, ``tolerance`` and ``ok``, for JSON."""
@@ -163,6 +161,11 @@ class Certificate:
         return " ".join([text, *self.notes])
 
 
+def rounding_of(spent: float) -> float:
+    """The second term of a claim of which so much has been spent, in units of ROUNDING."""
+    return ROUNDING * max(1.0, spent)
+
+
 def certify(
     problem: Problem,
     reductions: Sequence[Reduction],
@@ -185,11 +188,12 @@ def certify(
     """
     proofs = [r.proof for r in reductions]
     kept = sum(float(r.weights.sum()) for r in reductions)
-    error = max(r.error for r in reductions)
+    error, spent = max(r.error for r in reductions), max(r.spent for r in reductions)
     squares = isinstance(problem, LeastSquares | Ridge)
     return Certificate(
         loss_error=float(error),
-        rounding=ROUNDING * max(r.stages for r in reductions),
+        rounding=rounding_of(spent),
+        spent=spent,
         remainder=max(r.remainder for r in reductions),
         moment_error=max(p.moment_error for p in proofs),
         total_error=abs(kept / total - 1.0),
@@ -221,17 +225,17 @@ def claimed(
     Parameters
     ----------
     certificate : Certificate
-        Of the coreset; it says how many reductions the rows have been through.
+        Of the coreset; it says how large the second term may be.
     rows : Rows or None
         All rows, if they can be read again.
     witnesses : Rows, optional
         Some rows of the data with their own weights, if they cannot.
     """
     positions = np.arange(len(kept))
-    weights, stages = own_weights(kept, positions), certificate.stages
-    proof = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights, witnesses, stages)
-    method = "verified on the full data"
-    return Reduction(positions, weights, settled, certificate.rank, proof, method, passes, stages=stages)
+    weights, terms = own_weights(kept, positions), certificate.rounding / ROUNDING
+    proof = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights, witnesses, terms)
+    method, before = "verified on the full data", terms if terms > 1.0 else 0.0
+    return Reduction(positions, weights, settled, certificate.rank, proof, method, passes, before=before)
 
 
 def require_proven(certificate: Certificate, reductions: Sequence[Reduction], names: list[str]) -> None:

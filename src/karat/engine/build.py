@@ -32,7 +32,7 @@ from karat.engine.peel import dominating
 from karat.engine.polish import polish, polish_features
 from karat.engine.proof import WITNESSES, Proof, prove
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EXACT, MISSED, TINY, handed_on
+from karat.engine.tolerances import EXACT, MEASURED, MISSED, ROUNDING, TINY, UNSEEN, handed_on
 from karat.engine.tree import chain, thin
 from karat.errors import InputError, NotExactError
 
@@ -73,8 +73,8 @@ class Reduction:
         Rows that are kept verbatim with their own weights, because they dominate a moment.
     inherited : float
         Loss error of the rows that were reduced, if they stand for others.
-    stages : int
-        Reductions that the rows have been through, this one included.
+    before : float
+        What earlier reductions have spent of the second term, in units of ROUNDING.
     inflation : float
         That of the rows that were reduced, if they stand for others (:class:`karat.engine.proof.Proof`).
     """
@@ -88,7 +88,7 @@ class Reduction:
     passes: int
     peeled: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
     inherited: float = 0.0
-    stages: int = 1
+    before: float = 0.0
     inflation: float = 1.0
 
     def __post_init__(self) -> None:
@@ -109,6 +109,11 @@ class Reduction:
     def remainder(self) -> float:
         """The part of the second term that is used, in units of that of all rows."""
         return self.proof.remainder * self.inflation
+
+    @property
+    def spent(self) -> float:
+        """What all reductions so far have spent of the second term, in units of ROUNDING."""
+        return self.before + (UNSEEN + MEASURED * self.remainder) / ROUNDING
 
     def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
         """The same, of the rows at ``left``, together with others that are kept as they are."""
@@ -357,7 +362,7 @@ def check_any(support: Indices) -> None:
 
 
 def measure(
-    rows: Rows | None, settled: Settled, block: Array, weights: Array, witnesses: Rows | None = None, stages: int = 1
+    rows: Rows | None, settled: Settled, block: Array, weights: Array, witnesses: Rows | None = None, terms: float = 1.0
 ) -> Proof:
     """Prove weighted rows (a block in the coordinates of the kernel) against all rows.
 
@@ -367,8 +372,8 @@ def measure(
         All rows, if they can be read again.
     witnesses : Rows, optional
         Some rows of the data with their own weights; by default a sample of all.
-    stages : int
-        Reductions that the weighted rows have been through.
+    terms : float
+        Second terms that the weighted rows may use, in units of ROUNDING.
     """
     seen = rows if witnesses is None else witnesses
 
@@ -378,4 +383,4 @@ def measure(
         chosen = sample(np.random.default_rng(0), len(seen), min(COMPLETE, max(4 * kernel.width, WITNESSES // kernel.width)))
         return kernel.features(seen.take(chosen, kernel.shift)), own_weights(seen, chosen)
 
-    return prove(settled, block, weights, features, rows, stages)
+    return prove(settled, block, weights, features, rows, terms)

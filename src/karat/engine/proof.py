@@ -114,7 +114,7 @@ Witnesses = Callable[[Kernel], tuple[Array, Array]]  # features of some rows of 
 
 
 def prove(
-    settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None = None, stages: int = 1
+    settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None = None, terms: float = 1.0
 ) -> Proof:
     """Measure weighted rows ``[1 | D - shift]`` against the moments of all rows.
 
@@ -124,17 +124,17 @@ def prove(
         Asked only if the moments of the linear class do not agree to rounding.
     rows : Rows, optional
         All rows, if they can be read again.
-    stages : int
-        Reductions that the weighted rows have been through; each may leave its own remainder.
+    terms : float
+        Second terms that the weighted rows may use, in units of ROUNDING: more than one for a coreset of coresets.
     """
     kernel = settled.kernel
     if isinstance(kernel, Powers):
         if settled.also is None:
-            return _power(kernel, settled, block, weights, rows, stages)
-        linear = _linear(settled.also, block, weights, witnesses, rows, stages * MEASURED)
+            return _power(kernel, settled, block, weights, rows, terms)
+        linear = _linear(settled.also, block, weights, witnesses, rows, terms * MEASURED)
         if kernel.degree % 2:
             return linear
-        power = _power(kernel, settled, block, weights, rows, stages)
+        power = _power(kernel, settled, block, weights, rows, terms)
         if linear.ok and not power.ok:
             return linear
         error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
@@ -149,7 +149,7 @@ def prove(
         error = gap + settled.rounding + sum_rounding(2, 4)
         off = np.abs(core - settled.target) / np.maximum(np.abs(settled.target), settled.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
-    return _linear(settled, block, weights, witnesses, rows, stages * MEASURED)
+    return _linear(settled, block, weights, witnesses, rows, terms * MEASURED)
 
 
 def exact_sum(features: Array, weights: Array) -> Array:
@@ -224,14 +224,14 @@ def _spread(
     return largest + error, rest
 
 
-def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rows: Rows | None, stages: int) -> Proof:
+def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rows: Rows | None, terms: float) -> Proof:
     sizes = kernel.basis.sizes((block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None])
     tiny = sizes < RESOLVED
     full = _full_gram(kernel, settled)
     difference = kernel.half_gram(kernel.coordinates(block), weights) - full
     remainder = 0.0
     if tiny.any():
-        allowed = _coordinate_rounding(kernel, block, weights, tiny, CHARGED * stages * ROUNDING)
+        allowed = _coordinate_rounding(kernel, block, weights, tiny, CHARGED * terms * ROUNDING)
         charged = np.clip(difference, -allowed, allowed)
         remainder = float(np.max(np.abs(charged) / allowed.clip(TINY)))
         difference = difference - charged

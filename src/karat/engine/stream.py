@@ -46,10 +46,11 @@ from karat.engine.moments import pass_over
 from karat.engine.peel import dominating
 from karat.engine.proof import Proof
 from karat.engine.rows import Rows
-from karat.engine.tolerances import SHARP, TINY
+from karat.engine.tolerances import MEASURED, ROUNDING, SHARP, TINY, UNSEEN
 from karat.engine.tree import thin
 
 WAY = "sketch"
+ONCE = (UNSEEN + MEASURED) / ROUNDING  # the most that one reduction spends
 
 Sums = tuple[Array, ...]
 
@@ -68,8 +69,8 @@ class Running:
         The sum is high + low.
     inherited : float
         Relative loss error of the held rows from which the sum was started.
-    stages : int
-        Reductions that those rows had been through; each adds its second term to the claim.
+    spent : float
+        What the reductions that those rows had been through have spent of the second term, in units of ROUNDING.
     inflation : float
         By how much their absolute moments exceed those of the rows that they stand for.
     hard : bool
@@ -82,7 +83,7 @@ class Running:
     high: Sums
     low: Sums
     inherited: float = 0.0
-    stages: int = 0
+    spent: float = 0.0
     inflation: float = 1.0
     hard: bool = False
 
@@ -126,7 +127,7 @@ class Running:
 
     def claimed(self, found: Reduction) -> Reduction:
         """A reduction to the rows of this sum, with what is inherited from the rows that it began with."""
-        return replace(found, inherited=self.inherited, stages=self.stages + 1, inflation=self.inflation)
+        return replace(found, inherited=self.inherited, before=self.spent, inflation=self.inflation)
 
     def settle(self) -> Settled:
         """Final coordinates and the moments of the stream so far."""
@@ -210,7 +211,7 @@ def _afresh(
     """Fit coordinates to held and new rows, and start a sum with them."""
     hard = running is not None and running.hard
     inherited = 0.0 if running is None else running.inherited
-    stages = 0 if running is None else running.stages + 1
+    before = 0.0 if running is None else running.spent + ONCE
     inflation = 1.0 if running is None else _inflation(rows, held, running)
     fresh, hard = _fitted(rows, held, kernel, rng, hard)
     if not fresh.proof.ok:
@@ -219,14 +220,14 @@ def _afresh(
             left = np.setdiff1d(np.arange(len(rows)), heavy)
             rest, hard = _fitted(rows.subset(left), int((left < held).sum()), kernel, rng, hard)
             fresh = better(fresh, rest.with_peeled(rows, left, heavy))
-    fresh = replace(fresh, inherited=inherited, stages=stages + 1, inflation=inflation)
+    fresh = replace(fresh, inherited=inherited, before=before, inflation=inflation)
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
     if fresh.settled.linear is None and fresh.proof.gap <= SHARP:  # the kept rows stand for all, and their claim is inherited
-        return fresh, replace(started, inherited=fresh.handed_on, stages=stages + 1, inflation=inflation, hard=hard)
+        return fresh, replace(started, inherited=fresh.handed_on, spent=fresh.spent, inflation=inflation, hard=hard)
     heavy = fresh.positions[fresh.peeled]  # worth another pass: the sum of all these rows, so that later folds can do better
     started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
-    return fresh, replace(started, inherited=inherited, stages=stages, inflation=inflation, hard=hard)
+    return fresh, replace(started, inherited=inherited, spent=before, inflation=inflation, hard=hard)
 
 
 def _inflation(rows: Rows, held: int, running: Running) -> float:
@@ -289,6 +290,6 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
     proof = measure(None, settled, rest.take(among, settled.kernel.shift), weights)
     rank = frame(rest, settled, among, weights).resolve().rank if settled.kernel.width else 0
     return Reduction(
-        everything, own_weights(rows, everything), settled, rank, proof, WAY, 1, peeled, running.inherited, running.stages + 1,
+        everything, own_weights(rows, everything), settled, rank, proof, WAY, 1, peeled, running.inherited, running.spent,
         running.inflation,
     )  # fmt: skip

@@ -9,8 +9,9 @@ where R(q) is what rounding does to f(q) on the full data, evaluated in double p
     powers of one linear form    R(q) = p sum_i u_i |d_i.z|^(p-1) sum_j |z_j d_ij|      (residual first, then the power)
     sums of features             R(q) = sum_t |h_t| sum_i u_i |phi_t(i)|                (d and phi of shifted columns)
 
-``rounding`` is ROUNDING for one reduction.  A coreset of coresets inherits the claims of its parts, so their terms add up; it
-never depends on the data.
+``rounding`` is ROUNDING.  A coreset of coresets inherits the claims of its parts, and their terms add up: every reduction
+spends UNSEEN, for what its sums are rounded by, and the remainder that it measured.  Only if that exceeds ROUNDING, as after a
+dozen merges, ``rounding`` is more.
 
 **Why 64 EPS.**  The proof compares sums that are themselves rounded.  A feature of degree p is p products and one shift, each
 off by u: at most (p + 1) EPS for both sums together, 7 EPS for p = 6.  A block of 1024 rows is summed by BLAS in 8 or more
@@ -33,6 +34,7 @@ TINY = float(np.finfo(float).tiny)
 # The proof (karat.engine.proof).  None of these decides how a coreset is made.
 ROUNDING = 64 * EPS
 MEASURED = 24 * EPS
+UNSEEN = 8 * EPS
 EXACT, LOOSEST = 1e-10, 1e-8
 RESOLVED = 1e-7  # relative size of a direction below which doubles hold so few digits of it that only the second term speaks
 FLOOR_SHARES = (

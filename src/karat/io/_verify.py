@@ -174,9 +174,9 @@ def _group(core: Coreset, sketch: Watching, own: Table, label: Any, passes: int,
     if settled.again or core._correction or reduction.peeled.any():
         settled, _ = settle(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
         found = measured(core, rows, settled, own.rows(label), passes)
-        return replace(found, inherited=reduction.error, stages=found.stages + reduction.stages)
+        return replace(found, inherited=reduction.error, before=found.before + reduction.spent)
     found = measured(core, None, settled, own.rows(label), passes, witnesses=unweighted(own.rows(label), layout))
-    return replace(found, inherited=running.inherited, stages=found.stages + running.stages)
+    return replace(found, inherited=running.inherited, before=found.before + running.spent)
 
 
 def unweighted(kept: Rows, layout: Layout) -> Rows | None:
