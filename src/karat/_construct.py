@@ -169,10 +169,11 @@ def assemble(
 ) -> Coreset:
     """One coreset from the reductions of the groups, or an error if it is not exact."""
     labels = group_labels(table)
-    origins = []
+    origins, heavy = [], []
     for reduction, label in zip(reductions, labels, strict=True):
         index = table.index(label)
         origins.append(reduction.positions if index is None else index[reduction.positions])
+        heavy += (reduction.in_the_way if index is None else index[reduction.in_the_way]).tolist()
     indices = np.concatenate(origins)
     order = np.argsort(indices, kind="stable")
     weights = np.concatenate([r.weights for r in reductions])[order] * table.unit
@@ -186,7 +187,7 @@ def assemble(
     if any(len(r.positions) > r.settled.kernel.width + r.peeled.sum() for r in reductions) and len(indices) < table.count:
         notes.append("More rows than features are kept: a further elimination would have cost accuracy.")
     certificate = certify(problem, reductions, table.total, table.count, seconds, notes)
-    require_proven(certificate, reductions, table.names)
+    require_proven(certificate, reductions, table.names, heavy)
     return Coreset(
         indices=indices,
         weights=weights,

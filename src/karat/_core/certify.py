@@ -238,16 +238,20 @@ def claimed(
     return Reduction(positions, weights, settled, certificate.rank, proof, method, passes, before=before)
 
 
-def require_proven(certificate: Certificate, reductions: Sequence[Reduction], names: list[str]) -> None:
-    """Raise an error that names what is in the way, unless the coreset is proven."""
+def require_proven(
+    certificate: Certificate, reductions: Sequence[Reduction], names: list[str], rows: Sequence[int] = ()
+) -> None:
+    """Raise an error that names the moment and the ``rows`` that are in the way, unless the coreset is proven."""
     if certificate.proven:
         return
     worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))
     kernel = worst.settled.kernel
     moment = kernel.feature_name(worst.proof.worst, names)
+    several = f"rows {', '.join(map(str, rows[:5]))}{' and others' if len(rows) > 5 else ''}"
+    heavy = f" Each of {several} holds more than a tenth of a moment." if len(rows) else ""
     raise NotExactError(
         f"No exact coreset was found. The best has a relative loss error of {certificate.loss_error:.1e} (up to "
         f"{certificate.tolerance:.0e} counts as exact); {moment} is furthest off, by {worst.proof.moment_error:.1e} of the sum "
-        f"of absolute values. The columns have condition {certificate.condition:.1e}. Scale or centre the columns, drop nearly "
-        "collinear ones and extreme rows, or lower the degree."
+        f"of absolute values.{heavy} The columns have condition {certificate.condition:.1e}. Scale or centre the columns, drop "
+        "nearly collinear ones and extreme rows, or lower the degree."
     )

@@ -28,11 +28,11 @@ from karat.engine.kernel import Flags, Kernel, Settled
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import Progress, column_sizes, evaluate, pass_over
 from karat.engine.newton import meet
-from karat.engine.peel import dominating
+from karat.engine.peel import dominating, heaviest
 from karat.engine.polish import polish, polish_features
 from karat.engine.proof import WITNESSES, Proof, prove
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EXACT, MEASURED, MISSED, ROUNDING, TINY, UNSEEN, handed_on
+from karat.engine.tolerances import EXACT, MEASURED, MISSED, ROUNDING, SHARP, TINY, UNSEEN, handed_on
 from karat.engine.tree import chain, thin
 from karat.errors import InputError, NotExactError
 
@@ -77,6 +77,8 @@ class Reduction:
         What earlier reductions have spent of the second term, in units of ROUNDING.
     inflation : float
         That of the rows that were reduced, if they stand for others (:class:`karat.engine.proof.Proof`).
+    in_the_way : int array
+        If it is not exact: rows that dominate a moment.
     """
 
     positions: Indices
@@ -90,6 +92,7 @@ class Reduction:
     inherited: float = 0.0
     before: float = 0.0
     inflation: float = 1.0
+    in_the_way: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
 
     def __post_init__(self) -> None:
         if len(self.peeled) != len(self.positions):
@@ -139,6 +142,8 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
         best = better(best, _attempt(rows, kernel, "caratheodory", rng, progress))
     if not best.proof.ok and len(rows) <= FEW * width:
         best = whole(rows, best)
+    if not best.proof.ok:
+        best = replace(best, in_the_way=heaviest(rows, kernel))
     return best
 
 
@@ -214,7 +219,18 @@ def _peeled(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, b
     found = _attempt(rest, kernel, method, rng, None)
     if not found.proof.ok and len(left) <= FEW * width:
         found = whole(rest, found)
-    return replace(found.with_peeled(rows, left, positions), passes=before.passes + found.passes + 2)
+    found = replace(found.with_peeled(rows, left, positions), passes=before.passes + found.passes + 2)
+    return _given_back(rows, before, found)
+
+
+def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
+    """Try to eliminate peeled rows as well, and keep that only if the proof is as good."""
+    if not found.proof.ok:
+        return found
+    known = frame(rows, before.settled.searches[-1], found.positions, found.weights).resolve()
+    fewer = vertex(rows, before.settled, known, known.root, found.method, found.passes)
+    allowed = max(SHARP, found.proof.loss_error)
+    return fewer if fewer.proof.ok and fewer.proof.small <= found.proof.small and fewer.proof.loss_error <= allowed else found
 
 
 def settle(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None) -> tuple[Settled, int]:

@@ -22,17 +22,10 @@ PILOT = 2048
 ROUNDS = 60
 
 
-def dominating(
-    rows: Rows, kernel: Kernel, most: int, base: Array | None = None, fitted: Kernel | None = None
-) -> Indices | None:
+def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
     """Positions of the rows to peel, increasing; None if more than ``most`` would be.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        What is to be kept; its features are looked at in single columns, unmixed.
-    base, fitted : array and Kernel, optional
-        Absolute moments of other rows that stay with the rest, and the coordinates in which they were summed.
+    The features of ``kernel`` are looked at in single columns, unmixed.
     """
     peeled = np.zeros(len(rows), dtype=bool)
     for _ in range(ROUNDS):
@@ -40,8 +33,7 @@ def dominating(
         if not len(left):
             break
         rest = rows if not peeled.any() else rows.subset(left)
-        chosen = fitted if fitted is not None else _fit(rest, kernel)
-        found = left[_heavy(rest, chosen, 0.0 if base is None else base)]
+        found = left[_heavy(rest, _fit(rest, kernel))]
         if not len(found):
             return np.flatnonzero(peeled)
         peeled[found] = True
@@ -50,13 +42,18 @@ def dominating(
     return np.flatnonzero(peeled)
 
 
+def heaviest(rows: Rows, kernel: Kernel) -> Indices:
+    """The rows that dominate a moment of all rows."""
+    return _heavy(rows, _fit(rows, kernel))
+
+
 def _fit(rows: Rows, kernel: Kernel) -> Kernel:
     pilot = sample(np.random.default_rng(0), len(rows), PILOT)
     block = rows.take(pilot, np.zeros(rows.columns))
     return kernel.unmixed().prepare(block, own_weights(rows, pilot), complete=len(pilot) == len(rows))
 
 
-def _heavy(rows: Rows, kernel: Kernel, base: Array | float) -> Indices:
+def _heavy(rows: Rows, kernel: Kernel) -> Indices:
     """Rows that hold more than DOMINATES of an absolute moment."""
     shape = (kernel.width, 1)
 
@@ -64,7 +61,7 @@ def _heavy(rows: Rows, kernel: Kernel, base: Array | float) -> Indices:
         features = np.abs(kernel.features(block))
         return np.asarray(features.sum(axis=0) if weights is None else weights @ features)
 
-    moments = sweep(rows, kernel.shift, sizes, lambda a, b: a + b, shape) + base
+    moments = sweep(rows, kernel.shift, sizes, lambda a, b: a + b, shape)
     limit = np.maximum(DOMINATES * moments, TINY)
 
     def heavy(block: Array, weights: Array | None, start: int) -> list[Indices]:
