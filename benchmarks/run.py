@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import engine
+import proof
 import real
 import sizes
 import why
@@ -28,6 +29,7 @@ SECTIONS = {
     "memory": real.memory,
     "covtype": real.covertype,
     "box": engine.box,
+    "proof": proof.share,
     "why": why.why,
 }
 
