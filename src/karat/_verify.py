@@ -15,8 +15,9 @@ from karat._coreset import Coreset
 from karat._input import Table, explain_non_finite, group_labels, read_input
 from karat.engine.absorb import REFUTED, measure_absorbed
 from karat.engine.build import NonFiniteError, Reduction, settle
-from karat.engine.candidates import sample
-from karat.engine.kernel import Settled
+from karat.engine.candidates import own_weights, sample
+from karat.engine.kernel import Flags, Settled
+from karat.engine.linalg import Indices
 from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
@@ -83,12 +84,40 @@ def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str
 def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     """The coreset measured against the full data of one group."""
     rows, kept = table.rows(label), own.rows(label)
+    found = _against(core, table, rows, kept)
+    if found.proof.ok or core._correction:
+        return found
+    # Rows that are kept with their own weights cancel identically: what is left of both sides may be provable.
+    among = own.index(label)
+    numbers = core.indices if among is None else core.indices[among]
+    alone, where = _verbatim(rows, kept, numbers, table.index(label))
+    if not alone.any() or len(where) == len(rows) or alone.all():
+        return found
+    rest = _against(core, table, rows.subset(np.setdiff1d(np.arange(len(rows)), where)), kept.subset(np.flatnonzero(~alone)))
+    weights = np.concatenate([rest.weights, own_weights(kept, np.flatnonzero(alone))])
+    return replace(rest, positions=np.arange(len(kept)), weights=weights) if rest.proof.ok else found
+
+
+def _against(core: Coreset, table: Table, rows: Rows, kept: Rows) -> Reduction:
+    """Weighted rows measured against all rows."""
     try:
         pilot = sample(np.random.default_rng(1), len(rows), 16384)
         settled, passes = settle(rows, kernel_of(core.problem, table), pilot)
     except NonFiniteError:
         raise explain_non_finite(table, "its powers") from None
     return measured(core, rows, settled, kept, passes, table.unit)
+
+
+def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None) -> tuple[Flags, Indices]:
+    """Which kept rows are rows of the data with their own weights, and the positions of these among the data's rows."""
+    where = numbers if index is None else np.searchsorted(index, numbers)
+    there = where < len(rows)
+    if index is not None:
+        there[there] = index[where[there]] == numbers[there]
+    places, everything, zeros = np.where(there, where, 0), np.arange(len(kept)), np.zeros(rows.columns)
+    same = (rows.take(places, zeros) == kept.take(everything, zeros)).all(axis=1)
+    alone = there & same & (own_weights(rows, places) == own_weights(kept, everything))
+    return alone, where[alone]
 
 
 def measured(

@@ -20,7 +20,7 @@ from karat import frames
 from karat._construct import Progress
 from karat._coreset import Coreset
 from karat._files import load
-from karat._input import Table, read_input
+from karat._input import read_input
 from karat._pieces import Piece
 from karat._verify import measured, proof, shared_groups
 from karat.engine.build import Reduction, settle
@@ -127,12 +127,21 @@ def _mergeable(
     start = time.perf_counter()
     own = read_input(core.X, core.y, core.problem, core.weights, core.groups, unit=1.0)
     again = source.identity() and not core._correction  # else the rows of a sketch have to stand for those read
-    coordinates = own_coordinates(core, own) if again else None
+    alone = np.zeros(len(core), dtype=bool)
+    if again and core.certificate.peeled and layout.weight is None:  # kept as they are, they cancel identically
+        alone = core.weights == 1.0
+
+    def rest(label: Any) -> Rows:
+        """The other kept rows of a group."""
+        among = own.index(label)
+        return own.rows(label).subset(np.flatnonzero(~(alone if among is None else alone[among])))
+
+    coordinates = own_coordinates(core, own, rest) if again else None
     hashes: Content | None = content
     passes = 0
     while True:
         passes += 1
-        sketch = Watching(core, own, layout.key, coordinates)
+        sketch = Watching(core, own, layout.key, coordinates, core.indices[alone])
         sketch.buffer_rows = fold_rows(core.problem, layout, memory, None)
         run = Run(source, layout, sketch, None, progress, hashes)
         run.scan()
@@ -145,7 +154,7 @@ def _mergeable(
     if not any(totals.values()) and not sketch.strange:
         raise InputError("The data has no row of positive weight.")
     labels, notes = shared_groups(core, [*(label for label, total in totals.items() if total), *sketch.strange])
-    reductions = [_group(core, sketch, own, label, passes, layout) for label in labels]
+    reductions = [_group(core, sketch, rest(label), label, passes, layout) for label in labels]
     data, changed = compare(stored, content, short_names(source.names), run.counts)
     refuted = bool(notes)
     if sketch.moved and (data != "reordered" or (again and not all_present(own, _read(source, layout)))):
@@ -158,7 +167,7 @@ def _mergeable(
     return FileVerification(certificate, data, changed, tuple(sorted(sketch.moved)), tuple(content.columns))
 
 
-def _group(core: Coreset, sketch: Watching, own: Table, label: Any, passes: int, layout: Layout) -> Reduction:
+def _group(core: Coreset, sketch: Watching, kept: Rows, label: Any, passes: int, layout: Layout) -> Reduction:
     """The coreset against the moments of one group of the data."""
     running = sketch._running[label]
     settled, held = running.settle(), sketch._held
@@ -167,15 +176,15 @@ def _group(core: Coreset, sketch: Watching, own: Table, label: Any, passes: int,
             raise NotExactError(
                 "The moments of this data cannot be summed accurately; it is nothing like the kept rows, or needs scaling."
             )
-        return measured(core, None, settled, own.rows(label), passes, witnesses=unweighted(own.rows(label), layout))
+        return measured(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
     # The rows that a sketch holds stand for the others, and are off by what they claim.
     reduction = sketch._reduction(label)
     rows = held.rows(None if label is None else np.flatnonzero(held.groups == label))
     if settled.again or core._correction or reduction.peeled.any():
         settled, _ = settle(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
-        found = measured(core, rows, settled, own.rows(label), passes)
+        found = measured(core, rows, settled, kept, passes)
         return replace(found, inherited=reduction.error, before=found.before + reduction.spent)
-    found = measured(core, None, settled, own.rows(label), passes, witnesses=unweighted(own.rows(label), layout))
+    found = measured(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
     return replace(found, inherited=running.inherited, before=found.before + running.spent)
 
 

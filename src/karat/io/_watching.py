@@ -6,7 +6,7 @@ coreset, which is measured against rows, are left to an ordinary sketch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -26,10 +26,10 @@ from karat.engine.stream import Running
 from karat.errors import InputError
 
 
-def own_coordinates(core: Coreset, own: Table) -> dict[Any, Kernel]:
+def own_coordinates(core: Coreset, own: Table, rest: Callable[[Any], Rows]) -> dict[Any, Kernel]:
     """Those of the kept rows, in which the moments of all rows are summed: if the coreset is exact, nothing fits better."""
     kernel = core.problem.kernel(own.columns, own.targets)
-    return {label: Running.fit(kernel, *weighed(own.rows(label))) for label in group_labels(own)}
+    return {label: Running.fit(kernel, *weighed(rest(label))) for label in group_labels(own)}
 
 
 class Watching(Sketch):
@@ -38,8 +38,11 @@ class Watching(Sketch):
     With coordinates given, for each group, it holds no rows: it sums their moments and forgets them.
     """
 
-    def __init__(self, core: Coreset, own: Table, key: str | None, coordinates: dict[Any, Kernel] | None) -> None:
+    def __init__(
+        self, core: Coreset, own: Table, key: str | None, coordinates: dict[Any, Kernel] | None, alone: np.ndarray
+    ) -> None:
         super().__init__(core.problem, key)
+        self.alone = alone  # numbers of rows that are kept as they are, and so left out of the moments on both sides
         self._watches_keys = False  # a key that comes twice is a change, not an error
         self.core, self.own, self.coordinates = core, own, coordinates
         self._offsets = own.offsets  # moments are compared about one origin
@@ -86,6 +89,8 @@ class Watching(Sketch):
                 if labels is not None and theirs is not None:
                     same &= labels[wanted] == theirs
             self.moved -= set(self.core.indices[wanted[same]].tolist())
+        if len(self.alone):
+            piece = piece.take(~np.isin(piece.numbers, self.alone))
         super()._take(piece, owned=owned, seen=seen)
 
 

@@ -1,0 +1,183 @@
+"""The proof against oracles: a linear programme, adversarial queries, rational arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import karat
+from karat import problems
+from karat.engine.build import measure, settle
+from karat.engine.function import FunctionKernel
+from karat.engine.powers import Powers
+from karat.engine.rows import Rows
+from karat.engine.tolerances import EPS, EXACT, LOOSEST, ROUNDING, tolerance
+
+
+def supremum(features: np.ndarray, rho: np.ndarray) -> float:
+    """The smallest max |c| with sum_i c_i phi_i = rho, by a linear programme: the supremum over every linear query."""
+    count, width = features.shape
+    above = np.hstack([np.eye(count), -np.ones((count, 1))])
+    below = np.hstack([-np.eye(count), -np.ones((count, 1))])
+    found = linprog(
+        np.append(np.zeros(count), 1.0), A_ub=np.vstack([above, below]), b_ub=np.zeros(2 * count),
+        A_eq=np.hstack([features.T, np.zeros((width, 1))]), b_eq=rho, bounds=[(None, None)] * count + [(0, None)],
+    )  # fmt: skip
+    return float(found.fun)
+
+
+@pytest.mark.parametrize("change", [1e-13, 1e-9, 1e-4])
+@pytest.mark.parametrize("seed", range(5))
+def test_linear_queries_are_bounded_by_their_supremum(change, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 3))
+    kernel = FunctionKernel(lambda A: np.column_stack([A, A**2, np.abs(A)]), 3, 0, True)
+    rows = Rows([X])
+    settled, _ = settle(rows, kernel, np.arange(60))
+    weights = 1.0 + change * rng.uniform(-1, 1, 60)
+    proof = measure(rows, settled, rows.take(np.arange(60), settled.kernel.shift), weights)
+    features = settled.kernel.features(rows.take(np.arange(60), settled.kernel.shift))
+    worst = supremum(features, (weights - 1.0) @ features / change) * change
+    assert worst * (1 - 1e-6) <= proof.loss_error <= 30 * worst + 64 * EPS
+
+
+def test_a_direction_that_no_row_shows_is_not_proven():
+    """Every feature agrees to 1e-12, but the difference of two features is lost."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal(4000) + 3] * 2)
+    X[[7, 2345], 1] += 1e-5
+    rows = Rows([X])
+    settled, _ = settle(rows, FunctionKernel(lambda A: A, 2, 0, True), np.arange(4000))
+    kept = np.array([0, 1, 2, 3])
+    F = np.vstack([np.ones(4), X[kept, 0]])
+    weights = np.linalg.lstsq(F, np.array([4000.0, X[:, 0].sum()]), rcond=None)[0]
+    proof = measure(None, settled, rows.take(kept, settled.kernel.shift), weights, rows.subset(np.arange(100, 2000)))
+    assert proof.moment_error < 1e-8
+    assert proof.loss_error == np.inf
+
+
+@pytest.mark.parametrize("p", [2, 4, 6])
+@pytest.mark.parametrize("seed", range(4))
+def test_powers_are_bounded_at_adversarial_queries(p, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(3, (300, 3)) @ rng.standard_normal((3, 3))
+    rows = Rows([X])
+    settled, _ = settle(rows, Powers(3, p, affine=True), np.arange(300))
+    weights = 1.0 + 1e-6 * rng.uniform(-1, 1, 300)
+    proof = measure(rows, settled, rows.take(np.arange(300), settled.kernel.shift), weights)
+    D = np.column_stack([np.ones(300), X])
+    queries = np.linalg.qr(rng.standard_normal((4, 4)))[0] if p == 2 else rng.standard_normal((4, 4000))
+    values = (D @ queries) ** p
+    worst = np.max(np.abs((weights - 1.0) @ values) / values.sum(axis=0))
+    assert worst <= proof.loss_error <= 1e-4
+
+
+@pytest.mark.parametrize("tail", [0.3, 0.5, 1.0])
+@pytest.mark.parametrize("degree", [2, 3, 4, 5])
+def test_heavy_tails_are_exact_in_rational_arithmetic(tail, degree):
+    X = np.random.default_rng(10).pareto(tail, (600, 2))
+    core = karat.coreset(X, problem=problems.Moments(degree))
+    assert core.certificate.ok
+    assert len(core) <= core.certificate.bound + core.certificate.peeled
+    exact = [[Fraction(x) for x in row] for row in X.tolist()]
+    weights = [Fraction(w) for w in core.weights.tolist()]
+    for t in combinations_with_replacement(range(3), degree):
+        powers = [_monomial(x, t) for x in exact]
+        full, size = sum(powers), sum(map(abs, powers))
+        kept = sum(w * powers[i] for w, i in zip(weights, core.indices.tolist(), strict=True))
+        assert abs(kept - full) <= (core.certificate.loss_error + core.certificate.rounding) * size
+
+
+def _monomial(row: list[Fraction], t: tuple[int, ...]) -> Fraction:
+    value = Fraction(1)
+    for v in t:
+        value *= row[v - 1] if v else 1
+    return value
+
+
+def test_tolerance_grows_with_the_condition_and_never_with_its_power():
+    assert tolerance(2, 1.0) == EXACT
+    assert tolerance(2, 1e5) == 100 * 2 * EPS * 1e5
+    assert tolerance(6, 1e12) == LOOSEST
+
+
+def test_certificates_print_both_terms_and_what_was_excluded():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 3))
+    core = karat.coreset(np.column_stack([X, X[:, 0] + X[:, 1]]), X.sum(axis=1) + rng.standard_normal(2000))
+    proof = core.certificate
+    assert proof.rounding == ROUNDING
+    assert proof.excluded_directions
+    text = str(proof)
+    for words in (f"{proof.loss_error:.1e}", f"{proof.tolerance:.0e}", "64 eps", "vanish", "standard errors"):
+        assert words in text
+
+
+def test_a_certificate_of_an_older_proof_does_not_count():
+    core = karat.coreset(np.random.default_rng(0).standard_normal((100, 2)))
+    old = {name: value for name, value in core.certificate.to_dict().items() if name not in ("proof_version", "rounding")}
+    loaded = karat.Certificate.from_dict(old | {"spectrum": 1.0})
+    assert loaded.proven
+    assert not loaded.ok
+    assert "proven by an older version: verify again" in str(loaded)
+
+
+def test_merging_adds_both_terms():
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((300, 2)) for _ in range(30)]
+    core = karat.coreset(parts[0], problem=problems.Moments(3))
+    for part in parts[1:]:
+        core = core.merge(karat.coreset(part, problem=problems.Moments(3)))
+    assert core.certificate.spent > 29 * 8 / 64
+    assert core.certificate.rounding == ROUNDING * max(1.0, core.certificate.spent)
+    assert core.verify(np.vstack(parts)).ok
+
+
+def test_a_changed_weight_is_refuted_however_small_its_row():
+    """A row that is 1e-9 of the others still has its own share of its own column."""
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.standard_normal((5000, 2)), np.zeros(5000)])
+    X[[17, 4711], 2] = 1e-9
+    core = karat.coreset(X, problem=problems.Moments(2))
+    assert core.verify(X).ok
+    rare = np.flatnonzero(core.X[:, 2])
+    assert len(rare)
+    weights = core.weights.copy()
+    weights[rare[0]] *= 1 + 1e-6
+    assert not replace(core, weights=weights).verify(X).ok
+
+
+@pytest.mark.slow
+def test_peeled_rows_have_their_own_weights(tmp_path):
+    X = np.random.default_rng(5).pareto(0.5, (100_000, 2))
+    y = np.random.default_rng(6).pareto(0.5, 100_000)
+    core = karat.coreset(X, y, problems.LpRegression(4))
+    assert core.certificate.ok
+    assert core.certificate.peeled
+    assert len(core) <= core.certificate.bound + core.certificate.peeled
+    assert core.verify(X, y).ok
+    largest = np.argsort(-np.abs(X).max(axis=1))[:3]
+    assert np.isin(largest, core.indices).all()
+    assert (core.weights[np.isin(core.indices, largest)] == 1.0).all()
+    for change in (1.0, 1 + 1e-7):
+        weights = core.weights.copy()
+        weights[weights != 1.0] *= change
+        assert replace(core, weights=weights).verify(X, y).ok == (change == 1.0)
+
+
+@pytest.mark.slow
+def test_peeled_rows_of_files(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    X = np.random.default_rng(5).pareto(0.5, (100_000, 2))
+    y = np.random.default_rng(6).pareto(0.5, 100_000)
+    pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": y}), tmp_path / "d.parquet")
+    core = karat.coreset_files(tmp_path / "d.parquet", "y", problem=problems.LpRegression(4), memory=10**8)
+    assert core.certificate.ok
+    assert len(core) <= core.certificate.bound + core.certificate.peeled
+    assert core.verify(X, y).ok
+    assert karat.verify_files(core).ok
