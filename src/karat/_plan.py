@@ -95,7 +95,7 @@ def plan(
 ) -> Plan:
     """What a coreset of n rows and d columns would cost.
 
-    The number of rows is the bound for data without dominating rows.  With heavy tails, rows that hold a large share of a moment
+    The number of rows is the bound for data without dominating rows.  With heavy tails, rows that hold much of a moment
     are kept beside it (``Certificate.peeled``), and more passes are needed; a plan cannot know of them.
 
     Parameters
