@@ -1,11 +1,11 @@
 """Coordinates: shift, scale, whiten, and decide the rank of the base variables.
 
-The span of the powers of linear forms does not change when the variables undergo an invertible linear map (an affine one, if the
-constant is among them), but its conditioning does: degree p amplifies a condition number kappa of the base variables to
+The span of the powers of linear forms does not change when the variables undergo an invertible linear map (an affine one, if
+the constant is among them), but its conditioning does: degree p amplifies a condition number kappa of the base variables to
 kappa^p.  So the variables are mapped to nearly orthonormal ones before anything is multiplied:
 
-    pilot    QR with column pivoting of the scaled columns of a sample:  map = R^-1, so that columns are mixed no more than they must
-             be; directions that vanish in the sample stay unscaled ("loose");
+    pilot    QR with column pivoting of the scaled columns of a sample:  map = R^-1, so that columns are mixed no more than they
+             must be; directions that vanish in the sample stay unscaled ("loose");
     pass     Gram matrix G of the mapped variables over all rows;
     refine   G tells what the pilot could not see.  Loose directions are dropped if G confirms that they vanish, and
              scaled if it does not.  If G is well conditioned its sum is accurate and we are done; otherwise the map is
@@ -63,7 +63,7 @@ class Basis:
         return Basis(map_, np.zeros(map_.shape[1], dtype=bool), 0, Directions.none(len(map_)))
 
     def sizes(self, block: Array) -> Array:
-        """Root mean square of every coordinate of a block, relative to that of its terms: 1 / condition, direction by direction."""
+        """Root mean square of every coordinate of a block, relative to that of its terms: 1 / condition, per direction."""
         terms = linalg.column_norms(block) @ np.abs(self.map)
         return np.asarray(linalg.column_norms(block @ self.map) / np.where(terms > 0, terms, 1.0))
 

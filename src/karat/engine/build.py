@@ -9,8 +9,8 @@
 fast.  Then come more of them, candidates drawn by kernel leverage, rows found by pricing a Farkas direction, and last the tree.
 
 If the proof fails, stronger means follow, each of which costs more passes or more rows: the tree, its rows before the last
-elimination, features of single columns, the same for what is left when dominating rows are peeled, Caratheodory row by row, and, where there are few rows,
-all of them with their own weights, which is exact by definition.
+elimination, features of single columns, the same for what is left when dominating rows are peeled, Caratheodory row by row,
+and, where there are few rows, all of them with their own weights, which is exact by definition.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
 
 
 def better(first: Reduction, second: Reduction | None) -> Reduction:
-    """The one that is proven; if both are, the one with fewer small directions; if neither is, the one with the smaller error."""
+    """The one that is proven; if both are, that with fewer small directions; if neither is, that with the smaller error."""
     if second is None or first.proof.merit >= second.proof.merit:
         return first
     return second

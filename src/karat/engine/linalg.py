@@ -143,7 +143,7 @@ def right_svd(matrix: Array) -> tuple[Array, Array]:
 
 
 def triangular_map(matrix: Array, null: float) -> tuple[Array, Array]:
-    """A map T, triangular up to the order of columns, with orthonormal ``matrix @ T``; and the relative size of every direction.
+    """A map T, triangular up to the order of columns, with orthonormal ``matrix @ T``; and the relative size of each direction.
 
     QR with column pivoting, of rows sorted by size, is stable row by row (Powell and Reid; Cox and Higham).  Directions of size
     ``null`` or less are the remainders of columns beside those before them, and stay unscaled.

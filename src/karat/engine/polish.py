@@ -29,7 +29,7 @@ def polish(points: Array, weights: Array, target: Array) -> Array:
 
 
 def polish_features(features: Array, weights: Array, target: Array) -> Array:
-    """The same for dependent features, each of which is to be met as closely as the others (they have equal absolute moments)."""
+    """The same for dependent features, each to be met as closely as the others (they have equal absolute moments)."""
     largest = np.abs(target - weights @ features).max(initial=0.0)
     best = weights
     for cut in CUTS:

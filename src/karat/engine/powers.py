@@ -3,7 +3,9 @@
     f(q) = sum_i u_i (d_i . z)^p,      features sqrt(c_t) W^t with W = [1 | D - shift] map.
 
 Where every polynomial is a query, rows are still sought in these coordinates first: then powers of small directions, which
-rounding drowns among the monomials of single columns, are kept as well.  For even p = 2h the moments form a Gram matrix, ``f(q) = v' M v`` with v the degree-h monomials of the query in whitened
+rounding drowns among the monomials of single columns, are kept as well.
+
+For even p = 2h the moments form a Gram matrix, ``f(q) = v' M v`` with v the degree-h monomials of the query in whitened
 coordinates and ``M = P_h' diag(u) P_h``; :mod:`karat.engine.proof` measures a coreset by it.
 """
 

@@ -20,9 +20,9 @@ E its error, v the monomials of the query, U the total weight and l the smallest
     f(q) = v' M v,      f_c - f = v' E v,      f(q) >= U l^h |v|^2        (Jensen),
 
 so the relative error is at most the norm of E relative to ``(1 - s) M + s U l^h I`` for any s.  No direction of M is left out,
-however small.  For p = 2 the Gram matrix is itself well conditioned and s = 0 gives the supremum.  Along a small direction of the
-columns (RESOLVED) the coordinates themselves are rounding to many digits.  R(q) grows with the terms of the direction just as that
-rounding does, so there the entries of E are first charged to the second term, and only what is left to the first.
+however small.  For p = 2 the Gram matrix is itself well conditioned and s = 0 gives the supremum.  Along a small direction of
+the columns (RESOLVED) the coordinates themselves are rounding to many digits.  R(q) grows with the terms of the direction just
+as that rounding does, so there the entries of E are first charged to the second term, and only what is left to the first.
 Directions that were dropped as zero must be zero: the difference of their losses has to fit into half of the second term.
 
 Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against the rest.
@@ -74,8 +74,8 @@ class Proof:
     worst : int
         The feature whose moment is furthest off.
     inflation : float
-        Largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the second term of a later reduction
-        of these rows is larger than that of all rows.
+        Largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the second term of a later
+        reduction of these rows is larger than that of all rows.
     small : int
         How many of the excluded directions do not vanish, but are so small that only the second term speaks of them.
     """

@@ -234,7 +234,7 @@ def _completed(rows: Rows, settled: Settled, intercept: bool) -> Array:
 
 
 def _stacked(gram: Array, penalty: Array) -> Array | None:
-    """A root of the second moments of rows above one of the penalty, in columns of comparable size; None if there is no root."""
+    """A root of the second moments of rows above one of the penalty, in columns of comparable size; None if there is none."""
     factor = linalg.cholesky(np.asfortranarray(gram))
     return None if factor is None else np.vstack([factor, penalty])
 

@@ -14,7 +14,8 @@ rows are gone, but the held ones stand for them: the sum starts afresh from thes
 times; the claim of the held rows is then inherited, and both of its terms are added to that of the result.
 
 A row that dominates a moment is peeled on arrival: it is held verbatim and left out of the sum, so that its rounding does not
-spoil what the others contribute.  Its share can only fall while rows arrive, and every fold tries first to give peeled rows back.
+spoil what the others contribute.  Its share can only fall while rows arrive, and every fold tries first to give peeled rows
+back.
 """
 
 from __future__ import annotations
@@ -173,7 +174,10 @@ def fold(
 def _continued(
     rows: Rows, new: Rows, kernel: Kernel, running: Running, rng: np.random.Generator, peeled: Flags
 ) -> tuple[Reduction | None, Running]:
-    """Add the new rows, and peeled ones that no longer dominate, to the running sum, and meet it; None if it needs other coordinates."""
+    """Add the new rows, and peeled ones that no longer dominate, to the running sum, and meet it.
+
+    None if it needs other coordinates.
+    """
     held = len(peeled)
     back = new if not peeled.any() else rows.subset(np.concatenate([np.flatnonzero(peeled), np.arange(held, len(rows))]))
     grown = running.plus(back)

@@ -17,8 +17,8 @@ off by u: at most (p + 1) EPS for both sums together, 7 EPS for p = 6.  A block 
 running sums, blocks are added pairwise: off by about 5 EPS of the sum of absolute values where rounding is random, 20 EPS at
 worst seen.  The remainder that a proof may leave per feature, MEASURED, is what is left of the 64.
 
-**Tolerance.**  A query along a direction of relative size 1/kappa has a loss that one ulp of the data moves by about
-p EPS kappa, and a hundred times that is still called exact, but never more than 1e-8; below 1e-10 nobody asks.  It is kappa, not
+**Tolerance.**  A query along a direction of relative size 1/kappa has a loss that one ulp of the data moves by about p EPS
+kappa, and a hundred times that is still called exact, but never more than 1e-8; below 1e-10 nobody asks.  It is kappa, not
 kappa^p: residuals are computed before they are raised to the power.  Sums of features have no kappa at all, since the second
 term already says what rounding does to them.
 """

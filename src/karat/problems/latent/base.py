@@ -95,7 +95,7 @@ class Latent(Problem):
         return (len(maps["M"]),)
 
     def map_rounding(self, maps: Maps) -> float:
-        """Relative rounding of the maps: they are made of second moments, and far from the origin these differ in few digits."""
+        """Relative rounding of the maps: they are made of second moments, and far from the origin they differ in few digits."""
         return EPS * float(maps["magnify"]) ** 2
 
     def map_notes(self, maps: Maps) -> tuple[str, ...]:
