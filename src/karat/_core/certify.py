@@ -32,7 +32,7 @@ class Certificate:
     loss_error : float
         The first term: the supremum for degree 2, a proven bound else.
     rounding : float
-        The second term: 64 eps for every reduction that the rows have been through.  It does not depend on the data.
+        The second term: 64 eps for every reduction that the rows have been through (:attr:`stages`).
     remainder : float
         The largest part of the second term that was needed, as a fraction of what one reduction may use.
     moment_error : float

@@ -9,8 +9,8 @@ where R(q) is what rounding does to f(q) on the full data, evaluated in double p
     powers of one linear form    R(q) = p sum_i u_i |d_i.z|^(p-1) sum_j |z_j d_ij|      (residual first, then the power)
     sums of features             R(q) = sum_t |h_t| sum_i u_i |phi_t(i)|                (d and phi of shifted columns)
 
-``rounding`` is ROUNDING for one reduction.  A coreset of coresets inherits the claims of its parts, so their terms add up; it
-never depends on the data.
+``rounding`` is ROUNDING for one reduction.  A coreset of coresets inherits the claims of its parts, so their terms add up.  It
+is never fitted to the data; only the number of reductions of a stream depends on how the stream behaves.
 
 **Why 64 EPS.**  The proof compares sums that are themselves rounded.  A feature of degree p is p products and one shift, each
 off by u: at most (p + 1) EPS for both sums together, 7 EPS for p = 6.  A block of 1024 rows is summed by BLAS in 8 or more
