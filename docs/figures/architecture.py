@@ -40,7 +40,7 @@ LAYERS = [
             ("frames", "pandas, polars, arrow, sparse"),
         ],
     ),
-    ("how", [("engine", "moments → candidates → vertex → polish → gap")]),
+    ("how", [("engine", "moments → candidates → vertex → polish → proof")]),
 ]
 
 

@@ -1,6 +1,6 @@
 """What every cluster does: a sketch per partition, where it lies; messages of O(m) rows, merged in a tree.
 
-    message  = bytes of a sketch that holds at most rank rows per group      # all that ever travels
+    message  = bytes of a sketch: at most rank rows per group, and peeled ones  # all that ever travels
     join     = FAN messages become one, in the order of their partitions
     finish   = the coreset of all
 

@@ -4,7 +4,8 @@ in memory     one pass over the rows; a few thousand of them are looked at twice
 files         one pass at the speed of the disk; every FOLD rows, the rows held are reduced again
 cluster       every partition is read where it lies; messages of at most `rows` rows travel and are merged in a tree
 
-Latent-variable problems take one pass more, for the maps; its sums travel too.
+Latent-variable problems take one pass more, for the maps; its sums travel too.  Rows that dominate a moment (heavy tails) are
+kept beside those that are planned: peeled rows, which only the data can show.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Plan:
     Attributes
     ----------
     rows : int
-        Most rows the coreset can have (fewer where the features depend on each other).
+        Most rows the coreset can have (fewer where the features depend on each other); rows that dominate a moment, peeled
+        rows, may come on top.
     memory : int
         Bytes beside the data; for files and clusters, bytes of one process in all.
     passes : int
@@ -93,6 +95,9 @@ def plan(
 ) -> Plan:
     """What a coreset of n rows and d columns would cost.
 
+    The number of rows is the bound for data without dominating rows.  With heavy tails, rows that hold much of a moment
+    are kept beside it (``Certificate.peeled``), and more passes are needed; a plan cannot know of them.
+
     Parameters
     ----------
     problem : Problem
@@ -146,7 +151,7 @@ def plan(
         why = (
             f"{int(FIRST * width):,} of {int(share):,} rows are candidates enough on well-behaved data. Should they not be "
             "able to meet the moments (rare categories, heavy tails), Newton's method notices and the tree follows: two more "
-            "readings."
+            "readings. Rows that dominate a moment are kept on top (peeled rows)."
         )
         candidates = max(PILOT, FIRST * width)
     beside = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
@@ -181,7 +186,10 @@ def _streamed(
     one = own * (reading + _per_row(kernel, stored)) + ceil(own / FOLD) * groups * 2 * _reduction(kernel.width)
     if not cluster:
         times = "Two passes (maps, then tensor)" if first else "One pass"
-        why = f"{times} at the speed of the disk; after every {FOLD:,} rows those held are reduced to {most:,} again."
+        why = (
+            f"{times} at the speed of the disk; after every {FOLD:,} rows those held are reduced to {most:,} again. Rows that "
+            "dominate a moment are kept on top (peeled rows)."
+        )
         return Plan(most, memory, passes, float(one), "sketch", why)
     # A message holds the rows, those on which the coordinates were fitted, and the running sums.
     held, sums = min(own, most) * (stored + 2), 2 * groups * kernel.statistic_size

@@ -4,7 +4,8 @@
     sketch.merge(other)      the rows that another sketch holds are folded in like a batch with weights
     sketch.coreset()         folds what waits, and returns the held rows with a certificate
 
-The state is at most rank rows per group, the running moments, and the buffer: bounded, however long the stream.
+The state is at most rank rows per group and the peeled ones, the running moments, and the buffer: bounded, however long the
+stream.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from karat.engine.kernel import Kernel, Settled, Statistic, check_width
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS, TINY
 
-FAR = 64.0  # mean square over variance beyond which the shift is mended and the pass repeated
+FAR = 64.0  # mean square over variance beyond which another shift is chosen and the pass repeated
 
 
 class MeanKernel(Kernel):
