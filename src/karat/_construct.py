@@ -182,7 +182,9 @@ def assemble(
     if correction is not None and not correction:
         notes.append(NOTHING_ABSORBED)
     if not correction and len(indices) == table.count:
-        notes.append("There were no more rows than the rank: all are kept, with their own weights.")
+        fewer = any(len(r.positions) > r.rank for r in reductions)
+        why = "Nothing smaller was exact" if fewer else "There were no more rows than the rank"
+        notes.append(f"{why}: all are kept, with their own weights.")
     seconds = time.perf_counter() - start
     if any(len(r.positions) > r.settled.kernel.width + r.peeled.sum() for r in reductions) and len(indices) < table.count:
         notes.append("More rows than features are kept: a further elimination would have cost accuracy.")

@@ -200,7 +200,7 @@ class Coreset:
     def __repr__(self) -> str:
         certificate = self.certificate
         extra = f", {len(np.unique(self.groups))} groups" if self.groups is not None else ""
-        if self._correction is not None:
+        if self._correction:
             extra += ", with correction"
         return (
             f"Coreset({len(self):,} of {self.n_rows:,} rows{extra}, {self.problem.describe()}, "

@@ -24,7 +24,7 @@ from karat.engine.correction import Correction
 from karat.errors import InputError, MissingExtraError
 from karat.problems import Problem
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1: karat 0.1.0, whose certificates do not count
 PARQUET, ZIP = b"PAR1", b"PK"  # with which a Parquet file and an .npz begin
 DATA = {".csv": "CSV", ".tsv": "CSV", ".gz": "CSV", ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow"}
 

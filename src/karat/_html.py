@@ -24,7 +24,7 @@ def coreset_html(core: Coreset) -> str:
     lines = {
         "problem": known["problem"],
         "worst loss error over every query": error(certificate["loss_error"]),
-        "size, rank, bound": ", ".join(count(certificate[name]) for name in ("size", "rank", "bound")),
+        "size, rank, bound, peeled": ", ".join(count(certificate[name]) for name in ("size", "rank", "bound", "peeled")),
         "weights": f"{number(weights['min'])} to {number(weights['max'])}, sum {number(weights['sum'], 10)}",
         "made by": f"{certificate['method']}, {duration(certificate['seconds'])}, passes: {certificate['passes']}",
         "kept": known["keeps"],

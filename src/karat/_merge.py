@@ -10,7 +10,7 @@ import numpy as np
 
 from karat import frames
 from karat._construct import absorb_into, assemble, kernel_of
-from karat._core.certify import rounding_of
+from karat._core.certify import require_proven, rounding_of
 from karat._coreset import Coreset
 from karat._input import group_labels, read_input, same_kind
 from karat.engine.build import Reduction, build, whole
@@ -74,6 +74,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     left_out = [note for core in (first, second) for note in core.certificate.notes if "left out" in note]
     notes = tuple(dict.fromkeys([*merged.certificate.notes, *left_out]))
     proof = merged.certificate
+    error = proof.loss_error + inherited
     spent = proof.spent + max(first.certificate.spent, second.certificate.spent)
     version = min(proof.proof_version, first.certificate.proof_version, second.certificate.proof_version)
     certificate = replace(
@@ -84,6 +85,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         notes=notes,
         proof_version=version,
     )
+    require_proven(certificate, reductions, table.names)
     merged = replace(merged, certificate=certificate, provenance=_joined(first, second))
     return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
 

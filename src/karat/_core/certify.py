@@ -161,6 +161,11 @@ class Certificate:
         return " ".join([text, *self.notes])
 
 
+def standard_errors(problem: Problem, loss_error: float, n_rows: int) -> float | None:
+    """By how many standard errors the coefficients of least squares move at most, about."""
+    return loss_error * sqrt(n_rows) if isinstance(problem, LeastSquares | Ridge) else None
+
+
 def rounding_of(spent: float) -> float:
     """The second term of a claim of which so much has been spent, in units of ROUNDING."""
     return ROUNDING * max(1.0, spent)
@@ -189,7 +194,6 @@ def certify(
     proofs = [r.proof for r in reductions]
     kept = sum(float(r.weights.sum()) for r in reductions)
     error, spent = max(r.error for r in reductions), max(r.spent for r in reductions)
-    squares = isinstance(problem, LeastSquares | Ridge)
     return Certificate(
         loss_error=float(error),
         rounding=rounding_of(spent),
@@ -213,7 +217,7 @@ def certify(
         notes=tuple(notes),
         refuted=refuted,
         inflation=max(r.inflation * p.inflation for r, p in zip(reductions, proofs, strict=True)),
-        standard_errors=float(error) * sqrt(n_rows) if squares else None,
+        standard_errors=standard_errors(problem, float(error), n_rows),
     )
 
 

@@ -32,10 +32,11 @@ def lines(core: Coreset) -> dict[str, str]:
     """The same for people, up to what is kept and what is not."""
     certificate = core.certificate
     exact = "" if certificate.ok else ", NOT exact"
+    peeled = f" and {certificate.peeled:,} peeled" if certificate.peeled else ""
     found = {
         "problem": core.problem.describe(),
         "rows in": f"{core.n_rows:,}",
-        "rows kept": f"{len(core):,} (rank {certificate.rank:,}, bound {certificate.bound:,})",
+        "rows kept": f"{len(core):,} (rank {certificate.rank:,}, bound {certificate.bound:,}{peeled})",
         "worst error": f"{certificate.loss_error:.1e} relative, over every query{exact}",
         "kept": certificate.keeps,
         "not kept": "; ".join(certificate.excludes),

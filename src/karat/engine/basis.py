@@ -17,7 +17,7 @@ small it is elsewhere.  What is dropped is remembered, and measured by the proof
 
 Some variables may not be mixed with each other: the targets of a multi-output regression, of which only the squares are
 kernel features.  They come last, ``apart`` of them, and each is only residualised on the others, except on directions so small
-(RESOLVED) that their coordinates are mostly rounding, which must not spread.
+(SMALL) that their coordinates are mostly rounding, which must not spread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.kernel import Directions, Flags
 from karat.engine.linalg import Array
-from karat.engine.tolerances import BLIND, EPS, KAPPA, NULL, RESOLVED
+from karat.engine.tolerances import BLIND, EPS, KAPPA, NULL, SMALL
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     unseen = np.setdiff1d(np.arange(joint.shape[1]), seen)
     columns = np.hstack([columns, np.eye(joint.shape[1])[:, unseen]])
     gone = np.concatenate([gone, np.ones(len(unseen), dtype=bool)])
-    sight = columns[:, np.concatenate([s > RESOLVED, np.zeros(len(unseen), dtype=bool)])]
+    sight = columns[:, np.concatenate([s > SMALL, np.zeros(len(unseen), dtype=bool)])]
     white = joint @ sight
     coefficients = white.T @ targets
     residual = linalg.column_norms(targets - white @ coefficients)
@@ -178,7 +178,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
     for separate, stage in ((False, ~first & ~last & ~gone), (True, last & ~gone)):
         mine = np.flatnonzero(stage)
         columns = np.eye(len(rms))[:, mine] / rms[mine]
-        known = step[:, ~np.concatenate(loose) & (np.array(size) >= RESOLVED)]
+        known = step[:, ~np.concatenate(loose) & (np.array(size) >= SMALL)]
         columns -= known @ (known.T @ gram @ columns)
         rest = columns.T @ gram @ columns
         rest = (rest + rest.T) / 2

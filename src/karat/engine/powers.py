@@ -23,7 +23,7 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.monomials import monomials
 from karat.engine.polynomial import Polynomial, Polynomials
 from karat.engine.rows import useful_shift
-from karat.engine.tolerances import EPS, EXTREME, KAPPA, RESOLVED, TINY
+from karat.engine.tolerances import EPS, EXTREME, KAPPA, SMALL, TINY
 
 
 class Powers(Polynomial):
@@ -83,7 +83,7 @@ class Powers(Polynomial):
 
     def resolution(self, block: Array) -> Array:
         sizes = self.basis.sizes(block if self.affine else block[:, 1:])
-        least = sizes[sizes >= RESOLVED].min(initial=1.0)
+        least = sizes[sizes >= SMALL].min(initial=1.0)
         relative = 16 * EPS / np.maximum(np.minimum(sizes, least), EPS)  # rounding of a coordinate
         size = np.sqrt(np.square(self.coordinates(block)).mean(axis=0))
         noise = np.abs(self._features(size[:, None])[0])

@@ -67,6 +67,7 @@ def sum_rounding(power: int, width: int) -> float:
 NULL = 16 * EPS  # per variable: a combination of columns this small beside its terms is their rounding
 KAPPA = 50.0  # condition up to which a second-moment matrix sums accurately (kappa^2 EPS < 1e-12)
 BLIND = 1e-13  # relative eigenvalue of a Gram matrix below which it cannot tell a direction from zero
+SMALL = 1e-7  # relative size of a direction whose coordinates are mostly rounding, which must not spread to others
 EXTREME = 1e15  # columns up to this size, and down to its inverse, are multiplied without scaling
 
 # Search (karat.engine.build and the modules it calls).
