@@ -79,7 +79,8 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     version = min(proof.proof_version, first.certificate.proof_version, second.certificate.proof_version)
     certificate = replace(
         proof,
-        loss_error=proof.loss_error + inherited,
+        loss_error=error,
+        standard_errors=standard_errors(first.problem, error, first.n_rows + second.n_rows),
         rounding=rounding_of(spent),
         spent=spent,
         notes=notes,
