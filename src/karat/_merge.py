@@ -10,7 +10,7 @@ import numpy as np
 
 from karat import frames
 from karat._construct import absorb_into, assemble, kernel_of
-from karat._core.certify import require_proven, rounding_of
+from karat._core.certify import require_proven, rounding_of, standard_errors
 from karat._coreset import Coreset
 from karat._input import group_labels, read_input, same_kind
 from karat.engine.build import Reduction, build, whole
