@@ -141,8 +141,9 @@ def prove(
         remainder = max(power.remainder, linear.remainder)
         gap = max(power.gap, linear.gap)
         return replace(
-            power, loss_error=error, gap=gap, remainder=remainder, moment_error=linear.moment_error, worst=linear.worst
-        )
+            power, loss_error=error, gap=gap, remainder=remainder, moment_error=linear.moment_error, worst=linear.worst,
+            inflation=linear.inflation,
+        )  # fmt: skip
     if isinstance(kernel, MeanKernel):
         core = exact_sum(kernel.features(block), weights)
         gap = kernel.loss_error(settled.target, core)
