@@ -34,7 +34,7 @@ PLAIN = (
     "_seconds",
 )
 
-FLAGS = ("inherited", "spent", "inflation", "hard")
+FLAGS = ("inherited", "spent", "inflation", "gap", "hard")
 PROVEN = ("rank", "method", "passes", "inherited", "before", "inflation")
 
 

@@ -32,7 +32,7 @@ from karat.engine.peel import dominating, heaviest
 from karat.engine.polish import polish, polish_features
 from karat.engine.proof import WITNESSES, Proof, prove
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EXACT, MEASURED, MISSED, ROUNDING, SHARP, TINY, UNSEEN, handed_on
+from karat.engine.tolerances import EXACT, MEASURED, MISSED, ROUNDING, SHARP, TINY, UNSEEN
 from karat.engine.tree import chain, thin
 from karat.errors import InputError, NotExactError
 
@@ -106,7 +106,7 @@ class Reduction:
     @property
     def handed_on(self) -> float:
         """What a later reduction of these rows inherits of that."""
-        return self.inherited + handed_on(self.proof.loss_error, self.proof.power, self.proof.condition)
+        return self.inherited + self.proof.handed_on
 
     @property
     def remainder(self) -> float:

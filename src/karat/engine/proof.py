@@ -43,7 +43,7 @@ from karat.engine.moments import sweep
 from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, sum_rounding, tolerance
+from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, handed_on, sum_rounding, tolerance
 
 REFINEMENTS = 3
 WITNESSES = 2**21  # features of rows looked at
@@ -98,6 +98,11 @@ class Proof:
     @property
     def ok(self) -> bool:
         return self.loss_error <= self.tolerance and self.remainder <= 1.0
+
+    @property
+    def handed_on(self) -> float:
+        """What a later reduction of these rows inherits of the loss error."""
+        return handed_on(self.loss_error, self.power, self.condition)
 
     @property
     def merit(self) -> tuple[bool, int, float]:

@@ -73,6 +73,8 @@ class Running:
         What the reductions that those rows had been through have spent of the second term, in units of ROUNDING.
     inflation : float
         By how much their absolute moments exceed those of the rows that they stand for.
+    gap : float
+        Relative loss error of the rows held now, against this sum.
     hard : bool
         A sample of candidates was not enough before, so that the tree should be taken at once.
     """
@@ -85,6 +87,7 @@ class Running:
     inherited: float = 0.0
     spent: float = 0.0
     inflation: float = 1.0
+    gap: float = 0.0
     hard: bool = False
 
     @staticmethod
@@ -187,10 +190,10 @@ def _continued(
         return None, running
     found, hard = _reduce(rows, settled, held, held + np.arange(0), rng, running.hard)
     if found.proof.ok:
-        return running.claimed(found), replace(grown, hard=hard)
+        return running.claimed(found), replace(grown, gap=found.proof.handed_on, hard=hard)
     heavy = dominating(rows, kernel, PEELED * settled.kernel.width)
     if heavy is None or not len(heavy):
-        return running.claimed(found), replace(grown, hard=hard)
+        return running.claimed(found), replace(grown, gap=found.proof.handed_on, hard=hard)
     alone = np.zeros(len(rows), dtype=bool)
     alone[heavy] = True
     alone[:held] &= peeled  # the others are in the sum already
@@ -198,11 +201,12 @@ def _continued(
     without = running.plus(rows.subset(left[(left >= held) | np.isin(left, np.flatnonzero(peeled))]))
     settled = without.settle()
     if settled.again or not alone.any():
-        return running.claimed(found), replace(grown, hard=hard)
+        return running.claimed(found), replace(grown, gap=found.proof.handed_on, hard=hard)
     rest, hard = _reduce(rows.subset(left), settled, int((left < held).sum()), np.arange(0), rng, running.hard)
     if not rest.proof.ok:
-        return running.claimed(found), replace(grown, hard=hard)
-    return running.claimed(rest.with_peeled(rows, left, np.flatnonzero(alone))), replace(without, hard=hard)
+        return running.claimed(found), replace(grown, gap=found.proof.handed_on, hard=hard)
+    whole = rest.with_peeled(rows, left, np.flatnonzero(alone))
+    return running.claimed(whole), replace(without, gap=rest.proof.handed_on, hard=hard)
 
 
 def _afresh(
@@ -210,7 +214,7 @@ def _afresh(
 ) -> tuple[Reduction, Running]:
     """Fit coordinates to held and new rows, and start a sum with them."""
     hard = running is not None and running.hard
-    inherited = 0.0 if running is None else running.inherited
+    inherited = 0.0 if running is None else running.inherited + running.gap
     before = 0.0 if running is None else running.spent + ONCE
     inflation = 1.0 if running is None else _inflation(rows, held, running)
     fresh, hard = _fitted(rows, held, kernel, rng, hard)
@@ -227,7 +231,8 @@ def _afresh(
         return fresh, replace(started, inherited=fresh.handed_on, spent=fresh.spent, inflation=inflation, hard=hard)
     heavy = fresh.positions[fresh.peeled]  # worth another pass: the sum of all these rows, so that later folds can do better
     started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
-    return fresh, replace(started, inherited=inherited, spent=before, inflation=inflation, hard=hard)
+    gap = fresh.proof.handed_on
+    return fresh, replace(started, inherited=inherited, spent=before, inflation=inflation, gap=gap, hard=hard)
 
 
 def _inflation(rows: Rows, held: int, running: Running) -> float:
