@@ -150,7 +150,7 @@ def absorb_into(
     """
     with linalg.few_threads(exact.settled.kernel.width):
         found = absorb(
-            rows, exact, problem.power, problem.fit_intercept, problem.penalty / unit, problem.absorb == "box",
+            rows, exact, problem.power, problem.fit_intercept, problem.penalty / float(unit), problem.absorb == "box",
             problem.keeps_total, None if missing is None else missing.over(unit), seed, progress, unit,
         )  # fmt: skip
     passes = exact.passes + found.passes

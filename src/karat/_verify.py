@@ -18,6 +18,7 @@ from karat.engine.build import NonFiniteError, Reduction, settle
 from karat.engine.candidates import own_weights, sample
 from karat.engine.kernel import Flags, Settled
 from karat.engine.linalg import Indices
+from karat.engine.proof import Proof
 from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
@@ -91,6 +92,8 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     among = own.index(label)
     numbers = core.indices if among is None else core.indices[among]
     alone, where = _verbatim(rows, kept, numbers, table.index(label))
+    if alone.all() and len(where) == len(rows):
+        return replace(found, proof=replace(Proof.trivial(), power=found.proof.power))
     if not alone.any() or len(where) == len(rows) or alone.all():
         return found
     rest = _against(core, table, rows.subset(np.setdiff1d(np.arange(len(rows)), where)), kept.subset(np.flatnonzero(~alone)))

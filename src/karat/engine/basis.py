@@ -11,9 +11,10 @@ kappa^p.  So the variables are mapped to nearly orthonormal ones before anything
              scaled if it does not.  If G is well conditioned its sum is accurate and we are done; otherwise the map is
              improved by the eigenvectors of G and the pass repeated (as in CholeskyQR2).
 
-A direction vanishes if its root mean square over all rows is at most NULL times that of its *terms*: then every digit of it is
-rounding of the data.  A single column has one term, itself, so it vanishes only if it is zero in every row, however rare or
-small it is elsewhere.  What is dropped is remembered, and measured by the proof.
+A direction vanishes if its root mean square over all rows is at most NULL times that of its *terms*, and if in addition it is
+at most ROWWISE times its terms in every single row: then every digit of it is rounding of the data.  A single column has one
+term, itself, so it vanishes only if it is zero in every row, however rare or small it is elsewhere.  What is dropped is
+remembered, looked at row by row, and restored if a row shows it.
 
 Some variables may not be mixed with each other: the targets of a multi-output regression, of which only the squares are
 kernel features.  They come last, ``apart`` of them, and each is only residualised on the others, except on directions so small
@@ -46,21 +47,29 @@ class Basis:
         Number of separate variables left.
     excluded : Directions
         What was dropped.
+    real : bool array (r,)
+        Directions that do not vanish in some row, however small they are over all rows; they are not dropped.
     """
 
     map: Array
     loose: Flags
     apart: int
     excluded: Directions
+    real: Flags
+
+    @staticmethod
+    def of(map_: Array, loose: Flags, apart: int) -> Basis:
+        """A basis from which nothing was dropped."""
+        return Basis(map_, loose, apart, Directions.none(len(map_)), np.zeros(map_.shape[1], dtype=bool))
 
     @staticmethod
     def identity(variables: int, apart: int) -> Basis:
-        return Basis(np.eye(variables), np.zeros(variables, dtype=bool), apart, Directions.none(variables))
+        return Basis.of(np.eye(variables), np.zeros(variables, dtype=bool), apart)
 
     @staticmethod
     def given(map_: Array) -> Basis:
         """Coordinates that somebody else has chosen."""
-        return Basis(map_, np.zeros(map_.shape[1], dtype=bool), 0, Directions.none(len(map_)))
+        return Basis.of(map_, np.zeros(map_.shape[1], dtype=bool), 0)
 
     def sizes(self, block: Array) -> Array:
         """Root mean square of every coordinate of a block, relative to that of its terms: 1 / condition of each direction."""
@@ -96,6 +105,7 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     if weights is None:
         weights = np.ones(len(variables))
     share = weights / weights.sum()
+    given = variables
     count = variables.shape[1] - apart
     centre = np.zeros(variables.shape[1])
     if constant:
@@ -128,7 +138,11 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     if constant:
         columns = np.block([[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]])
         loose = np.concatenate([[False], loose])
-    basis = Basis(columns, loose, apart, Directions.none(len(columns)))
+    if loose.any() and not loose.all():
+        columns = columns.copy()
+        for _ in range(2):
+            columns[:, loose] = purified(columns[:, loose], columns[:, ~loose], given, share)
+    basis = Basis.of(columns, loose, apart)
     if not complete or not loose.any():
         return basis
     sizes = np.concatenate([np.zeros(int(constant)), s, np.zeros(len(unseen)), np.full(apart, null)])
@@ -138,8 +152,36 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
 def without(basis: Basis, gone: Flags, sizes: Array) -> Basis:
     """The basis without some directions, which it remembers."""
     last = np.arange(len(gone)) >= len(gone) - basis.apart
-    excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone])
-    return Basis(basis.map[:, ~gone], basis.loose[~gone], int((last & ~gone).sum()), excluded)
+    excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone], last[gone])
+    return Basis(basis.map[:, ~gone], basis.loose[~gone], int((last & ~gone).sum()), excluded, basis.real[~gone])
+
+
+def restored(basis: Basis, which: Flags, sizes: Array) -> Basis:
+    """The basis with some of the dropped directions again, scaled by their root mean squares."""
+    back, count = basis.excluded.chosen(which), basis.map.shape[1] - basis.apart
+    columns, own = back.vectors / sizes, back.separate
+    flags = [np.zeros(count, dtype=bool), np.ones(int((~own).sum()), dtype=bool), np.ones(int(own.sum()), dtype=bool)]
+    return Basis(
+        np.hstack([basis.map[:, :count], columns[:, ~own], columns[:, own], basis.map[:, count:]]),
+        np.zeros(basis.map.shape[1] + len(own), dtype=bool),
+        basis.apart + int(own.sum()),
+        basis.excluded.chosen(~which),
+        np.concatenate([basis.real[:count], *flags[1:], basis.real[count:]]),
+    )
+
+
+def purified(small: Array, known: Array, variables: Array, share: Array) -> Array:
+    """Directions that nearly vanish, without the multiples of known coordinates of unit size that rounding has left in them.
+
+    Their values are small, so that a regression of them on the coordinates is accurate to its own rounding.
+    """
+    return np.asarray(small - known @ ((variables @ known * share[:, None]).T @ (variables @ small)))
+
+
+def row_ratios(variables: Array, vectors: Array) -> Array:
+    """Per direction, the largest ``|d.z| / sum_j |z_j d_j|`` of a row."""
+    values, terms = np.abs(variables @ vectors), np.abs(variables) @ np.abs(vectors)
+    return np.asarray((values / np.where(terms > 0, terms, 1.0)).max(axis=0, initial=0.0))
 
 
 def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:
@@ -148,7 +190,7 @@ def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:
     back = np.linalg.pinv(basis.map)
     columns = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", back, gram, back), 0.0))
     terms = columns @ np.abs(basis.map)
-    gone = rms <= NULL * len(basis.map) * terms
+    gone = (rms <= NULL * len(basis.map) * terms) & ~basis.real
     return gone, rms / np.where(terms > 0, terms, 1.0)
 
 
@@ -167,7 +209,8 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
         Their condition number.
     """
     gone, sizes = vanishing(basis, gram)
-    excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone])
+    separate_ones = np.arange(len(gone)) >= len(gone) - basis.apart
+    excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone], separate_ones[gone])
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     first = np.arange(len(rms)) < constant
     last = np.arange(len(rms)) >= len(rms) - basis.apart
@@ -191,7 +234,8 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
             kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
     flags = np.concatenate(loose)
     poor = bool(flags.any()) or kappa > KAPPA ** (2 / degree)
-    return step, Basis(basis.map @ step, flags, int((last & ~gone).sum()), excluded), poor, kappa
+    real = np.concatenate([basis.real[first], basis.real[~first & ~last & ~gone], basis.real[last & ~gone]])
+    return step, Basis(basis.map @ step, flags, int((last & ~gone).sum()), excluded, real), poor, kappa
 
 
 def _separately(rest: Array) -> tuple[Array, Flags]:

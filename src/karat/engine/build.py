@@ -30,11 +30,12 @@ from karat.engine.moments import Progress, column_sizes, evaluate, pass_over
 from karat.engine.newton import meet
 from karat.engine.peel import dominating, heaviest
 from karat.engine.polish import polish, polish_features
+from karat.engine.powers import Powers
 from karat.engine.proof import WITNESSES, Proof, prove
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EXACT, MEASURED, MISSED, ROUNDING, SHARP, TINY, UNSEEN
 from karat.engine.tree import chain, thin
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError
 
 PILOT = 2048
 COMPLETE = 16384  # up to this many rows the pilot is all of them
@@ -129,6 +130,7 @@ class Reduction:
         )  # fmt: skip
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> Reduction:
     """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`."""
     rng = np.random.default_rng(seed)
@@ -248,8 +250,8 @@ def settle(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None
         statistic = pass_over(rows, kernel, progress)
         if not all(np.isfinite(part).all() for part in statistic):
             raise NonFiniteError
-        settled = kernel.settle(statistic, rows.total)
         passes += 1
+        settled = kernel.settle(statistic, rows.total, last=passes >= ROUNDS)  # the proof says whether that was good enough
         if settled.vanished is not None and settled.vanished.any() and not looked:  # zero, or too small for its powers
             looked = True
             sizes = np.where(settled.vanished, column_sizes(rows, kernel.shift), 0.0)
@@ -257,12 +259,20 @@ def settle(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None
                 kernel = kernel.rescaled(sizes)
                 continue
         if not settled.again:
-            return settled, passes
-        if passes == ROUNDS:
-            raise NotExactError(
-                f"The moments of this data could not be summed accurately in {ROUNDS} passes; scale or centre the columns."
-            )
+            more = _restored(rows, settled) if passes < ROUNDS else None
+            if more is None:
+                return settled, passes
+            kernel = more
+            continue
         kernel = settled.kernel
+
+
+def _restored(rows: Rows, settled: Settled) -> Kernel | None:
+    """The kernel with dropped directions that a row shows after all; None if there are none."""
+    kernel = settled.kernel
+    if not isinstance(kernel, Powers) or not kernel.basis.excluded.vectors.shape[1]:
+        return None
+    return kernel.look_again(rows)
 
 
 Way = tuple[Frame, Array, str, int]  # points, weights on them that meet the moments, the way's name, passes it took
@@ -377,6 +387,7 @@ def check_any(support: Indices) -> None:
         )
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def measure(
     rows: Rows | None, settled: Settled, block: Array, weights: Array, witnesses: Rows | None = None, terms: float = 1.0
 ) -> Proof:

@@ -67,14 +67,13 @@ class Kernel(ABC):
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
         """What one pass adds up: arrays from which :meth:`settle` reads the moments."""
-        features = self.features(block)
-        sizes = np.abs(features)
-        if weights is None:
-            return features.sum(axis=0), sizes.sum(axis=0)
-        return weights @ features, weights @ sizes
+        features = np.ascontiguousarray(self.features(block).T)
+        if weights is not None:
+            features = features * weights
+        return features.sum(axis=1), np.abs(features).sum(axis=1)  # along contiguous rows, so pairwise
 
-    def settle(self, statistic: Statistic, total: float) -> Settled:
-        """Final coordinates and the target moments; or better coordinates and the wish for another pass."""
+    def settle(self, statistic: Statistic, total: float, last: bool = False) -> Settled:
+        """Final coordinates and the target moments; or, unless it is the ``last`` pass, better coordinates for another pass."""
         return Settled(self, statistic[0], statistic, total, absolute=statistic[1])
 
     @abstractmethod
@@ -122,17 +121,27 @@ class Directions:
         Each a combination of the shifted columns (the constant first, if it is a base variable).
     sizes : array (e,)
         Their root mean square over all rows, relative to that of their terms.
+    separate : bool array (e,)
+        Which of them belong to variables that are not mixed with each other.
     """
 
     vectors: Array
     sizes: Array
+    separate: Flags
 
-    def plus(self, vectors: Array, sizes: Array) -> Directions:
-        return Directions(np.hstack([self.vectors, vectors]), np.concatenate([self.sizes, sizes]))
+    def plus(self, vectors: Array, sizes: Array, separate: Flags) -> Directions:
+        return Directions(
+            np.hstack([self.vectors, vectors]),
+            np.concatenate([self.sizes, sizes]),
+            np.concatenate([self.separate, separate]),
+        )
+
+    def chosen(self, which: Flags) -> Directions:
+        return Directions(self.vectors[:, which], self.sizes[which], self.separate[which])
 
     @staticmethod
     def none(variables: int) -> Directions:
-        return Directions(np.zeros((variables, 0)), np.zeros(0))
+        return Directions(np.zeros((variables, 0)), np.zeros(0), np.zeros(0, dtype=bool))
 
 
 @dataclass(frozen=True)

@@ -205,11 +205,23 @@ def tall_product(left: Array, right: Array) -> Array:
 
     One product of the whole would keep the interpreter to itself; during the products of a stack, other threads can go on.
     """
-    size = len(left) // STACK
-    if size < SHORT:
+    return _sum_of_products(left, right, len(left) // STACK)
+
+
+def accurate_product(left: Array, right: Array) -> Array:
+    """The same in pieces of SHORT rows, whose products are added pairwise.
+
+    BLAS adds the rows of a piece one after the other, and equal values (zeros and ones, prices) all round the same way.
+    """
+    return _sum_of_products(left, right, SHORT)
+
+
+def _sum_of_products(left: Array, right: Array, size: int) -> Array:
+    if size < SHORT or len(left) < 2 * size:
         return np.asarray(left.T @ right)
-    whole = size * STACK
-    total = (_stacked(left, size).transpose(0, 2, 1) @ _stacked(right, size)).sum(axis=0)
+    whole = len(left) // size * size
+    pieces = left[:whole].reshape(-1, size, left.shape[1]).transpose(0, 2, 1) @ right[:whole].reshape(-1, size, right.shape[1])
+    total = np.ascontiguousarray(pieces.transpose(1, 2, 0)).sum(axis=2)
     return np.asarray(total + left[whole:].T @ right[whole:] if whole < len(left) else total)
 
 

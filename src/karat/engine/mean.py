@@ -55,14 +55,14 @@ class MeanKernel(Kernel):
         return np.column_stack([scaled, np.einsum("ij,ij->i", scaled[:, 1:], scaled[:, 1:])])
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
-        features = self.features(block)
-        return (features.sum(axis=0) if weights is None else weights @ features,)
+        features = np.ascontiguousarray(self.features(block).T)
+        return ((features if weights is None else features * weights).sum(axis=1),)
 
-    def settle(self, statistic: Statistic, total: float) -> Settled:
+    def settle(self, statistic: Statistic, total: float, last: bool = False) -> Settled:
         full = statistic[0]
         mean = full[1:-1] / total
         middle = self.shift + mean * self.size
-        far = full[-1] > FAR * self._scatter(full) and not np.array_equal(middle, self.shift)
+        far = not last and full[-1] > FAR * self._scatter(full) and not np.array_equal(middle, self.shift)
         kernel = self._at(middle, self.size) if far else self
         vanished = np.full(self.columns, full[-1] <= TINY)
         return Settled(kernel, full, statistic, total, again=bool(far), rounding=2 * FAR * EPS, vanished=vanished)

@@ -20,6 +20,7 @@ from karat.engine.tolerances import DOMINATES, TINY
 
 PILOT = 2048
 ROUNDS = 60
+ABOVE = 4.0  # among few rows, shares of so many times the average are dominating
 
 
 def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
@@ -62,7 +63,7 @@ def _heavy(rows: Rows, kernel: Kernel) -> Indices:
         return np.asarray(features.sum(axis=0) if weights is None else weights @ features)
 
     moments = sweep(rows, kernel.shift, sizes, lambda a, b: a + b, shape)
-    limit = np.maximum(DOMINATES * moments, TINY)
+    limit = np.maximum(max(DOMINATES, ABOVE / len(rows)) * moments, TINY)
 
     def heavy(block: Array, weights: Array | None, start: int) -> list[Indices]:
         share = (np.abs(kernel.features(block)) / limit).max(axis=1)

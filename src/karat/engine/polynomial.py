@@ -100,12 +100,15 @@ class Polynomial(Kernel):
     def products(self, variables: Array, weights: Array | None) -> Array:
         """The Gram matrix of lower monomials that holds all moments, of variables that come as columns (b x r)."""
         if self.degree == 2:
-            return linalg.gram(variables, weights)
+            return self._product(variables, variables if weights is None else variables * weights[:, None])
         high = (self.degree + 1) // 2
         rows = np.ascontiguousarray(variables.T)
         left = monomials(self.variables, high).values(rows)
         right = left if self.degree == 2 * high else monomials(self.variables, high - 1).values(rows)
-        return linalg.tall_product(left.T, (right if weights is None else right * weights).T)
+        return self._product(left.T, (right if weights is None else right * weights).T)
+
+    def _product(self, left: Array, right: Array) -> Array:
+        return linalg.tall_product(left, right.copy() if right is left else right)
 
     def read_moments(self, products: Array, total: float) -> Array:
         """The moments of the features, from those products."""
@@ -148,6 +151,9 @@ class Polynomials(Polynomial):
         other.scale = scale
         return other
 
+    def _product(self, left: Array, right: Array) -> Array:
+        return linalg.accurate_product(np.ascontiguousarray(left), np.ascontiguousarray(right))
+
     def coordinates(self, block: Array) -> Array:
         variables = block if self.affine else block[:, 1:]
         return variables if (self.scale == 1.0).all() else variables * self.scale
@@ -156,12 +162,12 @@ class Polynomials(Polynomial):
         variables = self.coordinates(block)
         return self.products(variables, weights), self.products(np.abs(variables), weights)
 
-    def settle(self, statistic: Statistic, total: float) -> Settled:
+    def settle(self, statistic: Statistic, total: float, last: bool = False) -> Settled:
         target, absolute = (self.read_moments(part, total) for part in statistic)
         lead = int(self.affine)
         pure = absolute[: len(self.sets)][np.all(self.sets == self.sets[:, :1], axis=1)][lead:]
         again, kernel = False, self
-        if self.affine:
+        if self.affine and not last:
             again, kernel = self._drifted(absolute, target, total)
         return Settled(kernel, target, statistic, total, again=again, absolute=absolute, vanished=pure <= TINY)
 

@@ -17,13 +17,14 @@ from typing import ClassVar, Self
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.basis import Basis, condition_of, pilot_basis, refine, vanishing, without
+from karat.engine.basis import Basis, condition_of, pilot_basis, refine, restored, row_ratios, vanishing, without
 from karat.engine.kernel import Flags, Kernel, Settled, Statistic
 from karat.engine.linalg import Array, Indices
+from karat.engine.moments import column_sizes, sweep
 from karat.engine.monomials import monomials
 from karat.engine.polynomial import Polynomial, Polynomials
-from karat.engine.rows import useful_shift
-from karat.engine.tolerances import EPS, EXTREME, KAPPA, SMALL, TINY
+from karat.engine.rows import Rows, useful_shift
+from karat.engine.tolerances import EPS, EXTREME, KAPPA, NOTHING, ROWWISE, SMALL, TINY
 
 
 class Powers(Polynomial):
@@ -76,7 +77,7 @@ class Powers(Polynomial):
         which = np.abs(self.basis.map[int(self.affine) :, waiting]).argmax(axis=0) + int(self.affine)
         factors = np.ones(self.basis.map.shape[1])
         factors[waiting] = scale[which]
-        other = self.within(Basis(self.basis.map * factors, self.basis.loose, self.basis.apart, self.basis.excluded))
+        other = self.within(replace(self.basis, map=self.basis.map * factors))
         if self.single is not None:
             other.single = self.single.rescaled(sizes)
         return other
@@ -110,10 +111,10 @@ class Powers(Polynomial):
         gram = linalg.gram(variables, weights)
         return (gram,) if self.degree == 2 else (gram, self.products(variables, weights))
 
-    def settle(self, statistic: Statistic, total: float) -> Settled:
+    def settle(self, statistic: Statistic, total: float, last: bool = False) -> Settled:
         if self.single is None:
-            return self._settle(statistic, total)
-        settled, also = self._settle(statistic[:-2], total), self.single.settle(statistic[-2:], total)
+            return self._settle(statistic, total, last)
+        settled, also = self._settle(statistic[:-2], total, last), self.single.settle(statistic[-2:], total, last)
         if also.again and not settled.again:  # a better shift, which the map takes along
             return replace(settled, kernel=self._shifted(also.kernel), again=True)
         assert settled.vanished is not None
@@ -129,10 +130,10 @@ class Powers(Polynomial):
         other.single, other.shift = single, single.shift  # type: ignore[assignment]
         return other
 
-    def _settle(self, statistic: Statistic, total: float) -> Settled:
+    def _settle(self, statistic: Statistic, total: float, last: bool) -> Settled:
         gram = statistic[0]
         step, basis, poor, kappa = refine(self.basis, gram / total, self.degree, self.affine)
-        if poor:
+        if poor and not last:
             vanished = self._vanished(gram)
             return Settled(self.within(basis), np.zeros(0), statistic, total, again=True, vanished=vanished)
         if self.degree == 2:
@@ -168,6 +169,52 @@ class Powers(Polynomial):
         products[np.ix_(left, right)] = statistic[1][np.ix_(rows, columns)]
         return kernel, (statistic[0][np.ix_(~gone, ~gone)], products)
 
+    def dropped(self, sizes: Array) -> Array:
+        """The directions that were dropped (v, e), without entries that are rounding of zero; ``sizes`` of the variables."""
+        vectors = self.basis.excluded.vectors
+        terms = sizes[:, None] * np.abs(vectors)
+        vectors = np.where(terms >= NOTHING * terms.max(axis=0, initial=0.0), vectors, 0.0)
+        return np.asarray(vectors / np.abs(vectors).max(axis=0))
+
+    def look_again(self, rows: Rows) -> Self | None:
+        """The kernel with those dropped directions again that a row shows; None if all of them vanish in every row."""
+        vectors = self.dropped(np.concatenate([np.ones(int(self.affine)), column_sizes(rows, self.shift)]))
+
+        def products(block: Array, weights: Array | None, _: int) -> Array:
+            values = (block if self.affine else block[:, 1:]) @ vectors
+            return self.coordinates(block).T @ (values if weights is None else values * weights[:, None])
+
+        def visit(block: Array, weights: Array | None, _: int) -> tuple[Array, Array]:
+            variables = block if self.affine else block[:, 1:]
+            squares = np.square(variables @ vectors)
+            return row_ratios(variables, vectors), squares.sum(axis=0) if weights is None else weights @ squares
+
+        # What rounding has left of other directions in them would hide that they vanish where these are small.
+        vectors = vectors - self.basis.map @ (sweep(rows, self.shift, products, np.add, vectors.shape) / rows.total)
+        ratios, squares = sweep(rows, self.shift, visit, _join, vectors.shape)
+        shown = (ratios > ROWWISE) & (squares > 0)
+        if not shown.any():
+            return None
+        basis = replace(self.basis, excluded=replace(self.basis.excluded, vectors=vectors))
+        return self.within(restored(basis, shown, np.sqrt(squares[shown] / rows.total)))
+
+    def loose_ratios(self, rows: Rows) -> Array:
+        """Per coordinate, the largest row ratio of those that may still be dropped; infinite for the others."""
+        loose = self.basis.loose
+        vectors = self.basis.map[:, loose]
+        ratios = np.full(len(loose), np.inf)
+        if loose.any():
+            ratios[loose] = sweep(
+                rows, self.shift, lambda b, w, _: row_ratios(b if self.affine else b[:, 1:], vectors), np.maximum, vectors.shape
+            )
+        return ratios
+
+    def protecting(self, ratios: Array) -> Self:
+        """The kernel that drops no direction which a row has shown."""
+        other = self._copy()
+        other.basis = replace(self.basis, real=ratios > ROWWISE)
+        return other
+
     def evaluate(self, block: Array, directions: Array) -> Array:
         if self.degree != 2:
             return super().evaluate(block, directions)
@@ -192,6 +239,10 @@ class Powers(Polynomial):
         half = monomials(self.variables, self.degree // 2)
         values = half.values(np.ascontiguousarray(coordinates.T)) * np.sqrt(half.multinomials)[:, None]
         return np.asarray((values * weights) @ values.T)
+
+
+def _join(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
+    return np.maximum(first[0], second[0]), first[1] + second[1]
 
 
 def _places(gone: Flags, degree: int) -> tuple[Flags, Indices]:

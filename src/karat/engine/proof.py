@@ -23,7 +23,8 @@ so the relative error is at most the norm of E relative to ``(1 - s) M + s U l^h
 however small.  For p = 2 the Gram matrix is itself well conditioned and s = 0 gives the supremum.  Along a small direction of
 the columns (RESOLVED) the coordinates themselves are rounding to many digits.  R(q) grows with the terms of the direction just
 as that rounding does, so there the entries of E are first charged to the second term, and only what is left to the first.
-Directions that were dropped as zero must be zero: the difference of their losses has to fit into half of the second term.
+Directions that were dropped as zero vanish in every single row, up to ROWWISE times their terms; so their loss fits into half
+of the second term, whatever the weights are.
 
 Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against the rest.
 """
@@ -47,8 +48,9 @@ from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUND
 
 REFINEMENTS = 3
 WITNESSES = 2**21  # features of rows looked at
+OWN = 4 * EPS  # rounding of a coordinate itself, in units of its terms
+FINE = 1024.0  # a derivative is taken by a step so much smaller
 CHARGED = 0.25  # share of the second term that one entry of E may use
-NOTHING = 16 * EPS  # share of a term in a direction below which it is rounding of zero
 
 
 @dataclass(frozen=True)
@@ -135,11 +137,11 @@ def prove(
     kernel = settled.kernel
     if isinstance(kernel, Powers):
         if settled.also is None:
-            return _power(kernel, settled, block, weights, rows, terms)
+            return _power(kernel, settled, block, weights, terms)
         linear = _linear(settled.also, block, weights, witnesses, rows, terms * MEASURED)
         if kernel.degree % 2:
             return linear
-        power = _power(kernel, settled, block, weights, rows, terms)
+        power = _power(kernel, settled, block, weights, terms)
         if linear.ok and not power.ok:
             return linear
         error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
@@ -152,7 +154,7 @@ def prove(
     if isinstance(kernel, MeanKernel):
         core = exact_sum(kernel.features(block), weights)
         gap = kernel.loss_error(settled.target, core)
-        error = gap + settled.rounding + sum_rounding(2, 4)
+        error = gap + settled.rounding + sum_rounding(2, 1)
         off = np.abs(core - settled.target) / np.maximum(np.abs(settled.target), settled.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
     return _linear(settled, block, weights, witnesses, rows, terms * MEASURED)
@@ -174,7 +176,7 @@ def _linear(settled: Settled, block: Array, weights: Array, witnesses: Witnesses
     worst, power = int(off.argmax()), settled.kernel.power
     largest = float(off[worst])
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
-        error = largest + sum_rounding(max(power, 2), 4)
+        error = largest + sum_rounding(max(power, 2), 1)
         return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation)
     seen = witnesses(settled.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
@@ -230,14 +232,15 @@ def _spread(
     return largest + error, rest
 
 
-def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rows: Rows | None, terms: float) -> Proof:
+def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms: float) -> Proof:
     sizes = kernel.basis.sizes((block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None])
     tiny = sizes < RESOLVED
     full = _full_gram(kernel, settled)
     difference = kernel.half_gram(kernel.coordinates(block), weights) - full
     remainder = 0.0
     if tiny.any():
-        allowed = _coordinate_rounding(kernel, block, weights, tiny, CHARGED * terms * ROUNDING)
+        allowed, unseen = _coordinate_rounding(kernel, block, weights, tiny, CHARGED * terms * ROUNDING)
+        difference = difference + np.copysign(unseen, difference)
         charged = np.clip(difference, -allowed, allowed)
         remainder = float(np.max(np.abs(charged) / allowed.clip(TINY)))
         difference = difference - charged
@@ -251,7 +254,7 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rows:
     worst = int(off[kernel.first, kernel.last].argmax()) if kernel.degree == 2 and off.size else 0
     excluded = settled.excluded or Directions.none(len(kernel.basis.map))
     if excluded.vectors.shape[1]:
-        remainder = max(remainder, _second_term(kernel, excluded.vectors, block, weights, rows))
+        remainder = max(remainder, _second_term(kernel, block, weights))
     small = (*sizes[tiny].tolist(), *excluded.sizes[excluded.sizes > 0].tolist())
     moment_error = float(off.max(initial=0.0))
     return Proof(
@@ -266,12 +269,17 @@ def _full_gram(kernel: Powers, settled: Settled) -> Array:
     return full if half == 1 else full * np.outer(root, root)
 
 
-def _coordinate_rounding(kernel: Powers, block: Array, weights: Array, tiny: Flags, share: float) -> Array:
-    """By how much the entries of E may move if every small coordinate moves by ``share`` times its terms."""
-    variables = np.abs(block if kernel.affine else block[:, 1:])
-    coordinates = np.abs(kernel.coordinates(block))
-    moved = coordinates + share * (variables @ np.abs(np.where(tiny, kernel.basis.map, 0.0)))
-    return kernel.half_gram(moved, weights) - kernel.half_gram(coordinates, weights)
+def _coordinate_rounding(kernel: Powers, block: Array, weights: Array, tiny: Flags, share: float) -> tuple[Array, Array]:
+    """By how much the entries of E may move, to first order, if every small coordinate moves by ``share`` times its terms.
+
+    What is rounding in a coordinate does not count as its size: R(q) is small where the data vanishes.  Also the power of
+    that rounding itself, which is all that a row adds whose terms are large and cancel.
+    """
+    terms = np.abs(block if kernel.affine else block[:, 1:]) @ np.abs(np.where(tiny, kernel.basis.map, 0.0))
+    coordinates = np.maximum(np.abs(kernel.coordinates(block)) - OWN * terms, 0.0)
+    moved = coordinates + (share / FINE) * terms
+    allowed = FINE * (kernel.half_gram(moved, weights) - kernel.half_gram(coordinates, weights))
+    return allowed, kernel.half_gram(EPS * terms, weights)
 
 
 def _relative_error(kernel: Powers, settled: Settled, difference: Array, full: Array) -> float:
@@ -286,24 +294,14 @@ def _relative_error(kernel: Powers, settled: Settled, difference: Array, full: A
     return max((linalg.relative_norm(difference[np.ix_(b, b)], full[np.ix_(b, b)]) for b in blocks), default=0.0)
 
 
-def _second_term(kernel: Powers, vectors: Array, block: Array, weights: Array, rows: Rows | None) -> float:
-    """How much the loss differs along directions that were dropped as zero, relative to half of the second term.
+def _second_term(kernel: Powers, block: Array, weights: Array) -> float:
+    """The loss of the kept rows along directions that were dropped as zero, relative to half of the second term.
 
-    If all rows cannot be read again, the loss of the kept rows itself has to fit.
+    That they vanish in every row of the data was seen when they were dropped.
     """
-    terms = linalg.column_norms(block if kernel.affine else block[:, 1:])[:, None] * np.abs(vectors)
-    unit = np.where(terms >= NOTHING * terms.max(axis=0), vectors, 0.0)  # entries that are rounding of zero
-    unit = unit / np.abs(unit).max(axis=0)
-
-    def losses(block: Array, weights: Array | None, _: int = 0) -> Array:
-        """Per direction the sums ``u |d.z|^p`` and ``u p |d.z|^(p-1) sum_j |z_j d_j|``, stacked."""
-        variables = block if kernel.affine else block[:, 1:]
-        values, terms = np.abs(variables @ unit), np.abs(variables) @ np.abs(unit)
-        both = np.stack([values**kernel.degree, kernel.degree * values ** (kernel.degree - 1) * terms])
-        return np.asarray(both.sum(axis=1) if weights is None else np.einsum("b,kbe->ke", weights, both))
-
-    loss, allowed = losses(block, weights)
-    if rows is not None:
-        full, allowed = sweep(rows, kernel.shift, losses, lambda a, b: a + b, unit.shape)
-        loss = np.abs(loss - full)
+    variables = block if kernel.affine else block[:, 1:]
+    vectors = kernel.dropped(linalg.column_norms(variables))
+    values, terms = np.abs(variables @ vectors), np.abs(variables) @ np.abs(vectors)
+    loss = weights @ values**kernel.degree
+    allowed = kernel.degree * weights @ (values ** (kernel.degree - 1) * terms)
     return float(np.max(loss / np.maximum(0.5 * ROUNDING * allowed, TINY)))

@@ -44,13 +44,13 @@ from karat.engine.kernel import Flags, Kernel, Settled
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import pass_over
 from karat.engine.peel import dominating
+from karat.engine.powers import Powers
 from karat.engine.proof import Proof
 from karat.engine.rows import Rows
-from karat.engine.tolerances import MEASURED, ROUNDING, SHARP, TINY, UNSEEN
+from karat.engine.tolerances import SHARP, TINY
 from karat.engine.tree import thin
 
 WAY = "sketch"
-ONCE = (UNSEEN + MEASURED) / ROUNDING  # the most that one reduction spends
 
 Sums = tuple[Array, ...]
 
@@ -75,8 +75,12 @@ class Running:
         By how much their absolute moments exceed those of the rows that they stand for.
     gap : float
         Relative loss error of the rows held now, against this sum.
+    used : float
+        What the last reduction to these rows has spent, in units of ROUNDING.
     hard : bool
         A sample of candidates was not enough before, so that the tree should be taken at once.
+    ratios : array or None
+        Per coordinate that may still vanish, its largest size in a row beside that of its terms.
     """
 
     kernel: Kernel
@@ -88,7 +92,9 @@ class Running:
     spent: float = 0.0
     inflation: float = 1.0
     gap: float = 0.0
+    used: float = 0.0
     hard: bool = False
+    ratios: Array | None = None
 
     @staticmethod
     def fit(kernel: Kernel, pilot: Array, weights: Array) -> Kernel:
@@ -106,12 +112,14 @@ class Running:
         block = pilot - np.concatenate([[0.0], fitted.shift])
         high = (*fitted.statistic(block, weights), np.array([weights.sum()]))
         few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
-        return Running(fitted, pilot[:few], weights[:few], high, tuple(np.zeros_like(part) for part in high))
+        low = tuple(np.zeros_like(part) for part in high)
+        return Running(fitted, pilot[:few], weights[:few], high, low, ratios=_ratios(fitted, Rows([pilot[:, 1:]])))
 
     def emptied(self) -> Running:
         """The sum of nothing, in the same coordinates."""
         zero = tuple(np.zeros_like(part) for part in self.high)
-        return replace(self, high=zero, low=zero)
+        ratios = None if self.ratios is None else np.where(np.isinf(self.ratios), np.inf, 0.0)
+        return replace(self, high=zero, low=zero, ratios=ratios)
 
     def plus(self, rows: Rows) -> Running:
         """The sum after more rows."""
@@ -122,11 +130,17 @@ class Running:
             raise NonFiniteError
         pairs = [_two_sum(a, b) for a, b in zip(self.high, new, strict=True)]
         low = tuple(a + e for a, (_, e) in zip(self.low, pairs, strict=True))
-        return replace(self, high=tuple(s for s, _ in pairs), low=low)
+        more = _ratios(self.kernel, rows)
+        ratios = None if more is None or self.ratios is None else np.maximum(self.ratios, more)
+        return replace(self, high=tuple(s for s, _ in pairs), low=low, ratios=ratios)
 
     @property
     def total(self) -> float:
         return float((self.high[-1] + self.low[-1])[0])
+
+    def after(self, found: Reduction, hard: bool) -> Running:
+        """The same sum, when the rows held are those of a reduction."""
+        return replace(self, gap=found.proof.handed_on, used=found.spent - found.before, hard=hard)
 
     def claimed(self, found: Reduction) -> Reduction:
         """A reduction to the rows of this sum, with what is inherited from the rows that it began with."""
@@ -135,7 +149,14 @@ class Running:
     def settle(self) -> Settled:
         """Final coordinates and the moments of the stream so far."""
         *statistic, total = (a + b for a, b in zip(self.high, self.low, strict=True))
-        return self.kernel.settle(tuple(statistic), float(total[0]))
+        kernel = self.kernel
+        if isinstance(kernel, Powers) and self.ratios is not None:
+            kernel = kernel.protecting(self.ratios)
+        return kernel.settle(tuple(statistic), float(total[0]))
+
+
+def _ratios(kernel: Kernel, rows: Rows) -> Array | None:
+    return kernel.loose_ratios(rows) if isinstance(kernel, Powers) else None
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -144,6 +165,7 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return s, (a - (s - t)) + (b - t)
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fold(
     rows: Rows, new: Rows, kernel: Kernel, running: Running | None, rng: np.random.Generator, peeled: Flags | None = None
 ) -> tuple[Reduction, Running]:
@@ -189,11 +211,11 @@ def _continued(
     if settled.again:
         return None, running
     found, hard = _reduce(rows, settled, held, held + np.arange(0), rng, running.hard)
-    if found.proof.ok:
-        return running.claimed(found), replace(grown, gap=found.proof.handed_on, hard=hard)
+    if found.proof.ok and not found.proof.small:
+        return running.claimed(found), grown.after(found, hard)
     heavy = dominating(rows, kernel, PEELED * settled.kernel.width)
     if heavy is None or not len(heavy):
-        return running.claimed(found), replace(grown, gap=found.proof.handed_on, hard=hard)
+        return running.claimed(found), grown.after(found, hard)
     alone = np.zeros(len(rows), dtype=bool)
     alone[heavy] = True
     alone[:held] &= peeled  # the others are in the sum already
@@ -201,12 +223,12 @@ def _continued(
     without = running.plus(rows.subset(left[(left >= held) | np.isin(left, np.flatnonzero(peeled))]))
     settled = without.settle()
     if settled.again or not alone.any():
-        return running.claimed(found), replace(grown, gap=found.proof.handed_on, hard=hard)
+        return running.claimed(found), grown.after(found, hard)
     rest, hard = _reduce(rows.subset(left), settled, int((left < held).sum()), np.arange(0), rng, running.hard)
-    if not rest.proof.ok:
-        return running.claimed(found), replace(grown, gap=found.proof.handed_on, hard=hard)
+    if not rest.proof.merit > found.proof.merit:
+        return running.claimed(found), grown.after(found, hard)
     whole = rest.with_peeled(rows, left, np.flatnonzero(alone))
-    return running.claimed(whole), replace(without, gap=rest.proof.handed_on, hard=hard)
+    return running.claimed(whole), without.after(rest, hard)
 
 
 def _afresh(
@@ -215,10 +237,10 @@ def _afresh(
     """Fit coordinates to held and new rows, and start a sum with them."""
     hard = running is not None and running.hard
     inherited = 0.0 if running is None else running.inherited + running.gap
-    before = 0.0 if running is None else running.spent + ONCE
+    before = 0.0 if running is None else running.spent + running.used
     inflation = 1.0 if running is None else _inflation(rows, held, running)
     fresh, hard = _fitted(rows, held, kernel, rng, hard)
-    if not fresh.proof.ok:
+    if not fresh.proof.ok or fresh.proof.small:  # a direction may be small only because a few rows are so large
         heavy = dominating(rows, kernel, PEELED * max(1, fresh.settled.kernel.width))
         if heavy is not None and 0 < len(heavy) < len(rows):
             left = np.setdiff1d(np.arange(len(rows)), heavy)
@@ -231,8 +253,7 @@ def _afresh(
         return fresh, replace(started, inherited=fresh.handed_on, spent=fresh.spent, inflation=inflation, hard=hard)
     heavy = fresh.positions[fresh.peeled]  # worth another pass: the sum of all these rows, so that later folds can do better
     started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
-    gap = fresh.proof.handed_on
-    return fresh, replace(started, inherited=inherited, spent=before, inflation=inflation, gap=gap, hard=hard)
+    return fresh, replace(started, inherited=inherited, spent=before, inflation=inflation).after(fresh, hard)
 
 
 def _inflation(rows: Rows, held: int, running: Running) -> float:
@@ -283,6 +304,7 @@ def _reduce(
     return best, True
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> Reduction:
     """Measure held rows, with the weights they have, against the running sum."""
     everything = np.arange(len(rows))

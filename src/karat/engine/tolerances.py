@@ -59,14 +59,16 @@ def handed_on(loss_error: float, power: int, condition: float) -> float:
 
 
 def sum_rounding(power: int, width: int) -> float:
-    """What rounding may add to a measured loss error: 4 EPS per factor and entry, as the norm of a width x width matrix."""
-    return 4 * power * EPS * float(np.sqrt(width))
+    """What rounding may add to a measured loss error: 16 EPS per factor and entry, as the norm of a width x width matrix."""
+    return 16 * power * EPS * float(np.sqrt(width))
 
 
 # Coordinates (karat.engine.basis).
 NULL = 16 * EPS  # per variable: a combination of columns this small beside its terms is their rounding
+ROWWISE = 32 * EPS  # and it vanishes only if it is this small beside its terms in every single row
 KAPPA = 50.0  # condition up to which a second-moment matrix sums accurately (kappa^2 EPS < 1e-12)
 BLIND = 1e-13  # relative eigenvalue of a Gram matrix below which it cannot tell a direction from zero
+NOTHING = 16 * EPS  # share of a term in a direction below which it is rounding of zero
 SMALL = 1e-7  # relative size of a direction whose coordinates are mostly rounding, which must not spread to others
 EXTREME = 1e15  # columns up to this size, and down to its inverse, are multiplied without scaling
 

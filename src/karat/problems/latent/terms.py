@@ -88,8 +88,8 @@ class Columns(Term):
         return np.ones((1, c.shape[1])) if self.columns is None else c[self.columns]
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
-        features = self.features(c)
-        return (features.sum(axis=1) if weights is None else features @ weights,)
+        features = np.ascontiguousarray(_weighted(self.features(c), weights))
+        return (features.sum(axis=1),)
 
     def moments(self, statistic: Statistic) -> Array:
         return statistic[0]
@@ -137,7 +137,7 @@ class Cubic(Term):
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         qz = self._scaled(c)
-        return *self.cube.statistic(c, weights), qz.sum(axis=1) if weights is None else qz @ weights
+        return *self.cube.statistic(c, weights), np.ascontiguousarray(_weighted(qz, weights)).sum(axis=1)
 
     def moments(self, statistic: Statistic) -> Array:
         return self.cube.moments(statistic[:1]) - self.minus @ statistic[1]
@@ -222,13 +222,13 @@ class TermKernel(Kernel):
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
         c = np.ascontiguousarray(block[:, 1:].T)
         sizes = np.abs(np.concatenate([term.features(c) for term in self.terms]))
-        absolute = sizes.sum(axis=1) if weights is None else sizes @ weights
+        absolute = (sizes if weights is None else sizes * weights).sum(axis=1)
         return *self._sums(c, weights), absolute
 
     def _sums(self, c: Array, weights: Array | None) -> Statistic:
         return tuple(part for term in self.terms for part in term.statistic(c, weights))
 
-    def settle(self, statistic: Statistic, total: float) -> Settled:
+    def settle(self, statistic: Statistic, total: float, last: bool = False) -> Settled:
         return Settled(self, self._moments(statistic[:-1]), statistic, total, absolute=statistic[-1])
 
     def _moments(self, sums: Statistic) -> Array:
