@@ -83,7 +83,7 @@ def state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any],
         found = sketch._reduction(label)
         proof = {name: getattr(found, name) for name in PROVEN} | {"proof": asdict(found.proof)}
         header["running"].append({name: getattr(running, name) for name in FLAGS} | {"sums": len(running.high), "found": proof})
-        arrays |= {f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights", "ratios")}
+        arrays |= {f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights", "evidence")}
         arrays |= {f"running_{i}_high_{j}": part for j, part in enumerate(running.high)}
         arrays |= {f"running_{i}_low_{j}": part for j, part in enumerate(running.low)}
     return header, arrays
@@ -122,7 +122,13 @@ def restored(
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
         fitted = Running.fit(kernel, pilot, weights)
         sketch._running[label] = Running(
-            fitted, pilot, weights, high, low, ratios=arrays.get(f"running_{i}_ratios"), **{name: saved[name] for name in FLAGS}
+            fitted,
+            pilot,
+            weights,
+            high,
+            low,
+            evidence=arrays.get(f"running_{i}_evidence"),
+            **{name: saved[name] for name in FLAGS},
         )
         sketch._reductions[label] = _proven(sketch, label, saved["found"])
     return sketch, header["extra"]

@@ -11,10 +11,10 @@ kappa^p.  So the variables are mapped to nearly orthonormal ones before anything
              scaled if it does not.  If G is well conditioned its sum is accurate and we are done; otherwise the map is
              improved by the eigenvectors of G and the pass repeated (as in CholeskyQR2).
 
-A direction vanishes if its root mean square over all rows is at most NULL times that of its *terms*, and if in addition it is
-at most ROWWISE times its terms in every single row: then every digit of it is rounding of the data.  A single column has one
-term, itself, so it vanishes only if it is zero in every row, however rare or small it is elsewhere.  What is dropped is
-remembered, looked at row by row, and restored if a row shows it.
+A direction vanishes if its root mean square over all rows is at most NULL times that of its *terms*, and if in addition the
+rows in which it is more than ROWWISE times its terms add nothing that the second term of the claim would not cover: then it is
+rounding of the data.  A single column has one term, itself, so it vanishes only if it is zero in every row, however rare or
+small it is elsewhere.  What is dropped is remembered, looked at row by row, and restored if rows show it.
 
 Some variables may not be mixed with each other: the targets of a multi-output regression, of which only the squares are
 kernel features.  They come last, ``apart`` of them, and each is only residualised on the others, except on directions so small
@@ -30,7 +30,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.kernel import Directions, Flags
 from karat.engine.linalg import Array
-from karat.engine.tolerances import BLIND, EPS, KAPPA, NULL, SMALL
+from karat.engine.tolerances import BLIND, EPS, KAPPA, NULL, ROUNDING, ROWWISE, SHOWN, SMALL
 
 
 @dataclass(frozen=True)
@@ -178,10 +178,21 @@ def purified(small: Array, known: Array, variables: Array, share: Array) -> Arra
     return np.asarray(small - known @ ((variables @ known * share[:, None]).T @ (variables @ small)))
 
 
-def row_ratios(variables: Array, vectors: Array) -> Array:
-    """Per direction, the largest ``|d.z| / sum_j |z_j d_j|`` of a row."""
+def evidence(variables: Array, vectors: Array, weights: Array | None) -> Array:
+    """What speaks against dropping directions, summed over rows (3, e).
+
+    The squares ``u (d.z)^2`` of rows in which a direction is more than rounding of its terms; the second term that the claim
+    has for it, ``2 u |d.z| sum_j |z_j d_j|``; and all squares.
+    """
     values, terms = np.abs(variables @ vectors), np.abs(variables) @ np.abs(vectors)
-    return np.asarray((values / np.where(terms > 0, terms, 1.0)).max(axis=0, initial=0.0))
+    squares = np.square(values)
+    sums = np.stack([np.where(values > ROWWISE * terms, squares, 0.0), 2 * values * terms, squares])
+    return np.asarray(sums.sum(axis=1) if weights is None else np.einsum("b,kbe->ke", weights, sums))
+
+
+def is_real(found: Array) -> Flags:
+    """Whether rows show a direction beyond the second term of the claim."""
+    return np.asarray(found[0] > SHOWN * ROUNDING * found[1])
 
 
 def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:

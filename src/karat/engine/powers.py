@@ -17,14 +17,14 @@ from typing import ClassVar, Self
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.basis import Basis, condition_of, pilot_basis, refine, restored, row_ratios, vanishing, without
+from karat.engine.basis import Basis, condition_of, evidence, is_real, pilot_basis, refine, restored, vanishing, without
 from karat.engine.kernel import Flags, Kernel, Settled, Statistic
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import column_sizes, sweep
 from karat.engine.monomials import monomials
 from karat.engine.polynomial import Polynomial, Polynomials
 from karat.engine.rows import Rows, useful_shift
-from karat.engine.tolerances import EPS, EXTREME, KAPPA, NOTHING, ROWWISE, SMALL, TINY
+from karat.engine.tolerances import EPS, EXTREME, KAPPA, NOTHING, SMALL, TINY
 
 
 class Powers(Polynomial):
@@ -184,35 +184,35 @@ class Powers(Polynomial):
             values = (block if self.affine else block[:, 1:]) @ vectors
             return self.coordinates(block).T @ (values if weights is None else values * weights[:, None])
 
-        def visit(block: Array, weights: Array | None, _: int) -> tuple[Array, Array]:
-            variables = block if self.affine else block[:, 1:]
-            squares = np.square(variables @ vectors)
-            return row_ratios(variables, vectors), squares.sum(axis=0) if weights is None else weights @ squares
+        def visit(block: Array, weights: Array | None, _: int) -> Array:
+            return evidence(block if self.affine else block[:, 1:], vectors, weights)
 
         # What rounding has left of other directions in them would hide that they vanish where these are small.
         vectors = vectors - self.basis.map @ (sweep(rows, self.shift, products, np.add, vectors.shape) / rows.total)
-        ratios, squares = sweep(rows, self.shift, visit, _join, vectors.shape)
-        shown = (ratios > ROWWISE) & (squares > 0)
+        found = sweep(rows, self.shift, visit, np.add, vectors.shape)
+        shown = is_real(found)
         if not shown.any():
             return None
         basis = replace(self.basis, excluded=replace(self.basis.excluded, vectors=vectors))
-        return self.within(restored(basis, shown, np.sqrt(squares[shown] / rows.total)))
+        return self.within(restored(basis, shown, np.sqrt(found[2, shown] / rows.total)))
 
-    def loose_ratios(self, rows: Rows) -> Array:
-        """Per coordinate, the largest row ratio of those that may still be dropped; infinite for the others."""
+    def loose_evidence(self, rows: Rows) -> Array:
+        """What rows say about the coordinates that may still be dropped (3, r)."""
         loose = self.basis.loose
         vectors = self.basis.map[:, loose]
-        ratios = np.full(len(loose), np.inf)
+        found = np.zeros((3, len(loose)))
         if loose.any():
-            ratios[loose] = sweep(
-                rows, self.shift, lambda b, w, _: row_ratios(b if self.affine else b[:, 1:], vectors), np.maximum, vectors.shape
-            )
-        return ratios
 
-    def protecting(self, ratios: Array) -> Self:
-        """The kernel that drops no direction which a row has shown."""
+            def visit(block: Array, weights: Array | None, _: int) -> Array:
+                return evidence(block if self.affine else block[:, 1:], vectors, weights)
+
+            found[:, loose] = sweep(rows, self.shift, visit, np.add, vectors.shape)
+        return found
+
+    def protecting(self, found: Array) -> Self:
+        """The kernel that drops no direction but loose ones that no row shows."""
         other = self._copy()
-        other.basis = replace(self.basis, real=ratios > ROWWISE)
+        other.basis = replace(self.basis, real=~self.basis.loose | is_real(found))
         return other
 
     def evaluate(self, block: Array, directions: Array) -> Array:
@@ -239,10 +239,6 @@ class Powers(Polynomial):
         half = monomials(self.variables, self.degree // 2)
         values = half.values(np.ascontiguousarray(coordinates.T)) * np.sqrt(half.multinomials)[:, None]
         return np.asarray((values * weights) @ values.T)
-
-
-def _join(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
-    return np.maximum(first[0], second[0]), first[1] + second[1]
 
 
 def _places(gone: Flags, degree: int) -> tuple[Flags, Indices]:

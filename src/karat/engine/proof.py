@@ -23,8 +23,8 @@ so the relative error is at most the norm of E relative to ``(1 - s) M + s U l^h
 however small.  For p = 2 the Gram matrix is itself well conditioned and s = 0 gives the supremum.  Along a small direction of
 the columns (RESOLVED) the coordinates themselves are rounding to many digits.  R(q) grows with the terms of the direction just
 as that rounding does, so there the entries of E are first charged to the second term, and only what is left to the first.
-Directions that were dropped as zero vanish in every single row, up to ROWWISE times their terms; so their loss fits into half
-of the second term, whatever the weights are.
+Directions that were dropped as zero are rounding of their terms, row by row; what remains of their loss, over the kept rows
+too, fits into half of the second term.
 
 Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against the rest.
 """

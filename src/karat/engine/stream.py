@@ -79,8 +79,8 @@ class Running:
         What the last reduction to these rows has spent, in units of ROUNDING.
     hard : bool
         A sample of candidates was not enough before, so that the tree should be taken at once.
-    ratios : array or None
-        Per coordinate that may still vanish, its largest size in a row beside that of its terms.
+    evidence : array or None
+        What the rows say about coordinates that may still vanish.
     """
 
     kernel: Kernel
@@ -94,7 +94,7 @@ class Running:
     gap: float = 0.0
     used: float = 0.0
     hard: bool = False
-    ratios: Array | None = None
+    evidence: Array | None = None
 
     @staticmethod
     def fit(kernel: Kernel, pilot: Array, weights: Array) -> Kernel:
@@ -113,13 +113,12 @@ class Running:
         high = (*fitted.statistic(block, weights), np.array([weights.sum()]))
         few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
         low = tuple(np.zeros_like(part) for part in high)
-        return Running(fitted, pilot[:few], weights[:few], high, low, ratios=_ratios(fitted, Rows([pilot[:, 1:]])))
+        return Running(fitted, pilot[:few], weights[:few], high, low, evidence=_evidence(fitted, Rows([pilot[:, 1:]], weights)))
 
     def emptied(self) -> Running:
         """The sum of nothing, in the same coordinates."""
         zero = tuple(np.zeros_like(part) for part in self.high)
-        ratios = None if self.ratios is None else np.where(np.isinf(self.ratios), np.inf, 0.0)
-        return replace(self, high=zero, low=zero, ratios=ratios)
+        return replace(self, high=zero, low=zero, evidence=None if self.evidence is None else 0.0 * self.evidence)
 
     def plus(self, rows: Rows) -> Running:
         """The sum after more rows."""
@@ -130,9 +129,9 @@ class Running:
             raise NonFiniteError
         pairs = [_two_sum(a, b) for a, b in zip(self.high, new, strict=True)]
         low = tuple(a + e for a, (_, e) in zip(self.low, pairs, strict=True))
-        more = _ratios(self.kernel, rows)
-        ratios = None if more is None or self.ratios is None else np.maximum(self.ratios, more)
-        return replace(self, high=tuple(s for s, _ in pairs), low=low, ratios=ratios)
+        more = _evidence(self.kernel, rows)
+        evidence = None if more is None or self.evidence is None else self.evidence + more
+        return replace(self, high=tuple(s for s, _ in pairs), low=low, evidence=evidence)
 
     @property
     def total(self) -> float:
@@ -150,13 +149,13 @@ class Running:
         """Final coordinates and the moments of the stream so far."""
         *statistic, total = (a + b for a, b in zip(self.high, self.low, strict=True))
         kernel = self.kernel
-        if isinstance(kernel, Powers) and self.ratios is not None:
-            kernel = kernel.protecting(self.ratios)
+        if isinstance(kernel, Powers) and self.evidence is not None:
+            kernel = kernel.protecting(self.evidence)
         return kernel.settle(tuple(statistic), float(total[0]))
 
 
-def _ratios(kernel: Kernel, rows: Rows) -> Array | None:
-    return kernel.loose_ratios(rows) if isinstance(kernel, Powers) else None
+def _evidence(kernel: Kernel, rows: Rows) -> Array | None:
+    return kernel.loose_evidence(rows) if isinstance(kernel, Powers) else None
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:

@@ -65,7 +65,8 @@ def sum_rounding(power: int, width: int) -> float:
 
 # Coordinates (karat.engine.basis).
 NULL = 16 * EPS  # per variable: a combination of columns this small beside its terms is their rounding
-ROWWISE = 32 * EPS  # and it vanishes only if it is this small beside its terms in every single row
+ROWWISE = 32 * EPS  # in a single row, more than this beside its terms is not rounding,
+SHOWN = 0.05  # and a direction is real if such rows add more than this share of the second term
 KAPPA = 50.0  # condition up to which a second-moment matrix sums accurately (kappa^2 EPS < 1e-12)
 BLIND = 1e-13  # relative eigenvalue of a Gram matrix below which it cannot tell a direction from zero
 NOTHING = 16 * EPS  # share of a term in a direction below which it is rounding of zero
