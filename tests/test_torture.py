@@ -11,12 +11,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.torture import families, pool
+from tests.torture import families, pool, structure  # noqa: F401  (structure registers generators)
 from tests.torture.arithmetic import EPS, OWN, expansion, exponents, extended, wide
 from tests.torture.cases import draw
 from tests.torture.data import GENERATORS, rotated
 from tests.torture.linear import Linear, Monomials
-from tests.torture.power import Mean, Power
+from tests.torture.mean import Mean
+from tests.torture.power import Power
 from tests.torture.table import BAD, line
 
 pytestmark = pytest.mark.skipif(not extended(), reason="the oracles need a long double of 64 bits")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from .arithmetic import extended
@@ -15,6 +17,19 @@ from .reported import REPORTED
 from .table import BAD, counts, line, printed
 
 CASES = 10_000
+
+
+def stopped(stream: Iterator[dict]) -> Iterator[dict]:
+    """The results, up to the moment at which somebody stops the campaign: what is there is printed."""
+
+    def stop(*_) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield from stream
+    except KeyboardInterrupt:
+        print("\nStopped before the end.")
 
 
 def main() -> int:
@@ -44,9 +59,12 @@ def main() -> int:
     keep = str(options.keep.resolve()) if options.keep else ""
     stream = run(chosen, options.src.resolve(), options.seed, options.processes, keep)
     home = next(stream)
+    partial = options.json.with_suffix(".jsonl").open("w", buffering=1) if options.json else None
     print(f"karat {home['version']} in {home['ready']}, {len(chosen):,} cases", flush=True)
-    for result in stream:
+    for result in stopped(stream):
         results.append(result)
+        if partial:
+            partial.write(json.dumps(result) + "\n")
         if options.only:
             print(json.dumps(result, indent=1))
         elif sys.stderr.isatty() and len(results) % 20 == 0:
@@ -60,7 +78,8 @@ def main() -> int:
             print(line(result, options.seed))
     refused = [r["name"] for r in results if r["verdict"] == "refused" and r.get("harmless")]
     print(f"\nRefused though double precision evaluates the moments ({len(refused)}): {' '.join(sorted(refused))}")
-    if options.json:
+    if partial:
+        partial.close()
         head = {"version": home["version"], "seed": options.seed, "cases": len(results)}
         options.json.write_text(json.dumps(head | {"results": results}))
     return int(any(r["verdict"] in BAD for r in results) or len(refused) > 0.01 * len(results))

@@ -13,6 +13,7 @@ from zlib import crc32
 import numpy as np
 from scipy import sparse
 
+from . import structure  # noqa: F401  (registers its generators)
 from .data import GENERATORS, rotated
 from .families import FAMILIES, Family
 

@@ -25,7 +25,8 @@ from .arithmetic import EPS, dense, wide
 from .cases import Case
 from .functions import function
 from .linear import Function, Linear, Monomials
-from .power import Mean, Power
+from .mean import Mean
+from .power import Power
 
 LIMIT = 60.0
 TRUE = 1e-8

@@ -57,6 +57,8 @@ def run(names: list[str], src: Path, seed: int = 0, processes: int = 2, keep: st
     for worker in workers:
         if worker.home is None:
             raise SystemExit("A worker did not start: is there a karat, with pyarrow, under --src?")
+        if not Path(worker.home["ready"]).is_relative_to(src):
+            raise SystemExit(f"There is no karat in {src}; Python found {worker.home['ready']} instead.")
     yield workers[0].home
     try:
         while waiting or any(w.name for w in workers):
