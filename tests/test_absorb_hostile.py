@@ -50,7 +50,7 @@ def check(core, X, y, weights=None):
     assert np.array_equal(core.X, X[core.indices])
     if not core._correction.delta.any():
         assert NOTHING in str(certificate)
-        assert len(core) <= certificate.bound
+        assert len(core) <= certificate.bound + certificate.peeled
         return False
     assert NOTHING not in str(certificate)
     error = true_error(core, X, y, weights)
