@@ -181,3 +181,56 @@ def test_peeled_rows_of_files(tmp_path):
     assert len(core) <= core.certificate.bound + core.certificate.peeled
     assert core.verify(X, y).ok
     assert karat.verify_files(core).ok
+
+
+# What an adversary broke on the way: each was `ok` and wrong.
+
+
+def along(core, X: np.ndarray, a: int, b: int) -> float:
+    """Relative error of the sum of squares of a difference of two columns."""
+    full, kept = (np.square((A[:, a] - A[:, b]).astype(np.longdouble)) for A in (X, core.X))
+    return float(abs((core.weights * kept).sum() / full.sum() - 1))
+
+
+@pytest.mark.parametrize("place", [0, 57, 99])
+@pytest.mark.parametrize(("large", "apart"), [(1e10, 1e-6), (1e14, 1e-4), (1e16, 1.0)])
+@pytest.mark.parametrize("way", ["direct", "merged", "sketch"])
+def test_a_direction_is_not_dropped_because_one_row_is_large(way, large, apart, place):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 2))
+    X[:, 1] = X[:, 0] + apart * rng.standard_normal(200)
+    X[100 + place] = large
+    y = rng.standard_normal(200)
+    problem = problems.LeastSquares(fit_intercept=False)
+    if way == "direct":
+        core = karat.coreset(X, y, problem)
+    elif way == "merged":
+        core = karat.coreset(X[:100], y[:100], problem).merge(karat.coreset(X[100:], y[100:], problem))
+    else:
+        sketch = karat.Sketch(problem, buffer_rows=20)
+        for a in range(0, 200, 20):
+            sketch.update(X[a : a + 20], y[a : a + 20])
+        core = sketch.coreset()
+    assert core.certificate.ok
+    assert along(core, X, 0, 1) <= 1e-7
+
+
+def test_rare_rows_of_a_direction_that_vanishes_elsewhere():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 8))
+    rare = np.where(rng.random(2000) < 0.004, 0.004**-0.5, 0)
+    X[:, -1] = X[:, 0] + 15 * 2.0**-52 * rare * rng.standard_normal(2000)
+    core = karat.coreset(X, rng.standard_normal(2000))
+    assert core.certificate.ok
+    assert along(core, X, 0, 7) <= 1e-4
+
+
+@pytest.mark.parametrize("values", [(0.1,), (0.1, 0.7, 1.3)])
+def test_equal_values_do_not_round_the_same_way(values):
+    Z = np.random.default_rng(0).choice(values, (100_000, 2))
+    for problem in (problems.Kernel(lambda A: A), problems.Moments(1), problems.Moments(2), problems.TensorContraction(2)):
+        core = karat.coreset(Z, problem=problem)
+        full = sum(map(Fraction, Z[:, 0].tolist()))
+        kept = sum(Fraction(w) * Fraction(x) for w, x in zip(core.weights.tolist(), core.X[:, 0].tolist(), strict=True))
+        if not isinstance(problem, problems.TensorContraction):
+            assert abs(kept - full) <= (core.certificate.loss_error + core.certificate.rounding) * full

@@ -28,7 +28,7 @@ from karat.engine.kernel import Flags, Kernel, Settled
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import Progress, column_sizes, evaluate, pass_over
 from karat.engine.newton import meet
-from karat.engine.peel import dominating, heaviest
+from karat.engine.peel import dominating, heaviest, lopsided
 from karat.engine.polish import polish, polish_features
 from karat.engine.powers import Powers
 from karat.engine.proof import WITNESSES, Proof, prove
@@ -137,7 +137,7 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
     best = _attempt(rows, kernel, method, rng, progress)
     if not best.proof.ok and best.settled.linear is None and kernel.power > 2:
         best = better(best, _attempt(rows, kernel, method, rng, progress, unmixed=True))
-    if not best.proof.ok or best.proof.small:  # a direction may be small only because a few rows are so large
+    if not best.proof.ok or best.proof.small or (best.proof.dropped and lopsided(rows)):
         best = better(best, _peeled(rows, kernel, method, rng, best))
     width = best.settled.kernel.width
     if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:
@@ -232,7 +232,8 @@ def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
     known = frame(rows, before.settled.searches[-1], found.positions, found.weights).resolve()
     fewer = vertex(rows, before.settled, known, known.root, found.method, found.passes)
     allowed = max(SHARP, found.proof.loss_error)
-    return fewer if fewer.proof.ok and fewer.proof.small <= found.proof.small and fewer.proof.loss_error <= allowed else found
+    same = fewer.proof.merit[:2] >= found.proof.merit[:2]
+    return fewer if same and fewer.proof.loss_error <= allowed else found
 
 
 def settle(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None) -> tuple[Settled, int]:

@@ -43,6 +43,21 @@ def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
     return np.flatnonzero(peeled)
 
 
+def lopsided(rows: Rows) -> bool:
+    """Whether one row holds most of the squares of a column: then a direction may vanish only beside that row."""
+
+    def visit(block: Array, weights: Array | None, _: int) -> tuple[Array, Array]:
+        squares = np.square(block[:, 1:])
+        squares = squares if weights is None else squares * weights[:, None]
+        return squares.max(axis=0), squares.sum(axis=0)
+
+    def join(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+        return np.maximum(a[0], b[0]), a[1] + b[1]
+
+    largest, total = sweep(rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 2))
+    return bool((largest > 0.5 * total).any())
+
+
 def heaviest(rows: Rows, kernel: Kernel) -> Indices:
     """The rows that dominate a moment of all rows."""
     return _heavy(rows, _fit(rows, kernel))

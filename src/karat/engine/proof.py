@@ -80,6 +80,8 @@ class Proof:
         reduction of these rows is larger than that of all rows.
     small : int
         How many of the excluded directions do not vanish, but are so small that only the second term speaks of them.
+    dropped : int
+        How many were dropped as zero.
     """
 
     loss_error: float
@@ -92,6 +94,7 @@ class Proof:
     worst: int
     inflation: float = 1.0
     small: int = 0
+    dropped: int = 0
 
     @property
     def tolerance(self) -> float:
@@ -109,7 +112,7 @@ class Proof:
     @property
     def merit(self) -> tuple[bool, int, float]:
         """Proven, in how many directions only up to rounding, and how well: larger is better."""
-        return self.ok, -self.small if self.ok else 0, -self.loss_error
+        return self.ok, -(self.small + self.dropped) if self.ok else 0, -self.loss_error
 
     @staticmethod
     def trivial() -> Proof:
@@ -258,7 +261,16 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms
     small = (*sizes[tiny].tolist(), *excluded.sizes[excluded.sizes > 0].tolist())
     moment_error = float(off.max(initial=0.0))
     return Proof(
-        float(error), remainder, moment_error, condition, small, float(gap), kernel.degree, worst, small=int(tiny.sum())
+        float(error),
+        remainder,
+        moment_error,
+        condition,
+        small,
+        float(gap),
+        kernel.degree,
+        worst,
+        small=int(tiny.sum()),
+        dropped=excluded.vectors.shape[1],
     )
 
 

@@ -43,7 +43,7 @@ from karat.engine.frame import frame
 from karat.engine.kernel import Flags, Kernel, Settled
 from karat.engine.linalg import Array, Indices
 from karat.engine.moments import pass_over
-from karat.engine.peel import dominating
+from karat.engine.peel import dominating, lopsided
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof
 from karat.engine.rows import Rows
@@ -210,7 +210,7 @@ def _continued(
     if settled.again:
         return None, running
     found, hard = _reduce(rows, settled, held, held + np.arange(0), rng, running.hard)
-    if found.proof.ok and not found.proof.small:
+    if found.proof.ok and not found.proof.small and not (found.proof.dropped and lopsided(rows)):
         return running.claimed(found), grown.after(found, hard)
     heavy = dominating(rows, kernel, PEELED * settled.kernel.width)
     if heavy is None or not len(heavy):
@@ -239,7 +239,7 @@ def _afresh(
     before = 0.0 if running is None else running.spent + running.used
     inflation = 1.0 if running is None else _inflation(rows, held, running)
     fresh, hard = _fitted(rows, held, kernel, rng, hard)
-    if not fresh.proof.ok or fresh.proof.small:  # a direction may be small only because a few rows are so large
+    if not fresh.proof.ok or fresh.proof.small or (fresh.proof.dropped and lopsided(rows)):
         heavy = dominating(rows, kernel, PEELED * max(1, fresh.settled.kernel.width))
         if heavy is not None and 0 < len(heavy) < len(rows):
             left = np.setdiff1d(np.arange(len(rows)), heavy)
