@@ -219,7 +219,7 @@ def test_rare_rows_of_a_direction_that_vanishes_elsewhere():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2000, 8))
     rare = np.where(rng.random(2000) < 0.004, 0.004**-0.5, 0)
-    X[:, -1] = X[:, 0] + 15 * 2.0**-52 * rare * rng.standard_normal(2000)
+    X[:, -1] = X[:, 0] + 60 * 2.0**-52 * rare * rng.standard_normal(2000)
     core = karat.coreset(X, rng.standard_normal(2000))
     assert core.certificate.ok
     size, terms = np.abs(X[:, 7] - X[:, 0]), np.abs(X[:, [0, 7]] - X[:, [0, 7]].mean(axis=0)).sum(axis=1)
