@@ -217,7 +217,7 @@ def accurate_product(left: Array, right: Array) -> Array:
 
 
 def _sum_of_products(left: Array, right: Array, size: int) -> Array:
-    if size < SHORT or len(left) < 2 * size:
+    if size < SHORT or len(left) < 2 * size or not left.shape[1] * right.shape[1]:
         return np.asarray(left.T @ right)
     whole = len(left) // size * size
     pieces = left[:whole].reshape(-1, size, left.shape[1]).transpose(0, 2, 1) @ right[:whole].reshape(-1, size, right.shape[1])

@@ -179,7 +179,7 @@ def _linear(settled: Settled, block: Array, weights: Array, witnesses: Witnesses
     worst, power = int(off.argmax()), settled.kernel.power
     largest = float(off[worst])
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
-        error = largest + sum_rounding(max(power, 2), 1)
+        error = largest + 2 * sum_rounding(max(power, 2), 1)
         return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation)
     seen = witnesses(settled.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
@@ -297,6 +297,8 @@ def _coordinate_rounding(kernel: Powers, block: Array, weights: Array, tiny: Fla
 def _relative_error(kernel: Powers, settled: Settled, difference: Array, full: Array) -> float:
     """The norm of E relative to M; for p > 2, to M and its lower bound."""
     half = kernel.degree // 2
+    if not len(full):
+        return 0.0
     if half > 1:
         lowest = max(float(linalg.eigh(settled.statistic[0] / settled.total)[0][-1]), 0.0)
         floor = settled.total * lowest**half * np.eye(len(full))

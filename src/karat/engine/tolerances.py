@@ -80,4 +80,5 @@ PIVOT = 1e-11  # smallest relative squared Cholesky pivot of independent feature
 MISSED = 1e-9  # relative part of the target outside the candidates' span beyond which it is not rounding
 MET = 1e-9  # relative residual of weights that meet the target; polishing brings it to rounding
 DOMINATES = 0.1  # share of a feature's absolute moment from which on a row is kept verbatim
-SHARP = 1e-13  # a fold of a stream with a larger error tries whether fresh coordinates do better
+SHARP = 1e-13  # rows with a larger error do not stand for those they were made of when a sum starts
+CONTENT = 1e-11  # a fold of a stream with a larger error tries whether fresh coordinates do better
