@@ -97,13 +97,9 @@ def _handed_on(core: Coreset) -> float:
 
 
 def _reduced(rows: Rows, kernel: Kernel, seed: int, inflation: float) -> Reduction:
-    """The rows of both parts reduced again, or all of them, which is exact by definition.
-
-    Along a small direction the second term of a reduction is that of the rows reduced, which may exceed that of the data.
-    """
+    """The rows of both parts reduced again, or all of them, which is exact by definition."""
     found = replace(build(rows, kernel, "auto", seed), inflation=inflation)
-    good = found.proof.ok and found.remainder <= 1.0 and not found.proof.small
-    return found if good else replace(whole(rows, found), inflation=inflation)
+    return found if found.proof.ok and found.remainder <= 1.0 else replace(whole(rows, found), inflation=inflation)
 
 
 def _same(first: Coreset, second: Coreset) -> bool:
