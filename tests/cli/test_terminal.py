@@ -27,7 +27,7 @@ def slow(tmp_path_factory):
     home = tmp_path_factory.mktemp("slow")
     rng = np.random.default_rng(3)
     names = [f"x{i}" for i in range(6)]
-    columns = {name: rng.standard_normal(200_000) for name in names}
+    columns = {name: rng.standard_normal(2_000_000) for name in names}
     pq.write_table(pa.table(columns), home / "rows.parquet", row_group_size=20_000)
     return ["build", home / "rows.parquet", "--problem", "moments", "--degree", "3", "--memory", "3MB"]
 
@@ -49,8 +49,8 @@ def test_a_signal_leaves_nothing_half_written_and_a_checkpoint_resumes(number, c
     if number == signal.SIGINT:
         assert command(*line).code == 0
         core = karat.load(tmp_path / "core.parquet")
-        assert core.n_rows == 200_000
-        assert np.isclose(core.weights.sum(), 200_000)
+        assert core.n_rows == 2_000_000
+        assert np.isclose(core.weights.sum(), 2_000_000)
 
 
 def on_terminal(*arguments, **env):
@@ -78,7 +78,7 @@ def on_terminal(*arguments, **env):
 def test_a_terminal_shows_progress_and_colour_and_respects_no_color(slow, core, tmp_path):
     code, shown = on_terminal(*slow, "-o", tmp_path / "core.parquet")
     assert code == 0
-    for words in ("Reading", "of 200k rows", "rows/s", "0:00:"):
+    for words in ("Reading", "of 2M rows", "rows/s", "0:00:"):
         assert words in shown
     colour = re.compile(r"\x1b\[(?:\d+;)*(?:3|9)\d")
     assert colour.search(shown)
