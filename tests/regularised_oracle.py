@@ -59,7 +59,7 @@ def absorbed_error(X, y, core, alpha, p, intercept, weights=None, queries=4000):
         shift[d] = 0
         D, K = D - shift, K - shift
     A = _frame(D, u, alpha, p, d)
-    U, correction = u.sum(), core._correction
+    U, correction = u.sum(), core.absorbed
     W, V = D @ A, K @ A
     outer = np.delete(A, d, axis=0) if intercept else A  # how (w, -1) reads in q
     if p == 2:

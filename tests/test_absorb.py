@@ -135,11 +135,11 @@ def programme(D, alpha, rows=None):
 @pytest.mark.parametrize("d", [3, 5])
 def test_column_generation_is_optimal_over_all_rows(d, alpha):
     """The candidates that pricing leaves hold an optimum of the programme over all 1000 rows."""
-    from karat.engine.absorb import Kinds, scaled_kernel, scaled_moments
-    from karat.engine.build import build
-    from karat.engine.programme import PRICE, price_all
-    from karat.engine.regularised import Regularised
+    from karat.engine.reduce import build
     from karat.engine.rows import Rows
+    from karat.problems.absorb.absorb import Kinds, scaled_kernel, scaled_moments
+    from karat.problems.absorb.programme import PRICE, price_all
+    from karat.problems.absorb.regularised import Regularised
 
     X, y = sample(d)
     D = np.column_stack([X, y])

@@ -17,9 +17,9 @@ from oracles import solve_ridge
 from regularised_oracle import absorbed_error
 
 import karat
-from karat.engine.correction import Correction
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
+from karat.problems.absorb.correction import Correction
 
 KINDS = [
     "plain", "collinear 1e-1", "collinear 1e-2", "collinear 1e-3", "collinear 1e-4", "collinear 1e-5", "collinear 1e-6",
@@ -48,7 +48,7 @@ def check(core, X, y, weights=None):
     assert fresh.ok, (str(certificate), str(fresh))
     assert (core.weights > 0).all()
     assert np.array_equal(core.X, X[core.indices])
-    if not core._correction.delta.any():
+    if not core.absorbed.delta.any():
         assert NOTHING in str(certificate)
         assert len(core) <= certificate.bound + certificate.peeled
         return False
@@ -147,8 +147,8 @@ def test_verify_refutes_what_the_first_release_called_exact(name):
     X, y = data()
     now = karat.coreset(X, y, problem)
     rows = stored[f"{name}_indices"]
-    correction = Correction(now._correction.sets, stored[f"{name}_delta"])
-    old = replace(now, indices=rows, weights=stored[f"{name}_weights"].copy(), X=X[rows], y=y[rows], _correction=correction)
+    correction = Correction(now.absorbed.sets, stored[f"{name}_delta"])
+    old = replace(now, indices=rows, weights=stored[f"{name}_weights"].copy(), X=X[rows], y=y[rows], absorbed=correction)
     fresh, error = old.verify(X, y), true_error(old, X, y)
     assert error > 5e-11
     assert fresh.loss_error >= error * (1 - 1e-6)
@@ -162,19 +162,19 @@ def test_judge_and_certificate_in_rational_arithmetic(p, intercept):
     X, y = make("collinear 1e-2", 60)
     alpha = 30.0
     core = karat.coreset(X, y, problem_of(p, alpha, "box", intercept))
-    assert core._correction.delta.any()
+    assert core.absorbed.delta.any()
     table = [[Fraction(v) for v in row] for row in np.column_stack([X, y])]
     kept = [[Fraction(v) for v in row] for row in np.column_stack(core.arrays())]
     best = solve_ridge(X, y, np.ones(len(y)), alpha, intercept)
     rng = np.random.default_rng(0)
-    orders = Correction(core._correction.sets, np.ones(len(core._correction.delta)))._terms(np.zeros(3))[0]
+    orders = Correction(core.absorbed.sets, np.ones(len(core.absorbed.delta)))._terms(np.zeros(3))[0]
     for step in (0.0, 1.0, 100.0):
         w = best[0] + step * np.array([rng.standard_normal(), 1.0, -1.0])
         z, b = [*(Fraction(v) for v in w), Fraction(-1)], Fraction(float(best[1]))
         full = sum((_dot(row, z) + b) ** p for row in table) + Fraction(alpha) * sum(v**p for v in z[:3])
         ours = sum(Fraction(u) * (_dot(row, z) + b) ** p for u, row in zip(core.weights, kept, strict=True))
         ours += Fraction(alpha) * sum(v**p for v in z[:3])
-        for t, delta, order in zip(core._correction.sets, core._correction.delta, orders, strict=True):
+        for t, delta, order in zip(core.absorbed.sets, core.absorbed.delta, orders, strict=True):
             term = Fraction(delta) * Fraction(order)
             for j in t:
                 term *= z[j]
@@ -200,7 +200,7 @@ def test_merge(kind, p, absorb, intercept):
     assert certificate.ok
     assert fresh.ok, str(fresh)
     assert np.array_equal(merged.X, X[merged.indices])
-    if merged._correction.delta.any():
+    if merged.absorbed.delta.any():
         assert true_error(merged, X, y) <= min(certificate.loss_error, fresh.loss_error)
 
 
@@ -280,7 +280,7 @@ def test_negative_regulariser_weights_are_refused():
     X, y = make("plain")
     problem = Ridge(60.0, absorb="diagonal")
     core = karat.coreset(X, y, problem)
-    wrong = replace(core, _correction=Correction(core._correction.sets, np.full(len(core._correction.delta), -120.0)))
+    wrong = replace(core, absorbed=Correction(core.absorbed.sets, np.full(len(core.absorbed.delta), -120.0)))
     with pytest.raises(InputError, match="negative weight"):
         problem.regulariser_weights(wrong)
 
@@ -296,7 +296,7 @@ def test_a_stalling_programme_ends_in_exact_rows():
 
 STALL = """
 import sys; sys.path.insert(0, {tests!r})
-import karat.engine.programme as programme
+import karat.problems.absorb.programme as programme
 from hostile_regression import stalling
 import karat
 programme.PATIENCE = programme.SECONDS = 100.0
@@ -327,13 +327,13 @@ def test_a_programme_can_be_interrupted():
 
 def test_time_is_shared_by_all_programmes(monkeypatch):
     """Without any time left there is no programme, and the exact rows are returned."""
-    monkeypatch.setattr("karat.engine.programme.SECONDS", 0.0)
+    monkeypatch.setattr("karat.problems.absorb.programme.SECONDS", 0.0)
     X, y = make("plain")
     core = karat.coreset(X, y, Ridge(1e3, absorb="box"))
     assert not check(core, X, y)
 
 
 def test_very_wide_problems_are_not_absorbed(monkeypatch):
-    monkeypatch.setattr("karat.engine.absorb.WIDEST", 10)
+    monkeypatch.setattr("karat.problems.absorb.absorb.WIDEST", 10)
     X, y = make("plain")
     assert not check(karat.coreset(X, y, Ridge(1e3, absorb="box")), X, y)

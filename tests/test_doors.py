@@ -30,7 +30,7 @@ def stamps(n=400, spread=10_000, seed=0, start=NOW + 7):
 def assert_same_moments(core, ts, x, y=None, degree=2):
     """In rationals, about the first timestamp: products of the columns up to a degree, of all rows and of the kept ones."""
     first = int(ts[0])
-    named = karat.frames.is_frame(core.X)
+    named = karat._data.containers.is_frame(core.X)
     kept_ts = [int(v) for v in (np.asarray(core.X["ts"]) if named else np.asarray(core.X)[:, 0])]
     assert kept_ts == [int(v) for v in ts[core.indices]], "not the rows as they came"
     spread = max(abs(int(t) - first) for t in ts)

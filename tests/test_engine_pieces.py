@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from karat.engine import linalg
-from karat.engine.build import settle
 from karat.engine.caratheodory import eliminate, group_bounds, reduce_points
-from karat.engine.frame import frame
 from karat.engine.monomials import Monomials
 from karat.engine.newton import meet
+from karat.engine.points import frame
 from karat.engine.polish import polish
 from karat.engine.powers import Powers
+from karat.engine.reduce import settle
 from karat.engine.rows import Rows
 from karat.engine.tree import chain, thin
 

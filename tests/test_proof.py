@@ -12,9 +12,9 @@ from scipy.optimize import linprog
 
 import karat
 from karat import problems
-from karat.engine.build import measure, settle
 from karat.engine.function import FunctionKernel
 from karat.engine.powers import Powers
+from karat.engine.reduce import measure, settle
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, LOOSEST, ROUNDING, tolerance
 

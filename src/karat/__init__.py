@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from karat import problems
-    from karat._construct import coreset
     from karat._core.certify import Certificate
-    from karat._coreset import Coreset
-    from karat._files import load
-    from karat._plan import Plan, plan
-    from karat._sketch import Sketch
+    from karat._core.construct import coreset
+    from karat._core.coreset import Coreset
+    from karat._core.files import load
+    from karat._core.plan import Plan, plan
+    from karat._stream.sketch import Sketch
     from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
     from karat.estimators import CoresetRegressor, exact_cv
     from karat.io import FileVerification, coreset_files, verify_files
@@ -44,11 +44,11 @@ __all__ = [
 # Names are imported when they are first used: the command line answers at once, and extras are not needed before their time.
 _HOMES = {
     "_core.certify": ["Certificate"],
-    "_construct": ["coreset"],
-    "_coreset": ["Coreset"],
-    "_files": ["load"],
-    "_plan": ["Plan", "plan"],
-    "_sketch": ["Sketch"],
+    "_core.construct": ["coreset"],
+    "_core.coreset": ["Coreset"],
+    "_core.files": ["load"],
+    "_core.plan": ["Plan", "plan"],
+    "_stream.sketch": ["Sketch"],
     "errors": ["InputError", "MissingExtraError", "NotExactError", "StorageError"],
     "estimators": ["CoresetRegressor", "exact_cv"],
     "io": ["FileVerification", "coreset_files", "verify_files"],

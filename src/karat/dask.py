@@ -16,14 +16,14 @@ try:
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
 
-from karat._cluster import Task, expect_columns, roles, task
-from karat._cluster_latent import FirstTask, SecondTask
-from karat._construct import refuse_for_latent
-from karat._coreset import Coreset
-from karat._plan import FAN
-from karat._sketch import Sketch
+from karat._cluster.latent import FirstTask, SecondTask
+from karat._cluster.task import Task, expect_columns, roles, task
+from karat._core.construct import refuse_for_latent
+from karat._core.coreset import Coreset
+from karat._core.plan import FAN
+from karat._stream.sketch import Sketch
 from karat.errors import InputError
-from karat.io._latent_roles import latent_roles, refuse_sequence
+from karat.io.latent_roles import latent_roles, refuse_sequence
 from karat.problems import LeastSquares, Moments, Problem
 from karat.problems.latent import Latent, MultiView
 

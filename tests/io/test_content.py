@@ -14,8 +14,8 @@ from pyarrow import feather
 from scale.tables import COLUMNS, make, write
 
 import karat
-from karat.io._content import BLOCK, Content, joined, spans
-from karat.io._verdict import compare
+from karat.io.row_hashes import BLOCK, Content, joined, spans
+from karat.io.verdict import compare
 
 
 def hashed(table, cuts=(), gaps=True):

@@ -11,8 +11,8 @@ import pytest
 
 import karat
 from karat import InputError
-from karat.io._extent import extent
-from karat.io._source import open_source
+from karat.io.row_count import extent
+from karat.io.source import open_source
 
 ROWS = 300
 
@@ -125,7 +125,7 @@ def test_when_every_row_is_left_out_the_column_is_named(problem, table, tmp_path
 
 
 def test_lines_are_counted_through_quoted_line_breaks_and_blocks(table, tmp_path, monkeypatch):
-    monkeypatch.setattr("karat.io._csv.CHUNK", 2**11)
+    monkeypatch.setattr("karat.io.csv.CHUNK", 2**11)
     lines = [f"{line},note" if i == 0 else f"{line},x" for i, line in enumerate(lines_of(table))]
     lines[3] = lines[3].rsplit(",", 1)[0] + ',"two\nlines"'
     lines[280] = lines[280].replace(lines[280].split(",")[0], "", 1)

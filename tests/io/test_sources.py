@@ -13,7 +13,7 @@ from scale.tables import make, write
 
 import karat
 from karat import InputError
-from karat.io._source import open_source
+from karat.io.source import open_source
 
 FILES = [
     "a.parquet", "b.parquet", "part-1.parquet", "part-10.parquet", "part-2.parquet", "year=2023/part-1.parquet",

@@ -15,7 +15,7 @@ from sklearn.preprocessing import PolynomialFeatures
 import karat
 from karat import InputError
 from karat import problems as P
-from karat.io._content import BLOCK
+from karat.io.row_hashes import BLOCK
 
 N = 6000
 ROLES = {"columns": COLUMNS, "groups": "g", "key": "id", "sample_weight": "w"}

@@ -6,7 +6,7 @@ from latent.data import SIZES, make_mixture, make_views
 
 import karat
 from karat import models, problems
-from karat._latent import kept_sample, own_maps, read_sample
+from karat._core.latent import kept_sample, own_maps, read_sample
 from karat.errors import InputError, NotExactError
 
 MODES = ("tensor", "moments", "all")

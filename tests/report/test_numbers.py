@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat._numbers import SUPERSCRIPTS, count, duration, error, number
+from karat._core.wording import SUPERSCRIPTS, count, duration, error, number
 
 BACK = {value: chr(key) for key, value in SUPERSCRIPTS.items()}
 

@@ -12,7 +12,7 @@ import pytest
 
 import karat
 from karat import problems as P
-from karat.io._content import Content
+from karat.io.row_hashes import Content
 
 
 def table(n=4000, d=3, seed=0):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scale.tables import COLUMNS, arrays, make
 
 import karat
-from karat.io._quotes import line_ends
+from karat.io.csv_lines import line_ends
 
 LABELS = np.array(["plain", "two\nlines", 'a "quoted"\r\nword, and a comma', '\n"'])
 
@@ -33,7 +33,7 @@ def make_quoted(path, n=6000, broken=None):
 
 @pytest.fixture(params=[2**24, 30_011])
 def chunk(request, monkeypatch):
-    monkeypatch.setattr("karat.io._csv.CHUNK", request.param)
+    monkeypatch.setattr("karat.io.csv.CHUNK", request.param)
 
 
 @pytest.mark.usefixtures("chunk")
@@ -57,7 +57,7 @@ def test_a_bad_value_is_found_in_its_line(tmp_path):
 
 
 def test_resumes_between_values_with_line_breaks(tmp_path, monkeypatch):
-    monkeypatch.setattr("karat.io._csv.CHUNK", 30_011)
+    monkeypatch.setattr("karat.io.csv.CHUNK", 30_011)
     make_quoted(tmp_path / "a.csv")
     options = {"columns": COLUMNS, "groups": "label", "batch_rows": 700}
     whole = karat.coreset_files(tmp_path / "a.csv", "y", **options)
@@ -81,7 +81,7 @@ def test_files_without_quotes_are_parsed_as_before(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_bytes(head.replace(b'"', b"") + b"\n" + body)
     seen = []
     real = pacsv.ParseOptions
-    monkeypatch.setattr("karat.io._csv.pacsv.ParseOptions", lambda **kw: seen.append(kw) or real(**kw))
+    monkeypatch.setattr("karat.io.csv.pacsv.ParseOptions", lambda **kw: seen.append(kw) or real(**kw))
     assert karat.coreset_files(tmp_path / "a.csv", "y").verify(*arrays(table)).ok
     assert not any(options["newlines_in_values"] for options in seen)
 

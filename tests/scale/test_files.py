@@ -216,11 +216,11 @@ def test_broken_lines(suffix, table, tmp_path):
 
 
 def test_many_csv_blocks(table, tmp_path, monkeypatch):
-    monkeypatch.setattr("karat.io._csv.CHUNK", 10_000)
-    monkeypatch.setattr("karat.io._csv.FIRST", 10_000)
+    monkeypatch.setattr("karat.io.csv.CHUNK", 10_000)
+    monkeypatch.setattr("karat.io.csv.FIRST", 10_000)
     path = write_csv(table, tmp_path / "one.csv")
     check(build(path), table)
-    monkeypatch.setattr("karat.io._csv.FIRST", 20)
+    monkeypatch.setattr("karat.io.csv.FIRST", 20)
     with pytest.raises(karat.InputError, match="is it a CSV file"):
         build(path)
 

@@ -74,7 +74,7 @@ def test_weights_and_keys(case, tmp_path):
 @pytest.mark.parametrize("tag", ["mixture", "single topic", "chain, gaussian", "views"])
 @pytest.mark.parametrize("batch_rows", [997, 50_000])
 def test_csv(tag, batch_rows, tmp_path, monkeypatch):
-    monkeypatch.setattr("karat.io._csv.CHUNK", 150_001)
+    monkeypatch.setattr("karat.io.csv.CHUNK", 150_001)
     case = case_of(tag)
     for i, start in enumerate(range(0, case.n, 11_003)):
         pacsv.write_csv(case.table.slice(start, 11_003), tmp_path / f"{i}.csv")

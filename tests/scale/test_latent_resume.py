@@ -16,7 +16,7 @@ from scale.latent_tables import case_of
 
 import karat
 from karat import problems as P
-from karat._files import read_archive
+from karat._core.files import read_archive
 
 
 class Stop(BaseException):
@@ -61,7 +61,7 @@ def test_every_place_leads_to_the_same_end(tag, tmp_path):
 
 @pytest.mark.parametrize("after", [3, 20, 29])
 def test_csv_resumes_within_a_file(after, tmp_path, monkeypatch):
-    monkeypatch.setattr("karat.io._csv.CHUNK", 150_001)
+    monkeypatch.setattr("karat.io.csv.CHUNK", 150_001)
     case = case_of("chain, gaussian")
     pacsv.write_csv(case.table, tmp_path / "one.csv")
     whole = run(case, tmp_path / "one.csv", batch_rows=1000)

@@ -118,7 +118,7 @@ def test_every_place_leads_to_the_same_end(after, folder, tmp_path):
 
 @pytest.mark.parametrize("after", [2, 8, 15])
 def test_csv_resumes_within_a_file(after, table, tmp_path, monkeypatch):
-    monkeypatch.setattr("karat.io._csv.CHUNK", 200_000)
+    monkeypatch.setattr("karat.io.csv.CHUNK", 200_000)
     path = tmp_path / "one.csv"
     pacsv.write_csv(table, path)
     whole = run(path)
@@ -228,11 +228,11 @@ def test_a_full_disk(broken, folder, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         if broken == "write":
-            patch.setattr("karat._atomic.os.fdopen", open_full)
+            patch.setattr("karat._storage.atomic.os.fdopen", open_full)
         elif broken == "fsync":
-            patch.setattr("karat._atomic.os.fsync", full)
+            patch.setattr("karat._storage.atomic.os.fsync", full)
         else:
-            patch.setattr("karat._atomic.Path.replace", full)
+            patch.setattr("karat._storage.atomic.Path.replace", full)
         with pytest.raises(karat.StorageError, match=r"No space left on device.*unchanged"):
             run(folder, path)
         with pytest.raises(karat.StorageError, match="could not be written"):

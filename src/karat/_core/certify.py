@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from karat.engine.build import Reduction, measure
 from karat.engine.candidates import own_weights
 from karat.engine.kernel import Settled
+from karat.engine.reduce import Reduction, measure
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, ROUNDING, tolerance
 from karat.errors import NotExactError

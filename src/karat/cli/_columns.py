@@ -67,7 +67,7 @@ class Roles:
 
 def known_columns(source: Sequence[str]) -> list[str]:
     """The columns of the files."""
-    from karat.io._source import open_source
+    from karat.io.source import open_source
 
     return list(open_source(list(source), 1).schema().names)
 

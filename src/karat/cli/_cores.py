@@ -15,7 +15,7 @@ FIRST = ("index", "weight", "target")  # roles of the columns that a narrow term
 
 def summary(core: Coreset) -> dict[str, Any]:
     """A coreset in numbers and words, for scripts."""
-    from karat._facts import facts
+    from karat._core.facts import facts
 
     found = facts(core)
     return {"rows_in": found.pop("rows"), "rows_kept": found.pop("kept")} | found
@@ -48,7 +48,7 @@ def lines(core: Coreset) -> dict[str, str]:
 
 def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
     """The kept rows by column: where each came from, its weight and target first, then its other values."""
-    from karat._facts import kept_columns
+    from karat._core.facts import kept_columns
 
     found: dict[str, np.ndarray] = {}
     for column in sorted(kept_columns(core), key=lambda column: column.role not in FIRST):
@@ -70,6 +70,6 @@ def target_names(core: Coreset) -> list[str]:
 
 
 def _names(core: Coreset, role: str) -> list[str]:
-    from karat._facts import kept_columns
+    from karat._core.facts import kept_columns
 
     return [column.name for column in kept_columns(core) if column.role == role]

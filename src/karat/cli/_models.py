@@ -92,7 +92,7 @@ class _OwnProblem(Trainer):
     def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
         import numpy as np
 
-        from karat.problems.minimise import minimise_power
+        from karat.problems.absorb.minimise import minimise_power
 
         own = self.problem
         weights = np.ones(len(X)) if weights is None else weights

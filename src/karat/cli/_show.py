@@ -82,7 +82,7 @@ def seconds(value: float) -> str:
         return f"{value * 1e3:.0f} ms"
     if value < 120:
         return f"{value:.1f} s"
-    from karat._numbers import clock
+    from karat._core.wording import clock
 
     return clock(value)
 

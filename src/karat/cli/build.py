@@ -83,6 +83,6 @@ def build(
 
 def _rows(source: list[str]) -> int | None:
     """About how many rows there are, where the files say so at once."""
-    from karat.io._extent import extent
+    from karat.io.row_count import extent
 
     return None if any("://" in one for one in source) else extent(source).rows

@@ -53,7 +53,7 @@ def plan(
     if source:
         if (rows, columns, targets) != (None, None, None):
             raise InputError("Name files, or say --rows, --columns and --targets; not both.")
-        from karat.io._extent import extent
+        from karat.io.row_count import extent
 
         found = extent(source)
         predicted = named("--target", target, found.columns)

@@ -54,7 +54,7 @@ def train(
     }
     full, at = None, {}
     if check:
-        from karat.io._whole import whole
+        from karat.io.read_all import whole
 
         rows = whole(loaded, check)
         full = timed(lambda: learner.on_rows(*rows))

@@ -62,7 +62,7 @@ def verify(
 
 def said(data: str, columns: int) -> str:
     """How the data compares with what the coreset was made from, in so many columns."""
-    from karat.io._verdict import identical
+    from karat.io.verdict import identical
 
     return {
         "identical": identical(columns),

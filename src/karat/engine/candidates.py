@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.engine.frame import Frame
 from karat.engine.kernel import Settled
 from karat.engine.linalg import Array, Indices
-from karat.engine.moments import evaluate
+from karat.engine.points import Frame
 from karat.engine.rows import Rows
+from karat.engine.sweep import evaluate
 
 DIRECTIONS = 12
 CERTAIN = 0.15  # a row of at least this leverage is always taken

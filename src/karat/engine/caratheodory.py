@@ -19,7 +19,7 @@ Three things make it fast and exact:
 * **Halving by groups.**  Far more than 2m points are first summed into about 1.5m groups and the groups are reduced:
   the members of a group share its fate (one level of the paper's Algorithm 5).
 
-The points should be given in coordinates of their span (:mod:`karat.engine.frame`): then m is the rank, where the paper stops
+The points should be given in coordinates of their span (:mod:`karat.engine.points`): then m is the rank, where the paper stops
 at the ambient dimension.  On dependent features the LU still gives N - m null vectors, as the tree needs them.
 """
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.frame import Frame
 from karat.engine.linalg import Array
+from karat.engine.points import Frame
 from karat.engine.tolerances import EPS, MET
 
 STEPS = 40

@@ -14,8 +14,8 @@ import numpy as np
 from karat.engine.candidates import own_weights, sample
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.moments import sweep
 from karat.engine.rows import Rows
+from karat.engine.sweep import sweep
 from karat.engine.tolerances import DOMINATES, TINY
 
 PILOT = 2048

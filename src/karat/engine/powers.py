@@ -17,13 +17,13 @@ from typing import ClassVar, Self
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.basis import Basis, condition_of, evidence, is_real, pilot_basis, refine, restored, vanishing, without
+from karat.engine.coordinates import Basis, condition_of, evidence, is_real, pilot_basis, refine, restored, vanishing, without
 from karat.engine.kernel import Flags, Kernel, Settled, Statistic
 from karat.engine.linalg import Array, Indices
-from karat.engine.moments import column_sizes, sweep
 from karat.engine.monomials import monomials
 from karat.engine.polynomial import Polynomial, Polynomials
 from karat.engine.rows import Rows, useful_shift
+from karat.engine.sweep import column_sizes, sweep
 from karat.engine.tolerances import EPS, EXTREME, KAPPA, NOTHING, SMALL, TINY
 
 

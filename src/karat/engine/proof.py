@@ -40,10 +40,10 @@ from karat.engine import linalg
 from karat.engine.kernel import Directions, Flags, Kernel, Settled
 from karat.engine.linalg import Array
 from karat.engine.mean import MeanKernel
-from karat.engine.moments import sweep
 from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows
+from karat.engine.sweep import sweep
 from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, handed_on, sum_rounding, tolerance
 
 REFINEMENTS = 3

@@ -24,7 +24,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from karat.engine.build import (
+from karat.engine.candidates import own_weights, sample
+from karat.engine.kernel import Flags, Kernel, Settled
+from karat.engine.linalg import Array, Indices
+from karat.engine.peel import dominating, lopsided
+from karat.engine.points import frame
+from karat.engine.powers import Powers
+from karat.engine.proof import Proof
+from karat.engine.reduce import (
     COMPLETE,
     FIRST,
     PEELED,
@@ -38,15 +45,8 @@ from karat.engine.build import (
     vertex,
     without_rank_decision,
 )  # fmt: skip
-from karat.engine.candidates import own_weights, sample
-from karat.engine.frame import frame
-from karat.engine.kernel import Flags, Kernel, Settled
-from karat.engine.linalg import Array, Indices
-from karat.engine.moments import pass_over
-from karat.engine.peel import dominating, lopsided
-from karat.engine.powers import Powers
-from karat.engine.proof import Proof
 from karat.engine.rows import Rows
+from karat.engine.sweep import pass_over
 from karat.engine.tolerances import CONTENT, SHARP, TINY
 from karat.engine.tree import thin
 

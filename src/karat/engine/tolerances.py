@@ -63,7 +63,7 @@ def sum_rounding(power: int, width: int) -> float:
     return 16 * power * EPS * float(np.sqrt(width))
 
 
-# Coordinates (karat.engine.basis).
+# Coordinates (karat.engine.coordinates).
 NULL = 16 * EPS  # per variable: a combination of columns this small beside its terms is their rounding
 ROWWISE = 32 * EPS  # in a single row, more than this beside its terms is not rounding,
 SHOWN = 0.05  # and a direction is real if such rows add more than this share of the second term
@@ -73,7 +73,7 @@ NOTHING = 16 * EPS  # share of a term in a direction below which it is rounding 
 SMALL = 1e-7  # relative size of a direction whose coordinates are mostly rounding, which must not spread to others
 EXTREME = 1e15  # columns up to this size, and down to its inverse, are multiplied without scaling
 
-# Search (karat.engine.build and the modules it calls).
+# Search (karat.engine.reduce and the modules it calls).
 RANK = 1e-13  # singular values of scaled features below this fraction of the largest are zero,
 RANK_WHITENED = 1e-11  # and of features of whitened columns, which vanish only up to their rounding
 PIVOT = 1e-11  # smallest relative squared Cholesky pivot of independent features

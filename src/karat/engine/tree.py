@@ -17,8 +17,8 @@ import numpy as np
 from karat.engine.caratheodory import eliminate, group_bounds
 from karat.engine.kernel import Kernel, Settled
 from karat.engine.linalg import Array, Indices
-from karat.engine.moments import Progress
 from karat.engine.rows import Blocks, Rows
+from karat.engine.sweep import Progress
 
 GROUPS_PER_FEATURE = 2.0
 

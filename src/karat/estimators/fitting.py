@@ -15,7 +15,7 @@ from sklearn import config_context
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import has_fit_parameter
 
-from karat import frames
+from karat._data import containers
 from karat.errors import NotExactError
 from karat.estimators.features import check_transformers, split_pipeline
 from karat.estimators.registry import (
@@ -31,14 +31,14 @@ from karat.estimators.registry import (
 from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge, Transformed
 
 if TYPE_CHECKING:
-    from karat._coreset import Coreset
+    from karat._core.coreset import Coreset
 
 IGNORES_WEIGHTS = ("SplineTransformer", "KBinsDiscretizer")  # settled or refused: weights must not move their knots
 
 
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
     """Fit a plain estimator or a pipeline, in place, with weights in every step that takes them."""
-    X, y = frames.in_double(X), frames.in_double(y)
+    X, y = containers.in_double(X), containers.in_double(y)
     if key_of(estimator) != "Pipeline":
         with config_context(enable_metadata_routing=False):
             return estimator.fit(X, y, sample_weight=weights)
@@ -114,7 +114,7 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
             f"{name} needs second moments (the squared loss), which a coreset of {problem.describe()} does not keep; "
             "use LeastSquares() or Moments(2)."
         )
-    if core._correction is not None:
+    if core.absorbed is not None:
         raise NotExactError(f"A part of the data was absorbed into the regulariser; use problem.solve(core) instead of {name}.")
     if (centred or getattr(leaf, "fit_intercept", True)) and not getattr(problem, "fit_intercept", True):
         raise NotExactError(

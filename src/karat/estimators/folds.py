@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from karat import frames
-from karat._construct import coreset
-from karat._coreset import Coreset
+from karat._core.construct import coreset
+from karat._core.coreset import Coreset
+from karat._data import containers
 from karat.errors import InputError, NotExactError
 from karat.estimators.registry import check_splitter
 from karat.problems import LeastSquares, Problem
@@ -104,11 +104,11 @@ def exact_cv(
     >>> abs(exact - full) < 1e-12
     True
     """
-    X, y = frames.collected(X), frames.collected(y)
+    X, y = containers.collected(X), containers.collected(y)
     problem = LeastSquares() if problem is None else problem
-    splits = full_splits(cv, frames.row_count(X), y, groups)
-    repeats = gather(splits, frames.row_count(X))
-    if max(len(r.roles) for r in repeats) * 2 > frames.row_count(X):
+    splits = full_splits(cv, containers.row_count(X), y, groups)
+    repeats = gather(splits, containers.row_count(X))
+    if max(len(r.roles) for r in repeats) * 2 > containers.row_count(X):
         raise NotExactError(
             "The splits single out nearly every row (leave-one-out or the like), which no coreset keeps; use larger folds."
         )
@@ -184,7 +184,7 @@ def _stacked(cores: list[Coreset]) -> Coreset:
     first = cores[0]
     X, y = first.X, first.y
     for core in cores[1:]:
-        X, y = frames.stack_rows(X, core.X), frames.stack_rows(y, core.y)
+        X, y = containers.stack_rows(X, core.X), containers.stack_rows(y, core.y)
     starts = np.cumsum([0, *(int(np.max(core.groups)) + 1 for core in cores if core.groups is not None)])
     certificates = [core.certificate for core in cores]
     note = f"The data stands here {len(cores)} times, once per repeat of the splits: refit on one repeat only."

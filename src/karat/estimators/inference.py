@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from karat._coreset import Coreset
+from karat._core.coreset import Coreset
 from karat.errors import MissingExtraError, NotExactError
 from karat.estimators.fitting import keeps_squares
 
@@ -35,7 +35,7 @@ def ols(core: Coreset) -> Any:
         from karat.estimators import _statsmodels
     except ImportError:
         raise MissingExtraError("karat.estimators.inference.ols", "inference") from None
-    if core.y is None or not keeps_squares(core.problem) or core._correction is not None or not core.problem.keeps_total:
+    if core.y is None or not keeps_squares(core.problem) or core.absorbed is not None or not core.problem.keeps_total:
         raise NotExactError("Inference needs a coreset of LeastSquares() with its total weight and a target.")
     X, y = core.arrays()
     assert y is not None

@@ -13,10 +13,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from karat import frames
-from karat._construct import coreset
+from karat._core.construct import coreset
+from karat._data import containers
 from karat.errors import InputError
-from karat.estimators.carrier import fit_search
 from karat.estimators.features import (
     FeatureMap,
     check_categories,
@@ -38,6 +37,7 @@ from karat.estimators.registry import (
     key_of,
     refuse,
 )
+from karat.estimators.weight_in_target import fit_search
 from karat.problems import LeastSquares, Problem, Transformed
 
 
@@ -142,7 +142,7 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         rows, self.core_ = folds.core, folds.refit
         if key_of(selects) in SEARCHES:
             for front, fitted in fronts:
-                check_categories(front, fitted, (frames.take_rows(rows.X, train) for train, _ in folds.cv))
+                check_categories(front, fitted, (containers.take_rows(rows.X, train) for train, _ in folds.cv))
         self.estimator_ = self._selected(estimator, selects, rows, folds.cv)
         if rows is not folds.refit:
             self._refit(folds.refit)
@@ -150,14 +150,14 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Arrays checked as in scikit-learn; frames left as they are, with their names noted."""
-        X, y = frames.collected(X), frames.collected(y)
+        X, y = containers.collected(X), containers.collected(y)
         if y is None:
             raise InputError("This CoresetRegressor requires y to be passed, but the target y is None.")
-        if frames.is_frame(X):
+        if containers.is_frame(X):
             validate_data(self, X, skip_check_array=True)
             return X, y
         checks = {"accept_sparse": "csr", "dtype": self._dtype()}
-        if frames.is_frame(y):
+        if containers.is_frame(y):
             return validate_data(self, X, ensure_min_samples=2, **checks), y
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2, **checks)
         return X, y
@@ -247,8 +247,8 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         array
         """
         check_is_fitted(self)
-        if frames.is_frame(X):
-            X = frames.collected(X)
+        if containers.is_frame(X):
+            X = containers.collected(X)
             validate_data(self, X, skip_check_array=True, reset=False)
         else:
             X = validate_data(self, X, accept_sparse="csr", dtype=self._dtype(), reset=False)

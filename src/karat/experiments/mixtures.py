@@ -14,7 +14,7 @@ import numpy as np
 
 import karat
 from karat import models, problems
-from karat._latent import kept_sample, own_maps, read_sample
+from karat._core.latent import kept_sample, own_maps, read_sample
 from karat.engine.linalg import Array
 from karat.experiments.measure import difference, kmeans_loss, real_data, seconds
 from karat.experiments.result import Experiment, Table

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from karat._numbers import count, number
+from karat._core.wording import count, number
 
 Cell = str | int | float | None
 

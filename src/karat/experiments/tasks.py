@@ -10,7 +10,7 @@ import numpy as np
 
 import karat
 from karat import models, problems
-from karat._latent import read_sample
+from karat._core.latent import read_sample
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.experiments import ica, mixtures, topics
@@ -18,7 +18,7 @@ from karat.experiments.data import MissingDataError
 from karat.experiments.measure import difference, real_data
 from karat.experiments.samplers import Views, leverage_scores, lightweight, standardised
 from karat.experiments.settings import Settings
-from karat.problems.minimise import minimise_power
+from karat.problems.absorb.minimise import minimise_power
 from karat.report._recovery import relative_error
 
 ROWS = 10_000

@@ -4,13 +4,19 @@ Latent-variable models learned by moments (``pip install 'karat[models]'``), and
 scikit-learn's version refuses ``sample_weight`` or uses it in part only.
 """
 
+from karat.estimators.weighted.from_gram import LassoLars, LassoLarsCV, OrthogonalMatchingPursuit
+from karat.estimators.weighted.second_moments import (
+    PCA,
+    GaussianNaiveBayes,
+    GraphicalLasso,
+    LinearDiscriminant,
+    QuadraticDiscriminant,
+)
 from karat.models.base import Learner
-from karat.models.from_gram import LassoLars, LassoLarsCV, OrthogonalMatchingPursuit
 from karat.models.hmm import HiddenMarkov
 from karat.models.ica import ICA
 from karat.models.mixture import GaussianMixture
 from karat.models.multiview import MultiView
-from karat.models.second_moments import PCA, GaussianNaiveBayes, GraphicalLasso, LinearDiscriminant, QuadraticDiscriminant
 from karat.models.tensor import Recovery, RecoveryWarning
 from karat.models.topics import LatentDirichlet, SingleTopic
 

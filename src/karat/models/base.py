@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy import linalg as sla
 
-from karat import frames
-from karat._coreset import Coreset
-from karat._latent import guarded, kept_sample, own_maps, read_sample
+from karat._core.coreset import Coreset
+from karat._core.latent import guarded, kept_sample, own_maps, read_sample
+from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, MissingExtraError, NotExactError
 from karat.models.tensor import Recovery, decompose, doubt
@@ -124,7 +124,7 @@ class Learner(BaseEstimator):
     def _table(self, X: Any) -> Array:
         """X as a dense table with the columns seen in fit."""
         self._check_fitted()
-        table = frames.as_table(X, "X")
+        table = containers.as_table(X, "X")
         table = table.toarray() if hasattr(table, "toarray") else table
         if table.shape[1] != self.n_features_in_:
             raise InputError(f"X has {table.shape[1]} columns; the model was fitted with {self.n_features_in_}.")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from scipy.special import logsumexp
 
-from karat import frames
+from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, MissingExtraError, NotExactError
 from karat.models.base import Learner, as_distributions, positive_variances, solve_small, spherical_log_density
@@ -114,7 +114,7 @@ class HiddenMarkov(Learner):
         self._check_fitted()
         if self.emissions == "gaussian":
             return spherical_log_density(self._table(X), self.means_, self.covars_)
-        values = np.asarray(frames.as_table(X, "X"))
+        values = np.asarray(containers.as_table(X, "X"))
         symbols = values[:, 0].astype(np.int64)
         if values.shape[1] != 1 or (symbols != values[:, 0]).any() or symbols.min(initial=0) < 0:
             raise InputError("Categorical emissions are symbols 0, 1, .. in one column.")

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from scipy.special import logsumexp
 
-from karat._coreset import Coreset
-from karat._latent import guarded, read_sample
+from karat._core.coreset import Coreset
+from karat._core.latent import guarded, read_sample
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.models.base import Learner, positive_variances, solve_small, spherical_log_density

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import digamma, softmax
 
-from karat import frames
+from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.models.base import Learner, as_distributions
@@ -59,7 +59,7 @@ class _TopicLearner(Learner):
 
     def _counts(self, X: Any) -> csr_array:
         self._check_fitted()
-        counts = checked_counts(frames.as_table(X, "X"))
+        counts = checked_counts(containers.as_table(X, "X"))
         if counts.shape[1] != self.n_features_in_:
             raise InputError(f"X has {counts.shape[1]} words; the model was fitted with {self.n_features_in_}.")
         return counts

@@ -30,17 +30,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
 
-from karat.engine.correction import Correction
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.engine.offsets import exact_sum
 from karat.engine.powers import Powers
 from karat.errors import InputError
+from karat.problems.absorb.correction import Correction
+from karat.problems.absorb.minimise import Solution, minimise_power
 from karat.problems.base import NEVER_KEPT, Problem, query_matrix
-from karat.problems.minimise import Solution, minimise_power
 
 if TYPE_CHECKING:
-    from karat._coreset import Coreset
+    from karat._core.coreset import Coreset
 
 Absorb = Literal["diagonal", "box"] | None
 ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
@@ -95,11 +95,11 @@ class _Regression(Problem):
         Together with the kept rows they are the paper's coreset: ``sum_i w_i (d_i . z)^p + alpha sum_a W_a |w_a|^p`` is the
         loss of the full data.  A weight of zero means that the row is not needed.
         """
-        if core._correction is None:
+        if core.absorbed is None:
             return np.ones(core.arrays()[0].shape[1])
         if getattr(self, "absorb", None) != "diagonal":
             raise InputError("absorb='box' stores a correction of every moment; only 'diagonal' amounts to regulariser rows.")
-        weights = 1.0 + core._correction.pure() / self.penalty
+        weights = 1.0 + core.absorbed.pure() / self.penalty
         if (weights < -REGULARISER_ZERO).any():
             raise InputError(
                 "A row of the regulariser would have a negative weight, which happens after merging; problem.solve(core) and "
@@ -117,7 +117,7 @@ class _Regression(Problem):
         """
         X, y, away = core.lowered()
         assert y is not None
-        found = minimise_power(X, y, core.weights, self.power, self.penalty, self.fit_intercept, core._correction)
+        found = minimise_power(X, y, core.weights, self.power, self.penalty, self.fit_intercept, core.absorbed)
         if not any(away):
             return found
         # Back to the columns as they are: the intercept that `shifted` would turn into the one found.

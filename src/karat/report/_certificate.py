@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat._coreset import Coreset
-from karat._numbers import error
+from karat._core.coreset import Coreset
+from karat._core.wording import error
 from karat.errors import InputError
 from karat.report._data import open_data
 from karat.report._display import CORE, GUIDE, SEEN, Display, above_zero, strip_below

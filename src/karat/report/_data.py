@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat import frames
 from karat._core.certify import Certificate
-from karat._coreset import Coreset
-from karat._facts import kept_columns
-from karat._input import read_input
-from karat._latent import kept_sample, read_sample
+from karat._core.coreset import Coreset
+from karat._core.facts import kept_columns
+from karat._core.latent import kept_sample, read_sample
+from karat._data import containers
+from karat._data.checks import read_input
 from karat.engine.candidates import sample
 from karat.engine.linalg import Array, Indices
-from karat.engine.moments import Progress
 from karat.engine.rows import Rows
+from karat.engine.sweep import Progress
 from karat.errors import InputError, MissingExtraError
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample
@@ -85,7 +85,7 @@ def open_data(
         reader = LatentFiles if isinstance(core.problem, Latent) else FileData
         return reader(core, named, size, seed, progress)
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
-    return MemoryData(core, frames.collected(X), frames.collected(y), sample_weight, groups, lengths, size, seed)
+    return MemoryData(core, containers.collected(X), containers.collected(y), sample_weight, groups, lengths, size, seed)
 
 
 def are_paths(data: Any) -> bool:
@@ -119,7 +119,7 @@ class MemoryData(Data):
         return self.rows.take(positions, -self.origin)[:, 1:]
 
     def moments(self) -> MomentMatch | None:
-        if self.core._correction is not None:
+        if self.core.absorbed is not None:
             return None
         if self.views is not None:
             return match_latent(self.core, self.views)

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from karat._construct import kernel_of
-from karat._coreset import Coreset
-from karat._input import read_input
-from karat.engine.build import NonFiniteError
+from karat._core.construct import kernel_of
+from karat._core.coreset import Coreset
+from karat._data.checks import read_input
 from karat.engine.linalg import Array
-from karat.engine.moments import Progress
+from karat.engine.reduce import NonFiniteError
 from karat.engine.rows import Rows
 from karat.engine.stream import Running
+from karat.engine.sweep import Progress
 from karat.errors import InputError
 from karat.io import verify_files
-from karat.io._sample import sample_rows
-from karat.io._whole import layout_of, pieces, whole
+from karat.io.read_all import layout_of, pieces, whole
+from karat.io.sample import sample_rows
 from karat.report._data import Data, MemoryData, measured_facts
 from karat.report._moments import ColumnMatch, MomentMatch, column_sums, match, match_columns
 
@@ -79,7 +79,7 @@ class FileData(Data):
         return rows.take(np.arange(len(rows)), np.zeros(rows.columns))[:, 1:]
 
     def moments(self) -> MomentMatch | None:
-        return None if self.core._correction is not None else self._seen.moments
+        return None if self.core.absorbed is not None else self._seen.moments
 
     def columns(self) -> ColumnMatch:
         return match_columns(self._seen.columns, column_sums(self.kept, self.shift), self.shift + self.origin)

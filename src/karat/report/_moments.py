@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat._construct import kernel_of
-from karat._coreset import Coreset
-from karat._input import Table, read_input
-from karat._latent import kept_sample
-from karat.engine.build import settle
+from karat._core.construct import kernel_of
+from karat._core.coreset import Coreset
+from karat._core.latent import kept_sample
+from karat._data.checks import Table, read_input
 from karat.engine.candidates import sample
 from karat.engine.kernel import Settled
 from karat.engine.linalg import Array
-from karat.engine.moments import sweep
 from karat.engine.polynomial import Polynomial
+from karat.engine.reduce import settle
 from karat.engine.rows import Rows
+from karat.engine.sweep import sweep
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample
 
@@ -102,7 +102,7 @@ def match_columns(full: Array, kept: Array, shift: Array) -> ColumnMatch:
 
 def keeps_columns(core: Coreset) -> bool:
     """Whether mean and deviation of every column are among what the problem keeps."""
-    if isinstance(core.problem, Latent) or core._correction is not None:
+    if isinstance(core.problem, Latent) or core.absorbed is not None:
         return False
     own = read_input(core.X, core.y, core.problem, core.weights, None)
     kernel = kernel_of(core.problem, own)

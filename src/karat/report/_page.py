@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from karat import _facts, _numbers
-from karat._atomic import write_atomically
-from karat._coreset import Coreset
+from karat._core import facts as core_facts
+from karat._core import wording
+from karat._core.coreset import Coreset
+from karat._storage.atomic import write_atomically
 from karat.engine.linalg import Array
-from karat.engine.moments import Progress
+from karat.engine.sweep import Progress
 from karat.errors import InputError, MissingExtraError
 from karat.report import _charts
 from karat.report._data import Data, kept_block, open_data, row_names
@@ -61,7 +62,7 @@ def facts(
         The facts of the coreset, and ``table``, ``histogram``, ``projection``, ``verified``, ``moments``, ``columns`` and
         ``reproduce``.
     """
-    known = _facts.facts(core)
+    known = core_facts.facts(core)
     if data is None and any(value is not None for value in (sample_weight, groups, lengths)):
         raise InputError("sample_weight, groups and lengths belong to data; pass the data too.")
     opened = None if data is None else open_data(
@@ -156,8 +157,8 @@ def _template() -> Any:
         loader=jinja2.FileSystemLoader(folder), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"count": _numbers.count, "number": _numbers.number, "error": _numbers.error}
-    environment.filters |= {"duration": _numbers.duration, "script_data": Markup}
+    environment.filters |= {"count": wording.count, "number": wording.number, "error": wording.error}
+    environment.filters |= {"duration": wording.duration, "script_data": Markup}
     environment.globals["asset"] = lambda name: Markup((folder / name).read_text(encoding="utf-8"))
     return environment.get_template("page.html")
 

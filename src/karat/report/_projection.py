@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat._coreset import Coreset
+from karat._core.coreset import Coreset
 from karat.engine.linalg import Array
 from karat.report._data import SAMPLE, kept_block, open_data
 from karat.report._display import CORE, FULL, Display

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat import frames
-from karat._construct import coreset
+from karat._core.construct import coreset
+from karat._data import containers
 from karat.errors import InputError
 from karat.problems import Problem
 from karat.report._display import CORE, FULL, GUIDE, Display, above_zero, strip_below
@@ -56,7 +56,7 @@ class ScalingDisplay(Display):
         -------
         ScalingDisplay
         """
-        count = frames.row_count(X)
+        count = containers.row_count(X)
         if rows is None:
             rows = np.unique(np.geomspace(max(count / 100, 1), count, 7).astype(int)).tolist()
         if min(rows) < 1 or max(rows) > count:
@@ -68,7 +68,7 @@ class ScalingDisplay(Display):
         seconds, errors, sizes = [], [], []
         for n in rows:
             first = np.arange(n)
-            part = [t[:n] if isinstance(t, np.ndarray) else frames.take_rows(t, first) for t in (X, y)]
+            part = [t[:n] if isinstance(t, np.ndarray) else containers.take_rows(t, first) for t in (X, y)]
             times = []
             for _ in range(repeats):
                 start = time.perf_counter()

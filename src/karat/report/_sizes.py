@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat._construct import coreset
+from karat._core.construct import coreset
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
 from karat.report._display import CORE, FULL, GUIDE, OTHER, Display

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from karat._coreset import Coreset
-from karat._facts import kept_columns
+from karat._core.coreset import Coreset
+from karat._core.facts import kept_columns
 
 CELLS = 150_000  # that a page holds; with more, the rows of the largest weights are shown
 LETTERS = 200  # of one cell

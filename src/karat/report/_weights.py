@@ -6,9 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat._coreset import Coreset
-from karat._facts import weight_facts
-from karat._numbers import count, number
+from karat._core.coreset import Coreset
+from karat._core.facts import weight_facts
+from karat._core.wording import count, number
 from karat.engine.linalg import Array
 from karat.report._display import CORE, GUIDE, Display
 

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from karat.engine.linalg import Array, Indices
-from karat.engine.moments import pass_over
 from karat.engine.rows import Rows
+from karat.engine.sweep import pass_over
 from karat.engine.tolerances import EPS, EXACT
 from karat.errors import InputError
 from karat.problems.base import NEVER_KEPT, Problem

@@ -1,0 +1,1 @@
+"""Sketches of partitions, merged in a tree."""

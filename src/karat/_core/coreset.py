@@ -1,0 +1,213 @@
+"""Coreset: a few rows of the input with positive weights, on which the problem has the same loss at every query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from karat._core.certify import Certificate
+from karat._data import containers
+from karat._data.checks import features_of, read_input
+from karat.engine.linalg import Array
+from karat.errors import InputError
+from karat.problems import Problem
+from karat.problems.absorb.correction import Correction
+from karat.problems.latent import Latent
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Coreset:
+    """What a reducer leaves of the rows when a problem's kernel moments must not change.
+
+    Made by :func:`karat.coreset`; all fields are read-only.
+
+    Attributes
+    ----------
+    indices : int64 array
+        Rows of the input that are kept, increasing.
+    weights : float64 array
+        Their weights, all positive; they sum to the total weight of the input (unless the problem says otherwise).
+    X, y
+        Those rows, in a container of the input's type.
+    groups : array or None
+        The group of each kept row.
+    n_rows : int
+        Number of rows of the input.
+    problem : Problem
+    certificate : Certificate
+    keys : array or None
+        Values of a key column, which identify rows across sources.
+    maps : dict of arrays or None
+        Latent-variable problems: the maps of the full data, without which the rows do not give its parameters.
+    provenance : dict or None
+        Where the rows came from (files, columns, seed, version, content hashes), as :func:`karat.coreset_files` writes it.
+    """
+
+    indices: np.ndarray
+    weights: Array
+    X: Any
+    y: Any
+    groups: np.ndarray | None
+    n_rows: int
+    problem: Problem
+    certificate: Certificate
+    keys: np.ndarray | None = None
+    maps: dict[str, Array] | None = None
+    provenance: dict[str, Any] | None = None
+    absorbed: Correction | None = None
+
+    def __post_init__(self) -> None:
+        for array in (self.indices, self.weights):
+            array.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def correction(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """What an absorbing regulariser carries.
+
+        For power 2 the pair (G, b) = (X'X - Xc'Xc, X'y - Xc'yc); for higher powers the pair (monomials, differences of
+        moments).  None if the rows carry everything.
+        """
+        if self.absorbed is None:
+            return None
+        if self.absorbed.sets.shape[1] == 2:
+            return self.absorbed.matrices()
+        return self.absorbed.sets, self.absorbed.delta
+
+    def arrays(self) -> tuple[Array, Array | None]:
+        """The numbers of the kept rows that the problem looks at, in double precision; y has one dimension if the input had."""
+        X = features_of(self.X, self.problem)
+        X = X[:] if isinstance(X, containers.Mapped) else X
+        X = X.toarray() if hasattr(X, "toarray") else X
+        if self.y is None:
+            return np.asarray(X, dtype=float), None
+        y = np.asarray(containers.as_table(self.y, "y"), dtype=float)
+        return np.asarray(X, dtype=float), y[:, 0] if containers.dimensions(self.y) == 1 else y
+
+    def lowered(self) -> tuple[Array, Array | None, list[int]]:
+        """The same less an offset per column, which is not 0 where whole numbers are too large for doubles; and the offsets."""
+        X, y = self.arrays()
+        columns = X.shape[1]
+        if not self.problem.shifts:
+            return X, y, [0] * columns
+        table = read_input(self.X, self.y, self.problem, None, None)
+        away = [(table.offsets or {}).get(i, 0) for i in range(columns + table.targets)]
+        if any(away):
+            block = table.rows().take(np.arange(len(self)), np.zeros(len(away)))[:, 1:]
+            X, y = block[:, :columns], None if y is None else block[:, columns:].reshape(y.shape)
+        return X, y, away
+
+    def loss(self, query: Any) -> float:
+        """The preserved loss at a query, equal to that of the full data; the problem says what a query is."""
+        if isinstance(self.problem, Latent):
+            from karat._core.latent import latent_loss
+
+            return latent_loss(self, query)
+        X, y, away = self.lowered()
+        if any(away):
+            query = self.problem.shifted(query, away[: X.shape[1]], away[X.shape[1] :])
+        if self.absorbed is not None:
+            return self.problem.loss(X, y, self.weights, query, self.absorbed)  # type: ignore[call-arg]
+        return self.problem.loss(X, y, self.weights, query)
+
+    def fit(self, estimator: Any) -> Any:
+        """Fit a scikit-learn estimator on the kept rows with their weights.
+
+        Refuses, with a sentence, what would not give the answer of the full data.
+        """
+        from karat.estimators.fitting import fit_on_core
+
+        if hasattr(estimator, "fit_coreset"):
+            return estimator.fit_coreset(self)
+        return fit_on_core(self, estimator)
+
+    def scaled(self, p: int | None = None) -> tuple[Array, Array | None]:
+        """The paper's form for solvers without weights: rows times ``w^(1/p)``.
+
+        Exact for losses that are homogeneous of degree p in the row, so without an intercept (which would need its own scaled
+        column of ``w^(1/p)``).
+
+        Parameters
+        ----------
+        p : int, optional
+            The power; by default that of the problem.
+        """
+        power = p if p is not None else getattr(self.problem, "power", getattr(self.problem, "p", None))
+        if power is None:
+            raise InputError(f"{self.problem.describe()} has no power of its own; pass p.")
+        if not power > 0:
+            raise InputError(f"p must be positive, not {power!r}.")
+        factor = self.weights ** (1.0 / power)
+        X, y = self.arrays()
+        return factor[:, None] * X, None if y is None else (factor * y.T).T
+
+    def verify(
+        self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, lengths: Any = None
+    ) -> Certificate:
+        """Measure the coreset afresh against full data.
+
+        Returns
+        -------
+        Certificate
+            Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices``.
+        """
+        from karat._core.verify import verify
+
+        return verify(self, X, y, sample_weight, groups, lengths)
+
+    def merge(self, other: Coreset, *, random_state: int = 0) -> Coreset:
+        """The coreset of the union of both inputs, reduced again; exact.
+
+        Indices run through the rows of ``self``, then those of ``other``.
+        """
+        from karat._core.merge import merge
+
+        return merge(self, other, random_state)
+
+    def save(self, path: str | Path) -> None:
+        """Write to a file, atomically and without pickle; :func:`karat.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            ``.npz`` (arrays and JSON), or ``.parquet`` (extra ``io``): the kept rows with columns ``weight`` and ``row`` (and
+            ``group``, ``key``), which any tool can open, and everything else in the metadata of its schema.
+        """
+        from karat._core.files import save
+
+        save(self, Path(path))
+
+    def _renumbered(self, indices: np.ndarray, n_rows: int, keys: np.ndarray | None) -> Coreset:
+        """The same rows under other numbers, those of a larger source."""
+        order = np.argsort(indices, kind="stable")
+        return replace(
+            self,
+            indices=indices[order],
+            weights=self.weights[order],
+            X=containers.take_rows(self.X, order),
+            y=containers.take_rows(self.y, order),
+            groups=None if self.groups is None else self.groups[order],
+            keys=None if keys is None else keys[order],
+            n_rows=n_rows,
+            certificate=replace(self.certificate, n_rows=n_rows),
+        )
+
+    def __repr__(self) -> str:
+        certificate = self.certificate
+        extra = f", {len(np.unique(self.groups))} groups" if self.groups is not None else ""
+        if self.absorbed:
+            extra += ", with correction"
+        return (
+            f"Coreset({len(self):,} of {self.n_rows:,} rows{extra}, {self.problem.describe()}, "
+            f"loss_error={certificate.loss_error:.1e}, {certificate.method})"
+        )
+
+    def _repr_html_(self) -> str:
+        from karat._core.html import coreset_html
+
+        return coreset_html(self)

@@ -1,0 +1,92 @@
+"""Facts: what there is to say about a coreset, as one dictionary of plain values.
+
+The notebook's box, the HTML page and ``--json`` all read this dictionary; none of them looks at the coreset itself for what
+stands here.  Everything in it can be written as JSON.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from karat._data import containers
+
+if TYPE_CHECKING:
+    from karat._core.coreset import Coreset
+
+
+def facts(core: Coreset) -> dict[str, Any]:
+    """What a coreset is, keeps and does not keep, and where it comes from.
+
+    Returns
+    -------
+    dict
+        ``rows`` and ``kept`` (the headline), ``problem``, ``exact``, ``certificate`` (its fields and the tolerance),
+        ``weights``, ``groups``, ``absorbed``, ``keeps``, ``excludes``, ``notes``, ``provenance``.
+    """
+    certificate = core.certificate
+    return {
+        "rows": int(core.n_rows),
+        "kept": len(core),
+        "problem": core.problem.describe(),
+        "exact": certificate.ok,
+        "certificate": certificate.to_dict() | {"tolerance": certificate.tolerance},
+        "weights": weight_facts(core.weights),
+        "groups": None if core.groups is None else len(np.unique(core.groups)),
+        "absorbed": core.absorbed is not None,
+        "keeps": certificate.keeps,
+        "excludes": list(certificate.excludes),
+        "notes": list(certificate.notes),
+        "provenance": dict(core.provenance or {}),
+    }
+
+
+def weight_facts(weights: np.ndarray) -> dict[str, float]:
+    """Extremes, quartiles, sum, and Kish's effective number of rows ``(sum w)^2 / sum w^2``."""
+    low, median, high = np.quantile(weights, [0.25, 0.5, 0.75])
+    unit = float(weights.max())  # squares of weights of 1e200 would overflow
+    scaled = weights / unit
+    return {
+        "min": float(weights.min()),
+        "lower": float(low),
+        "median": float(median),
+        "upper": float(high),
+        "max": unit,
+        "sum": float(weights.sum()),
+        "effective": float(scaled.sum() ** 2 / np.square(scaled).sum()),
+    }
+
+
+class Column(NamedTuple):
+    """A column of the kept rows: its name, what it is to the coreset, and its values."""
+
+    name: str
+    role: str  # index, weight, key, group, feature or target
+    values: np.ndarray
+
+
+def kept_columns(core: Coreset) -> list[Column]:
+    """The kept rows by column: where each came from, its weight, and its values; x0, x1, ... and y where they have no names."""
+    found = [Column("row", "index", core.indices), Column("weight", "weight", core.weights)]
+    found += [Column(role, role, values) for role, values in (("key", core.keys), ("group", core.groups)) if values is not None]
+    views = core.X if isinstance(core.X, tuple) else (core.X,)
+    for i, view in enumerate(views):
+        prefix = f"view{i}." if len(views) > 1 else ""
+        found += [Column(prefix + name, "feature", values) for name, values in named_columns(view, "x").items()]
+    if core.y is not None:
+        known = (core.provenance or {}).get("target")
+        targets = named_columns(core.y, "y")
+        names = [known] if isinstance(known, str) else known or list(targets)
+        found += [Column(name, "target", values) for name, values in zip(names, targets.values(), strict=True)]
+    return found
+
+
+def named_columns(table: Any, letter: str) -> dict[str, np.ndarray]:
+    """The columns of any table by name; those of arrays are numbered after a letter, a lone series is the letter itself."""
+    if containers.is_frame(table) and (containers.dimensions(table) == 2 or getattr(table, "name", None) is not None):
+        return containers.columns_of(table)
+    values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+    if values.ndim == 1:
+        return {letter: values}
+    return {f"{letter}{i}": column for i, column in enumerate(values.T)}

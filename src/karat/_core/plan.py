@@ -1,0 +1,210 @@
+"""Plan: what a coreset would cost, and which way would be taken, before any data is read.
+
+in memory     one pass over the rows; a few thousand of them are looked at twice
+files         one pass at the speed of the disk; every FOLD rows, the rows held are reduced again
+cluster       every partition is read where it lies; messages of at most `rows` rows travel and are merged in a tree
+
+Latent-variable problems take one pass more, for the maps; its sums travel too.  Rows that dominate a moment (heavy tails) are
+kept beside those that are planned: peeled rows, which only the data can show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from karat.engine.kernel import Kernel
+from karat.engine.reduce import FIRST, PILOT, SECOND
+from karat.engine.sweep import block_rows
+from karat.errors import InputError
+from karat.problems import Problem
+from karat.problems.latent import Latent
+
+FLOPS = 4e10  # what one laptop core sustains in BLAS-3; seconds are an order of magnitude, not a promise
+BYTES = 5e9  # memory bandwidth
+DISK = 5e8  # bytes a second of decoded columns from files, per core
+TASK = 0.05  # seconds to start a task of a cluster
+FOLD = 2**20  # rows between folds
+FAN = 8  # messages merged at once
+ENTRY = 300  # bytes that an array takes in an archive beside its numbers
+SOURCES = ("memory", "files", "cluster")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to expect.
+
+    Attributes
+    ----------
+    rows : int
+        Most rows the coreset can have (fewer where the features depend on each other); rows that dominate a moment, peeled
+        rows, may come on top.
+    memory : int
+        Bytes beside the data; for files and clusters, bytes of one process in all.
+    passes : int
+        Passes over the data on well-behaved data.
+    seconds : float
+        A rough estimate.
+    method : str
+        What ``method="auto"`` would try first; "sketch" for files and clusters.
+    why : str
+        The reason, in words.
+    travels : int
+        Bytes that leave the machine on which they lie: 0 but for clusters.
+    """
+
+    rows: int
+    memory: int
+    passes: int
+    seconds: float
+    method: str
+    why: str
+    travels: int = 0
+
+    def __str__(self) -> str:
+        beside = "beside the data" if self.method != "sketch" else "in each process"
+        travels = f" {self.travels / 1e6:,.3g} MB travel." if self.travels else ""
+        return (
+            f"At most {self.rows:,} rows, about {self.memory / 1e6:,.0f} MB {beside}, {self.passes} pass"
+            f"{'es' if self.passes != 1 else ''}, about {self.seconds:.2g} s, by {self.method}.{travels} {self.why}"
+        )
+
+
+def fold_memory(problem: Problem, d: int, targets: int) -> tuple[int, int]:
+    """Bytes of a fold that do not depend on its rows, and bytes per row: rows read ahead, waiting, and summed."""
+    if isinstance(problem, Latent):  # coordinates are computed when rows are read; at worst, for the tree, of all at once
+        terms = problem.kernel(d)
+        fixed = 8 * (24 * terms.width**2 + 3 * problem.sums_size(d))
+        return int(fixed), 8 * (8 * problem.tables * d + terms.columns + 4)
+    kernel = problem.kernel(d, targets)
+    return int(8 * 24 * kernel.width**2), 8 * (8 * (d + targets) + 4)
+
+
+def plan(
+    problem: Problem,
+    n: int,
+    d: int,
+    *,
+    targets: int = 1,
+    groups: int = 1,
+    source: str = "memory",
+    partitions: int = 1,
+    workers: int = 1,
+) -> Plan:
+    """What a coreset of n rows and d columns would cost.
+
+    The number of rows is the bound for data without dominating rows.  With heavy tails, rows that hold much of a moment
+    are kept beside it (``Certificate.peeled``), and more passes are needed; a plan cannot know of them.
+
+    Parameters
+    ----------
+    problem : Problem
+    n, d : int
+        Rows and columns (without the target).  Of MultiView, columns of a view; of HiddenMarkov, dimensions or symbols.
+    targets : int
+        Columns of y, for problems that have a target.
+    groups : int
+        Number of groups (folds).
+    source : {"memory", "files", "cluster"}
+        :func:`karat.coreset`; :func:`karat.coreset_files`; ``karat.dask.coreset`` or ``karat.spark.coreset``.
+    partitions, workers : int
+        Of a cluster: parts of the data, and parts that are read at the same time.
+
+    Examples
+    --------
+    >>> import karat
+    >>> karat.plan(karat.problems.LeastSquares(), n=1_000_000, d=10).rows
+    78
+    >>> karat.plan(karat.problems.LeastSquares(), n=10**12, d=10, source="cluster", partitions=10_000, workers=1_000).passes
+    1
+    """
+    if not isinstance(problem, Problem):
+        raise InputError(f"problem must be one of karat.problems, such as LeastSquares(), not {problem!r}.")
+    counts = {"n": n, "d": d, "targets": targets, "groups": groups, "partitions": partitions, "workers": workers}
+    for name, value in counts.items():
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+            raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
+    if source not in SOURCES:
+        raise InputError(f"source must be one of {', '.join(SOURCES)}, not {source!r}.")
+    if source != "cluster" and (partitions, workers) != (1, 1):
+        raise InputError("partitions and workers are for source='cluster'.")
+    if groups > 1 and isinstance(problem, Latent):
+        raise InputError(f"{problem.describe()} does not take groups; plan one coreset per group.")
+    kernel = problem.kernel(d, targets if problem.needs_target else 0)
+    most = problem.width(d, targets)
+    targets = targets if problem.needs_target else 0
+    columns = d + targets + 1
+    if source != "memory":
+        own = ceil(n / partitions)  # rows of a partition
+        fixed, each = fold_memory(problem, d, targets)
+        memory = groups * fixed + each * min(own, FOLD)
+        return _streamed(problem, kernel, n, d + targets, groups, memory, source == "cluster", partitions, workers)
+    width, (left, right) = kernel.width, kernel.product_shape
+    block, threads = block_rows(columns, left, right)
+    share = n / groups
+    if share <= SECOND * width:
+        why = f"Each group has at most {SECOND:g} times as many rows as features ({width:,}), so all rows are candidates."
+        candidates = share
+    else:
+        why = (
+            f"{int(FIRST * width):,} of {int(share):,} rows are candidates enough on well-behaved data. Should they not be "
+            "able to meet the moments (rare categories, heavy tails), Newton's method notices and the tree follows: two more "
+            "readings. Rows that dominate a moment are kept on top (peeled rows)."
+        )
+        candidates = max(PILOT, FIRST * width)
+    beside = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
+    seconds = n * _per_row(kernel, columns) + groups * _reduction(width)
+    passes = 1 if problem.mergeable else 2
+    if getattr(problem, "absorb", None) is not None:
+        passes += 1
+        why += " The regulariser then absorbs what it can: one more pass, and for the box one per round of pricing; fewer rows."
+    return Plan(min(n, groups * most), int(beside), passes, float(seconds), "onepass", why)
+
+
+def _per_row(kernel: Kernel, columns: int) -> float:
+    left, right = kernel.product_shape
+    return 2 * left * right / FLOPS + 8 * columns / BYTES
+
+
+def _reduction(width: int) -> float:
+    return 14 * width**3 / FLOPS + 1e-4 * width
+
+
+def _streamed(
+    problem: Problem, kernel: Kernel, n: int, columns: int, groups: int, memory: int, cluster: bool, partitions: int,
+    workers: int,
+) -> Plan:  # fmt: skip
+    """Files and clusters: read once or twice, folded on the way, messages merged in a tree."""
+    most = min(n, groups * kernel.width)
+    own = ceil(n / partitions)
+    stored, first, passes = columns + 1, 0, 1
+    if isinstance(problem, Latent):
+        stored, first, passes = problem.tables * columns + 1, problem.sums_size(columns), 2
+    reading = passes * 8 * (columns + 1) / DISK + 2 * first / FLOPS
+    one = own * (reading + _per_row(kernel, stored)) + ceil(own / FOLD) * groups * 2 * _reduction(kernel.width)
+    if not cluster:
+        times = "Two passes (maps, then tensor)" if first else "One pass"
+        why = (
+            f"{times} at the speed of the disk; after every {FOLD:,} rows those held are reduced to {most:,} again. Rows that "
+            "dominate a moment are kept on top (peeled rows)."
+        )
+        return Plan(most, memory, passes, float(one), "sketch", why)
+    # A message holds the rows, those on which the coordinates were fitted, and the running sums.
+    held, sums = min(own, most) * (stored + 2), 2 * groups * kernel.statistic_size
+    if kernel.adapts:
+        held, sums = 2 * held, sums + 2 * groups * stored**2
+    message = 8 * (first + held + sums) + (ENTRY * (stored + 8) if first else 0)
+    messages, levels, level = partitions, 0, partitions
+    while level > FAN:
+        level = ceil(level / FAN)
+        messages, levels = messages + level, levels + 1
+    joins = (levels + 1) * (TASK + groups * _reduction(kernel.width) * 2)
+    seconds = ceil(partitions / workers) * (one + passes * TASK) + passes * joins
+    why = (
+        f"{partitions:,} partitions are read where they lie{', twice' if first else ''}, {min(workers, partitions):,} at a "
+        f"time; each sends at most "
+        f"{message / 1e3:,.3g} kB, merged {FAN} at a time on {levels + 1} level{'s' if levels else ''}."
+    )
+    return Plan(most, memory, passes, float(seconds), "sketch", why, int(messages * message))

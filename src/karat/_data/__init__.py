@@ -1,0 +1,1 @@
+"""Checked input: containers of rows, batches, arguments."""

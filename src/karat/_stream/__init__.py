@@ -1,0 +1,1 @@
+"""Rows that come in batches."""

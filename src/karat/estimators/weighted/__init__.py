@@ -1,0 +1,1 @@
+"""Learners that scikit-learn does not weight, from weighted rows."""

@@ -1,0 +1,125 @@
+"""Parquet and Arrow files, and streams of record batches: columns come as they are, without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from karat.errors import InputError
+from karat.io.source import Batch, Expected, File, Place, Source, folder_value, refuse_twins, with_folders
+
+READAHEAD = 2  # batches decoded ahead of the one in work
+
+
+class ColumnarFiles(Source):
+    """Parquet or Arrow (Feather) files, scanned by pyarrow one after the other."""
+
+    def __init__(self, filesystem: Any, files: Sequence[File], kind: str) -> None:
+        self.filesystem, self.files = filesystem, files
+        self.parquet = kind == "parquet"
+        self.format = pads.ParquetFileFormat() if self.parquet else pads.IpcFileFormat()
+        self.names = [f.path for f in files]
+        self.bounds: dict[int, np.ndarray] = {}  # first rows of the row groups of the files opened
+
+    def identity(self) -> list[list[Any]]:
+        """Read anew, since files may change while we look at them."""
+        infos = self.filesystem.get_file_info(list(self.names))
+        return [[f.path, f.size, f.mtime_ns] for f in infos]
+
+    def schema(self) -> pa.Schema:
+        return self._open(0)[1]
+
+    def _open(self, file: int) -> tuple[Any, pa.Schema]:
+        one = self.files[file]
+        try:
+            fragment = self.format.make_fragment(one.path, filesystem=self.filesystem)
+            schema = fragment.physical_schema
+            if self.parquet:
+                counts = [group.num_rows for group in fragment.row_groups]
+                self.bounds[file] = np.cumsum([0, *counts])
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"{one.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'} ({_brief(error)}); it may be cut off: "
+                "write it again or leave it out."
+            ) from error
+        refuse_twins(one.path, schema.names)
+        for name, value in one.folders:
+            if name not in schema.names:
+                schema = schema.append(pa.field(name, pa.array([folder_value(value)]).type))
+        return fragment, schema
+
+    def batches(self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool) -> Iterator[Batch]:
+        expected = Expected(columns)
+        if start.file:
+            expected.check(self.names[0], self._open(0)[1])
+        for file in range(start.file, len(self.files)):
+            fragment, schema = self._open(file)
+            expected.check(self.names[file], schema)
+            yield from self._file(fragment, file, columns, rows, start if file == start.file else Place(file))
+
+    def _file(self, fragment: Any, file: int, columns: Sequence[str], rows: int, start: Place) -> Iterator[Batch]:
+        done, options = 0, {}
+        if self.parquet:
+            first = int(np.searchsorted(self.bounds[file], start.row, side="right")) - 1
+            if first >= len(self.bounds[file]) - 1:  # the file is done, or it has no rows
+                return
+            fragment, done = (
+                fragment.subset(row_group_ids=range(first, len(self.bounds[file]) - 1)),
+                int(self.bounds[file][first]),
+            )
+            # Columns are read as a stream: a row group of any size fits in memory.
+            options["fragment_scan_options"] = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+        own = [c for c in columns if c in fragment.physical_schema.names]
+        try:
+            for batch in fragment.to_batches(columns=own, batch_size=rows, batch_readahead=READAHEAD, **options):
+                done += batch.num_rows
+                if done > start.row and batch.num_rows:
+                    whole = with_folders(batch, self.files[file].folders, columns)
+                    yield Batch(whole, file, done - batch.num_rows, Place(file, done))
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"{self.where(file, done)} cannot be read ({_brief(error)}); the file is damaged: write it again or "
+                "leave it out."
+            ) from error
+
+    def where(self, file: int, row: int) -> str:
+        if not self.parquet:
+            return super().where(file, row)
+        group = int(np.searchsorted(self.bounds[file], row, side="right")) - 1
+        return f"{self.names[file]}, row group {min(group, len(self.bounds[file]) - 2)}, row {row:,}"
+
+    def share(self, place: Place) -> tuple[int, int]:
+        before = sum(f.size for f in self.files[: place.file])
+        inside = 0.0
+        if place.file in self.bounds and self.bounds[place.file][-1]:
+            inside = place.row / self.bounds[place.file][-1] * self.files[place.file].size
+        return before + int(inside), sum(f.size for f in self.files)
+
+
+class Stream(Source):
+    """Record batches that come once: a reader, a DuckDB relation, a table."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self.reader = reader
+        self.names = ["The stream"]
+
+    def schema(self) -> pa.Schema:
+        return self.reader.schema
+
+    def batches(self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool) -> Iterator[Batch]:
+        Expected(columns).check(self.names[0], self.reader.schema)
+        place = start
+        for batch in self.reader:
+            for first in range(0, batch.num_rows, rows):
+                some = batch.select(list(columns)).slice(first, rows)
+                yield Batch(some, 0, place.row, after := replace(place, row=place.row + some.num_rows))
+                place = after
+
+
+def _brief(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")

@@ -1,0 +1,1 @@
+"""Coresets of which a regulariser carries a part."""

@@ -1,0 +1,94 @@
+"""The part of the loss that kept rows do not carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from karat.engine.linalg import Array, Indices
+from karat.engine.monomials import monomials
+from karat.problems.absorb.forms import places
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A polynomial in the coefficients w: the difference of loss between all rows and the kept ones.
+
+    ``value(w) = sum_t c_t delta_t z^t`` with z = (w, -1): delta_t is the moment of monomial t over all rows less that over
+    the kept ones.
+
+    Attributes
+    ----------
+    sets : int array (K, p)
+        The monomials: indices 0..d-1 of the inputs, d of the target.
+    delta : array (K,)
+    """
+
+    sets: Indices
+    delta: Array
+
+    def __add__(self, other: Correction) -> Correction:
+        return Correction(self.sets, self.delta + other.delta)
+
+    def __neg__(self) -> Correction:
+        return Correction(self.sets, -self.delta)
+
+    def __bool__(self) -> bool:
+        """Whether anything is carried at all."""
+        return bool(self.delta.any())
+
+    def times(self, unit: float) -> Correction:
+        """Back from units of the rows' weights, a power of two, so that nothing is rounded short of underflow."""
+        return self if unit == 1.0 else Correction(self.sets, self.delta * unit)
+
+    def over(self, unit: float) -> Correction:
+        """In units of the rows' weights."""
+        return self if unit == 1.0 else Correction(self.sets, self.delta / unit)
+
+    def form(self, lead: int) -> Array:
+        """The differences as a form on the monomials of degree p/2 in (1, x, y) if ``lead`` is 1, in (x, y) if it is 0."""
+        variables, degree = self.columns + 1 + lead, self.sets.shape[1]
+        table = monomials(variables, degree)
+        moments = np.zeros(len(table))
+        moments[table.indices[:, 0] >= lead] = self.delta
+        return np.asarray(moments[places(variables, degree // 2)])
+
+    @property
+    def columns(self) -> int:
+        return int(self.sets[-1, -1])
+
+    def _terms(self, coefficients: Array) -> tuple[Array, Array]:
+        table = monomials(self.columns + 1, self.sets.shape[1])
+        z = np.append(coefficients, -1.0)
+        return table.multinomials * self.delta, z[self.sets]
+
+    def value(self, coefficients: Array) -> float:
+        scale, factors = self._terms(coefficients)
+        return float(scale @ factors.prod(axis=1))
+
+    def derivatives(self, coefficients: Array) -> tuple[Array, Array]:
+        """Gradient and Hessian with respect to the coefficients."""
+        scale, factors = self._terms(coefficients)
+        p, d = self.sets.shape[1], self.columns
+        gradient, hessian = np.zeros(d + 1), np.zeros((d + 1, d + 1))
+        for i in range(p):
+            others = np.delete(factors, i, axis=1)
+            np.add.at(gradient, self.sets[:, i], scale * others.prod(axis=1))
+            for j in range(p):
+                if j != i:
+                    rest = np.delete(factors, [i, j], axis=1).prod(axis=1)
+                    np.add.at(hessian, (self.sets[:, i], self.sets[:, j]), scale * rest)
+        return gradient[:d], hessian[:d, :d]
+
+    def pure(self) -> Array:
+        """The differences of the pure powers x_a^p."""
+        return np.asarray(self.delta[np.all(self.sets == self.sets[:, :1], axis=1)][: self.columns])
+
+    def matrices(self) -> tuple[Array, Array]:
+        """(G, b) for p = 2: ``X'X - Xc'Xc`` and ``X'y - Xc'yc``."""
+        d = self.columns
+        full = np.zeros((d + 1, d + 1))
+        full[self.sets[:, 0], self.sets[:, 1]] = self.delta
+        full[self.sets[:, 1], self.sets[:, 0]] = self.delta
+        return full[:d, :d], full[:d, d]

@@ -1,0 +1,251 @@
+"""The error of a regularised loss over every query, measured in coordinates in which the loss itself is about 1.
+
+Rows are ``b = (1, x, y)`` (or ``(x, y)``), shifted; a query ``z = (., w, -1)`` has, with weights u of sum 1 and p = 2h,
+
+    f(z) = sum_i u_i (b_i . z)^p + alpha sum_a |w_a|^p        over all rows,
+    g(z) = the same over the kept rows with their weights, plus the stored correction C(w, -1).
+
+With coordinates ``b T`` of the rows and ``z = T q``, let G be their second moments and
+
+    Q(q) = q' G q + (alpha d^(1-h))^(1/h) |w|_2^2 .
+
+Then ``f >= 2^(1-h) Q^h``: the first sum is at least ``(q' G q)^h`` (Jensen), the second at least ``alpha d^(1-h) |w|_2^(2h)``
+(power means), and ``a^h + b^h >= 2^(1-h) (a + b)^h``.  T is the whitening map of the exact coreset, completed by directions
+along which the rows vanish; a Cholesky factor of Q makes ``Q = |q|^2``, whatever alpha is and whatever vanishes.
+
+On monomials s(q) of degree h with ``|s|^2 = |q|^p`` (forms.py) they are quadratic forms, ``f = s' F s``, ``g - f = s' E s``, so
+
+    |g - f| / f  <=  || B^(-1/2) E B^(-1/2) ||_2,      B = (1 - t) F + t 2^(1-h) I,   any t in [0, 1].
+
+No direction is skipped: B is positive definite by itself, and where it is not to working precision nothing is claimed.  For
+p = 2, B = F and the bound is attained.  C enters as it is stored, in raw units as doubles.  Two terms are added for what
+cannot be seen in double precision:
+
+    rows          their coordinates are rounded:              p eps kappa,   kappa = largest ``|b| |T|`` against Q
+    correction    so are its value and its form in q:         eps sup_z sum_t m_t |C_t| |z^t| / f(z), by ``|z_j| <= |T_j| |q|``.
+
+If the rows are themselves absorbed coresets that miss a correction (merging), it belongs to f.  Then Jensen's bound still
+holds where second moments are kept exactly: p > 2 with an intercept.  Otherwise t = 0.
+"""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+from scipy import linalg as sla
+
+from karat.engine import linalg
+from karat.engine.coordinates import Basis
+from karat.engine.kernel import Settled
+from karat.engine.linalg import Array
+from karat.engine.monomials import monomials
+from karat.engine.powers import Powers
+from karat.engine.rows import Rows
+from karat.engine.sweep import Progress, pass_over, sweep
+from karat.engine.tolerances import EPS
+from karat.problems.absorb.correction import Correction
+from karat.problems.absorb.forms import balanced, form_of, gathered, lifted
+
+SHARE = 0.1  # t above: Jensen's part of the denominator; the bound is at most 1 / (1 - t) too large where F dominates
+RESOLVED = 100 * EPS  # eigenvalue of B, scaled to unit diagonal and per its size, that eigh can tell from zero
+LARGEST = 20_000  # monomials; beyond this no kernel exists either
+
+
+class Regularised:
+    """The regularised loss of all rows, against which kept rows and a correction are measured.
+
+    Attributes
+    ----------
+    kernel : Powers
+        Reads rows in the coordinates T.
+    frame : array (v, v)
+        T.
+    form : array
+        The form of all rows in T, on monomials of degree h, for weights of sum 1.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        settled: Settled,
+        degree: int,
+        intercept: bool,
+        alpha: float,
+        missing: Correction | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.degree, self.half, self.lead = degree, degree // 2, int(intercept)
+        self.variables = rows.columns + self.lead
+        self.total, self.missing = rows.total, missing
+        self.alpha = alpha / self.total
+        _, self.shift = _coordinates(settled)
+        self.frame = _completed(rows, settled, intercept)
+        self.kernel = _reader(rows.columns, degree, intercept, self.shift, self.frame)
+        statistic = pass_over(rows, self.kernel, progress)
+        self.gram, self.form = statistic[0] / self.total, statistic[-1] / self.total
+        length = np.linalg.norm(self.frame, axis=1)
+        self.back = np.linalg.inv(self.frame / length[:, None]) / length  # from the coordinates to the base variables
+        self.size = np.sqrt(np.maximum(np.diag(self.back.T @ self.gram @ self.back), 0.0))
+        self._ready = self._prepare()
+
+    def _prepare(self) -> bool:
+        """The maps to q and the root of B^-1; False if B is not positive definite to working precision."""
+        inputs = self.frame[self.lead : -1]
+        share = (self.alpha * len(inputs) ** (1.0 - self.half)) ** (1.0 / self.half)
+        square = self.gram + share * inputs.T @ inputs
+        carried = None if self.missing is None else self._carried(self.missing, self.frame)
+        if carried is not None and self.half == 1:
+            square = square + carried
+        jensen = self.missing is None or self.half == 1 or self.lead == 1
+        # Rows and penalty may differ by thirty orders of magnitude: their sum would forget the smaller, a QR of both does not.
+        stacked = _stacked(self.gram, np.sqrt(share) * inputs) if carried is None else None
+        inverse = _cholesky_inverse(square) if stacked is None else linalg.triangular_map(stacked, 0.0)[0]
+        if inverse is None or not np.isfinite(inverse).all():
+            return False
+        self.whole = self.frame @ inverse
+        self.inner, self.outer = lifted(inverse, self.half), lifted(self.whole, self.half)
+        ones = inverse.T @ square @ inverse if stacked is None else linalg.gram(stacked @ inverse, None)
+        least = float(linalg.eigh(ones)[0][-1])  # 1 but for rounding
+        if not least > 0.5:
+            return False
+        rows = monomials(self.variables, self.half).values(np.ascontiguousarray(self.whole[self.lead : -1].T))
+        base = self.inner.T @ self.form @ self.inner + self.alpha * rows @ rows.T
+        if carried is not None:
+            base = base + self.inner.T @ carried @ self.inner
+        base = balanced(base, self.variables, self.half)
+        self.floor = 2.0 ** (1 - self.half) * least**self.half  # f >= floor |q|^p
+        if jensen:
+            base = (1 - SHARE) * base + SHARE * self.floor * np.eye(len(base))
+        scale = np.sqrt(np.maximum(np.diag(base), 0.0))
+        if not scale.all() or not np.isfinite(base).all():
+            return False
+        values, vectors = linalg.eigh(base / np.outer(scale, scale))
+        if not values[-1] > RESOLVED * len(values):
+            return False
+        if not jensen:  # f >= |s|^2 / largest eigenvalue of B^-1
+            self.floor = float(values[-1] * scale.min() ** 2)
+        self.root = vectors / np.sqrt(values) / scale[:, None]
+        noise = np.linalg.norm(self.size[:, None] * self.frame, axis=0)
+        self.kappa = float(np.linalg.norm(noise[:, None] * inverse, axis=0).max())
+        return True
+
+    def _carried(self, correction: Correction, frame: Array) -> Array:
+        """The form of a correction in coordinates."""
+        change = lifted(frame, self.half)
+        return np.asarray(change.T @ (correction.form(self.lead) / self.total) @ change)
+
+    @property
+    def rounding(self) -> float:
+        """What the rounding of rows alone does to the error; infinite if nothing can be claimed."""
+        return self.degree * EPS * self.kappa if self._ready else np.inf
+
+    def error(self, block: Array, weights: Array, correction: Correction) -> float:
+        """Worst ``|g - f| / f`` over every query, for kept rows ``[1 | D - shift]``, their weights and correction as stored."""
+        if not self._ready or not np.isfinite(correction.delta).all():
+            return np.inf
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = form_of(self.kernel.coordinates(block), weights / self.total, self.half) - self.form
+            carried = correction if self.missing is None else correction + -self.missing
+            change = self.inner.T @ difference @ self.inner
+            change += self.outer.T @ (carried.form(self.lead) / self.total) @ self.outer
+            change = self.root.T @ balanced(change, self.variables, self.half) @ self.root
+            rounding = self.rounding + EPS * self._sensitivity(correction)
+        if not np.isfinite(change).all() or not np.isfinite(rounding):
+            return np.inf
+        return linalg.spectral_norm((change + change.T) / 2) + rounding
+
+    def _sensitivity(self, correction: Correction) -> float:
+        """A bound of ``sup_z sum_t m_t |C_t| |z^t| / f(z)``: by the largest ``|z_j|`` each, or by a norm if that is less."""
+        reach = np.linalg.norm(self.whole, axis=1)
+        spread = float(np.linalg.norm(self.whole / reach[:, None], 2))
+        sizes = Correction(correction.sets, np.abs(correction.delta) / self.total).form(self.lead)
+        products = monomials(self.variables, self.half).values(reach[:, None])[:, 0]
+        sizes = balanced(products[:, None] * sizes * products, self.variables, self.half)
+        root = np.sqrt(monomials(self.variables, self.half).multinomials)
+        return min(float(root @ sizes @ root), spread**self.degree * linalg.spectral_norm(sizes)) / self.floor
+
+    def missed(self, block: Array, weights: Array) -> Array:
+        """Moments of all rows less those of kept ones, per monomial of degree p in the base variables.
+
+        The subtraction is made in coordinates, where it costs eps of the *difference*; between raw moments it would cost eps of
+        the moments.
+        """
+        difference = self.form - form_of(self.kernel.coordinates(block), weights / self.total, self.half)
+        return self.total * self._raw(difference, self.back)
+
+    def moments(self, scale: Array) -> Array:
+        """Moments of all rows, per monomial of degree p in the base variables times ``scale``."""
+        return self.total * self._raw(self.form, self.back * scale)
+
+    def _raw(self, form: Array, back: Array) -> Array:
+        change = lifted(back, self.half)
+        return gathered(change.T @ form @ change, self.variables, self.half)
+
+
+def regularised(
+    rows: Rows,
+    settled: Settled,
+    degree: int,
+    intercept: bool,
+    alpha: float,
+    missing: Correction | None = None,
+    progress: Progress | None = None,
+) -> Regularised | None:
+    """The loss to measure against; None if it is too large or too degenerate for anything to be claimed."""
+    if comb(rows.columns + int(intercept) + degree - 1, degree) > LARGEST or not np.isfinite(alpha):
+        return None
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return Regularised(rows, settled, degree, intercept, alpha, missing, progress)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _coordinates(settled: Settled) -> tuple[Array, Array]:
+    """Whitening map and shift of an exact coreset's kernel: all that is used of it."""
+    kernel = settled.kernel
+    assert isinstance(kernel, Powers)
+    return kernel.basis.map, kernel.shift
+
+
+def _reader(columns: int, degree: int, intercept: bool, shift: Array, frame: Array) -> Powers:
+    """The polynomial kernel in given coordinates."""
+    kernel = Powers(columns, degree, affine=intercept, total=False)
+    kernel.shift = shift
+    return kernel.within(Basis.given(frame))
+
+
+def _completed(rows: Rows, settled: Settled, intercept: bool) -> Array:
+    """The whitening map, and directions along which the rows vanish, if it left out any: a square matrix."""
+    white, shift = _coordinates(settled)
+    count = rows.columns + int(intercept)
+    if white.shape[1] == count:
+        return white
+    largest = sweep(rows, shift, lambda b, w, _: np.abs(b).max(axis=0), np.maximum, (1, 1))[1 - int(intercept) :]
+    size = np.where(largest > 0, largest, 1.0)
+    seen = size[:, None] * white
+    seen = seen / np.linalg.norm(seen, axis=0)
+    others = sla.qr(seen, check_finite=False)[0][:, white.shape[1] :]
+    gram = pass_over(rows, _reader(rows.columns, 2, intercept, shift, np.diag(1 / size)))[0] / rows.total
+    white = size[:, None] * white
+    others = others - white @ np.linalg.solve(white.T @ gram @ white, white.T @ gram @ others)
+    return np.hstack([white, others]) / size[:, None]
+
+
+def _stacked(gram: Array, penalty: Array) -> Array | None:
+    """A root of the second moments of rows above one of the penalty; None if there is none."""
+    factor = linalg.cholesky(np.asfortranarray(gram))
+    return None if factor is None else np.vstack([factor, penalty])
+
+
+def _cholesky_inverse(square: Array) -> Array | None:
+    """K with ``K' A K = 1``; None if A is not numerically positive definite."""
+    scale = np.sqrt(np.maximum(np.diag(square), 0.0))
+    if not scale.all() or not np.isfinite(square).all():
+        return None
+    factor = linalg.cholesky(square / np.outer(scale, scale))
+    if factor is None:
+        return None
+    inverse = sla.solve_triangular(factor, np.eye(len(factor)), check_finite=False)
+    return np.asarray(inverse / scale[:, None])
