@@ -20,6 +20,7 @@ import karat
 from karat.engine.correction import Correction
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
+from karat.problems.minimise import minimise_power
 
 KINDS = [
     "plain", "collinear 1e-1", "collinear 1e-2", "collinear 1e-3", "collinear 1e-4", "collinear 1e-5", "collinear 1e-6",
@@ -356,3 +357,16 @@ def test_intercept_far_from_the_origin(p, away, alpha):
     slope = float(sum(r ** (p - 1) for r in residuals))
     bend = float((p - 1) * sum(r ** (p - 2) for r in residuals))
     assert abs(slope / bend) <= 0.6 * np.spacing(abs(found.intercept)) + 1e-10  # the step to the best intercept over all rows
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-12, 1e-6, 1.0])
+@pytest.mark.parametrize("p", [2, 4])
+def test_a_constant_column_takes_nothing_from_the_others(alpha, p):
+    """What rounding leaves of it after centring must not become a column, nor its penalty drown the others."""
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.standard_normal((300, 2)), np.full(300, 7.3)])
+    y = X @ [1.0, -2.0, 0.5] + 0.1 * rng.standard_normal(300)
+    weights = rng.uniform(10, 200, 300)
+    found = minimise_power(X, y, weights, p, alpha, True)
+    bare = minimise_power(X[:, :2], y, weights, p, alpha, True)
+    assert np.abs(found.coef - [*bare.coef, 0.0]).max() <= 1e-9

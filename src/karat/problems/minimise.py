@@ -56,6 +56,7 @@ def minimise_power(
     X, means = _centred(X, weights, intercept)
     targets, middles = _centred(targets, weights, intercept)
     size = linalg.column_norms(np.sqrt(weights / total)[:, None] * X)
+    size = np.maximum(size, (alpha / total) ** (1 / power))  # or the penalty of a small column would drown all others
     size[size == 0] = 1.0
     if power == 2:
         coef = _ridge(X / size, targets, weights, alpha / size**2, correction, size) / size[:, None]
@@ -73,9 +74,11 @@ def minimise_power(
 def _centred(columns: Array, weights: Array, intercept: bool) -> tuple[Array, Array]:
     """Columns without their means, and the means: a first row, and a second with what rounding left of the first."""
     means = np.zeros((2, columns.shape[1]))
-    for mean in means if intercept else ():
-        mean[:] = weights @ columns / weights.sum()
-        columns = columns - mean
+    if intercept:  # a constant is its own mean; rounding would leave a column of its own
+        means[0] = np.where(np.ptp(columns, axis=0) == 0, columns[0], weights @ columns / weights.sum())
+        columns = columns - means[0]
+        means[1] = weights @ columns / weights.sum()
+        columns = columns - means[1]
     return columns, means
 
 
