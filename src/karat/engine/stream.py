@@ -47,7 +47,7 @@ from karat.engine.peel import dominating, lopsided
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof
 from karat.engine.rows import Rows
-from karat.engine.tolerances import CONTENT, SHARP, TINY
+from karat.engine.tolerances import CONTENT, ROUNDING, SHARP, TINY, UNSEEN
 from karat.engine.tree import thin
 
 WAY = "sketch"
@@ -188,7 +188,8 @@ def fold(
     found: Reduction | None = None
     if running is not None:
         found, grown = _continued(rows, new, kernel, running, rng, peeled)
-        if found is not None and found.proof.ok and found.proof.gap <= CONTENT:
+        afford = running.spent + running.used + UNSEEN / ROUNDING <= 1.0  # a fresh start spends of the second term
+        if found is not None and found.proof.ok and (found.proof.gap <= CONTENT or not afford):
             return found, grown
     fresh, started = _afresh(rows, held, kernel, running, rng)
     if found is not None and (found.proof.ok, -found.error) >= (fresh.proof.ok, -fresh.error):
