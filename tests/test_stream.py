@@ -8,7 +8,7 @@ import karat
 from karat import problems
 from karat.engine.basis import Basis, vanishing
 from karat.engine.rows import useful_shift
-from karat.engine.tolerances import ROUNDING
+from karat.engine.tolerances import ROUNDING, UNSEEN
 
 
 def test_a_heavy_row_is_no_centre_for_columns_around_zero():
@@ -43,3 +43,16 @@ def test_a_proven_fold_goes_on_once_the_second_term_is_spent():
     certificate = karat.Sketch(problems.Moments(2), buffer_rows=140).update(X).coreset().certificate
     assert certificate.ok
     assert certificate.rounding <= 2 * ROUNDING
+
+
+def test_a_sum_that_starts_from_a_merged_sketch_adds_to_what_that_has_spent():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 3))
+    other = karat.Sketch(problems.LeastSquares(), buffer_rows=500).update(X[:2000, :2], X[:2000, 2])
+    spent, once = other.coreset().certificate.spent, UNSEEN / ROUNDING
+    assert spent >= once
+    merged = karat.Sketch(problems.LeastSquares(), buffer_rows=500).merge(other)
+    assert merged.coreset().certificate.spent >= spent + once  # its rows, reduced again
+    certificate = merged.update(X[2000:, :2], X[2000:, 2]).coreset().certificate
+    assert certificate.ok
+    assert certificate.spent >= spent + 2 * once  # against a sum that began with the rows of the reduction before

@@ -53,6 +53,8 @@ from karat.engine.tree import thin
 WAY = "sketch"
 
 Sums = tuple[Array, ...]
+Claim = tuple[float, float, float]  # inherited loss error, what is spent of the second term, inflation
+NO_CLAIM = (0.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,10 @@ class Running:
         return replace(self, high=tuple(s for s, _ in pairs), low=low, evidence=evidence)
 
     @property
+    def claim(self) -> Claim:
+        return self.inherited, self.spent, self.inflation
+
+    @property
     def total(self) -> float:
         return float((self.high[-1] + self.low[-1])[0])
 
@@ -152,6 +158,16 @@ class Running:
         if isinstance(kernel, Powers) and self.evidence is not None:
             kernel = kernel.protecting(self.evidence)
         return kernel.settle(tuple(statistic), float(total[0]))
+
+
+def larger(first: Claim, second: Claim) -> Claim:
+    """What the rows of two sketches together are off by."""
+    return max(first[0], second[0]), max(first[1], second[1]), max(first[2], second[2])
+
+
+def grown(now: Claim, before: Claim, parts: Claim) -> Claim:
+    """The claim of a merge: what folding added to a sketch's own, on top of that of the parts from which a sum may start."""
+    return parts[0] + (now[0] - before[0]), parts[1] + (now[1] - before[1]), parts[2] * (now[2] / before[2])
 
 
 def _evidence(kernel: Kernel, rows: Rows) -> Array | None:
