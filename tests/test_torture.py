@@ -45,7 +45,7 @@ def test_a_fast_part_of_the_campaign():
     assert len(refused) <= 0.01 * len(results), "\n".join(refused)
 
 
-@pytest.mark.parametrize("name", ["two-rows/140", "drift/145", "hidden/62", "long-integers/45"])
+@pytest.mark.parametrize("name", ["two-rows/140", "drift/145", "hidden/62", "long-integers/45", "drift/96"])
 def test_what_is_inherited_is_right(name):
     """Merges that claimed less than they were off by, and sketches that had spent the second term several times over."""
     verdict = judge(draw(name, 0))

@@ -207,7 +207,7 @@ def fold(
         afford = running.spent + running.used + UNSEEN / ROUNDING <= 1.0  # a fresh start spends of the second term
         if found is not None and found.proof.ok and (found.proof.gap <= CONTENT or not afford):
             return found, grown
-    fresh, started = _afresh(rows, held, kernel, running, rng)
+    fresh, started = _afresh(rows, peeled, kernel, running, rng)
     if found is not None and (found.proof.ok, -found.error) >= (fresh.proof.ok, -fresh.error):
         return found, grown
     return fresh, started
@@ -248,13 +248,14 @@ def _continued(
 
 
 def _afresh(
-    rows: Rows, held: int, kernel: Kernel, running: Running | None, rng: np.random.Generator
+    rows: Rows, peeled: Flags, kernel: Kernel, running: Running | None, rng: np.random.Generator
 ) -> tuple[Reduction, Running]:
     """Fit coordinates to held and new rows, and start a sum with them."""
+    held = len(peeled)
     hard = running is not None and running.hard
     inherited = 0.0 if running is None else running.inherited + running.gap
     before = 0.0 if running is None else running.spent + running.used
-    inflation = 1.0 if running is None else _inflation(rows, held, running)
+    inflation = 1.0 if running is None else _inflation(rows, peeled, running)
     fresh, hard = _fitted(rows, held, kernel, rng, hard)
     if not fresh.proof.ok or fresh.proof.small or (fresh.proof.dropped and lopsided(rows)):
         heavy = dominating(rows, kernel, PEELED * max(1, fresh.settled.kernel.width))
@@ -272,12 +273,12 @@ def _afresh(
     return fresh, replace(started, inherited=inherited, spent=before, inflation=inflation).after(fresh, hard)
 
 
-def _inflation(rows: Rows, held: int, running: Running) -> float:
-    """By how much the absolute moments of the held rows exceed those of the rows before them."""
+def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
+    """By how much the absolute moments of the held rows exceed those of the rows before them, all without the peeled."""
     linear = running.settle().linear
-    if linear is None or linear.absolute is None or not held:
+    among = np.flatnonzero(~peeled)
+    if linear is None or linear.absolute is None or not len(among):
         return running.inflation
-    among = np.arange(held)
     sums = own_weights(rows, among) @ np.abs(linear.kernel.features(rows.take(among, linear.kernel.shift)))
     return running.inflation * float(np.max(sums / np.maximum(linear.absolute, TINY), initial=1.0))
 
