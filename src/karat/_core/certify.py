@@ -79,6 +79,9 @@ class Certificate:
     inflation : float
         Largest ratio of an absolute moment of the kept rows to that of all rows; it magnifies the second term of a coreset of
         this coreset.
+    covered : float
+        The part of ``loss_error`` that is rounding which the second term holds as well; a coreset of this coreset does not
+        inherit it twice.
     proof_version : int
         The proof that was made; one of an older version does not count.
     standard_errors : float or None
@@ -107,6 +110,7 @@ class Certificate:
     refuted: bool = False
     spent: float = 1.0
     inflation: float = 1.0
+    covered: float = 0.0
     proof_version: int = PROOF_VERSION
     standard_errors: float | None = None
 
@@ -194,8 +198,10 @@ def certify(
     proofs = [r.proof for r in reductions]
     kept = sum(float(r.weights.sum()) for r in reductions)
     error, spent = max(r.error for r in reductions), max(r.spent for r in reductions)
+    handed_on = max(r.handed_on for r in reductions)
     return Certificate(
         loss_error=float(error),
+        covered=float(error - handed_on) if np.isfinite(error) else 0.0,
         rounding=rounding_of(spent),
         spent=spent,
         remainder=max(r.remainder for r in reductions),

@@ -157,12 +157,10 @@ def better(first: Reduction, second: Reduction | None) -> Reduction:
 
 
 def whole(rows: Rows, found: Reduction) -> Reduction:
-    """All rows with their own weights."""
+    """All rows with their own weights; the condition is that of the columns, whatever rows are kept."""
     everything = np.arange(len(rows))
-    weights = own_weights(rows, everything)
-    return replace(
-        found, positions=everything, weights=weights, proof=replace(Proof.trivial(), power=found.proof.power), method="all rows"
-    )
+    proof = replace(Proof.trivial(), power=found.proof.power, condition=found.proof.condition)
+    return replace(found, positions=everything, weights=own_weights(rows, everything), proof=proof, method="all rows")
 
 
 def _attempt(

@@ -44,7 +44,7 @@ from karat.engine.moments import sweep
 from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, handed_on, sum_rounding, tolerance
+from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, sum_rounding, tolerance
 
 REFINEMENTS = 3
 WITNESSES = 2**21  # features of rows looked at
@@ -82,6 +82,9 @@ class Proof:
         How many of the excluded directions do not vanish, but are so small that only the second term speaks of them.
     dropped : int
         How many were dropped as zero.
+    covered : float
+        The part of ``loss_error`` that is rounding of coordinates within R(q).  It is there so that people see it; the second
+        term holds it as well, and that is inherited stage by stage.
     """
 
     loss_error: float
@@ -95,6 +98,7 @@ class Proof:
     inflation: float = 1.0
     small: int = 0
     dropped: int = 0
+    covered: float = 0.0
 
     @property
     def tolerance(self) -> float:
@@ -107,7 +111,7 @@ class Proof:
     @property
     def handed_on(self) -> float:
         """What a later reduction of these rows inherits of the loss error."""
-        return handed_on(self.loss_error, self.power, self.condition)
+        return self.loss_error - self.covered
 
     @property
     def merit(self) -> tuple[bool, int, float]:
@@ -150,9 +154,10 @@ def prove(
         error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
         remainder = max(power.remainder, linear.remainder)
         gap = max(power.gap, linear.gap)
+        covered = error - max(power.handed_on, linear.handed_on) if linear.ok else 0.0
         return replace(
             power, loss_error=error, gap=gap, remainder=remainder, moment_error=linear.moment_error, worst=linear.worst,
-            inflation=linear.inflation,
+            inflation=linear.inflation, covered=covered,
         )  # fmt: skip
     if isinstance(kernel, MeanKernel):
         core = exact_sum(kernel.features(block), weights)
@@ -236,7 +241,8 @@ def _spread(
 
 
 def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms: float) -> Proof:
-    sizes = kernel.basis.sizes((block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None])
+    variables = (block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None]
+    sizes = kernel.basis.sizes(variables)
     tiny = sizes < RESOLVED
     full = _full_gram(kernel, settled)
     difference = kernel.half_gram(kernel.coordinates(block), weights) - full
@@ -252,6 +258,7 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms
         gap = max(gap, abs(float(weights.sum()) / settled.total - 1.0))
     condition = 1.0 / float(sizes[~tiny].min(initial=1.0))
     error = gap + settled.rounding + sum_rounding(kernel.degree, len(full)) + kernel.degree * EPS * condition
+    mixed = float(np.linalg.norm(kernel.basis.mixing(variables)[~tiny]))
     size = np.sqrt(np.diag(full)).clip(TINY)
     off = np.abs(difference) / size / size[:, None]
     worst = int(off[kernel.first, kernel.last].argmax()) if kernel.degree == 2 and off.size else 0
@@ -271,6 +278,7 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms
         worst,
         small=int(tiny.sum()),
         dropped=excluded.vectors.shape[1],
+        covered=kernel.degree * EPS * max(condition - 2 * mixed, 0.0),
     )
 
 
