@@ -11,7 +11,7 @@ where R(q) is what rounding does to f(q) on the full data, evaluated in double p
 
 ``rounding`` is ROUNDING.  A coreset of coresets inherits the claims of its parts, and their terms add up: every reduction
 spends UNSEEN, for what its sums are rounded by, and the remainder that it measured.  Only if that exceeds ROUNDING, as after a
-dozen merges, ``rounding`` is more.
+dozen merges, ``rounding`` is more.  Who verifies a claim has its whole second term to measure in, less UNSEEN for his own sums.
 
 **Why 64 EPS.**  The proof compares sums that are themselves rounded.  A feature of degree p is p products and one shift, each
 off by u: at most (p + 1) EPS for both sums together, 7 EPS for p = 6.  A block of 1024 rows is summed by BLAS in 8 or more
