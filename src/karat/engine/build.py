@@ -31,7 +31,7 @@ from karat.engine.newton import meet
 from karat.engine.peel import dominating, heaviest, lopsided
 from karat.engine.polish import polish, polish_features
 from karat.engine.powers import Powers
-from karat.engine.proof import WITNESSES, Proof, prove
+from karat.engine.proof import REDUCTION, WITNESSES, Proof, Terms, prove
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EXACT, MEASURED, MISSED, ROUNDING, SHARP, TINY, UNSEEN
 from karat.engine.tree import chain, thin
@@ -388,7 +388,7 @@ def check_any(support: Indices) -> None:
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def measure(
-    rows: Rows | None, settled: Settled, block: Array, weights: Array, witnesses: Rows | None = None, terms: float = 1.0
+    rows: Rows | None, settled: Settled, block: Array, weights: Array, witnesses: Rows | None = None, terms: Terms = REDUCTION
 ) -> Proof:
     """Prove weighted rows (a block in the coordinates of the kernel) against all rows.
 
@@ -398,8 +398,8 @@ def measure(
         All rows, if they can be read again.
     witnesses : Rows, optional
         Some rows of the data with their own weights; by default a sample of all.
-    terms : float
-        Second terms that the weighted rows may use, in units of ROUNDING.
+    terms : Terms
+        What the weighted rows may use.
     """
     seen = rows if witnesses is None else witnesses
 

@@ -44,10 +44,11 @@ from karat.engine.moments import sweep
 from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, sum_rounding, tolerance
+from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, UNSEEN, sum_rounding, tolerance
 
 REFINEMENTS = 3
 WITNESSES = 2**21  # features of rows looked at
+CUTS = tuple(10.0**k for k in range(-14, -1, 2))  # relative singular values below which c leaves a direction to the remainder
 OWN = 4 * EPS  # rounding of a coordinate itself, in units of its terms
 FINE = 1024.0  # a derivative is taken by a step so much smaller
 CHARGED = 0.25  # share of the second term that one entry of E may use
@@ -124,11 +125,33 @@ class Proof:
         return Proof(0.0, 0.0, 0.0, 1.0, (), 0.0, 1, 0)
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What a proof may use: one reduction its own share, a coreset that is verified what it claims.
+
+    Attributes
+    ----------
+    rounding : float
+        The second term.
+    measured : float
+        The part of it that a moment of the linear class may be off by; the rest is rounding of the sums compared.
+    """
+
+    rounding: float = ROUNDING
+    measured: float = MEASURED
+
+    @staticmethod
+    def claimed(rounding: float) -> Terms:
+        """Those of a certificate: all of its second term, but for what the sums of this proof are rounded by."""
+        return Terms(rounding, rounding - UNSEEN)
+
+
+REDUCTION = Terms()
 Witnesses = Callable[[Kernel], tuple[Array, Array]]  # features of some rows of the data (N x m), and their own weights
 
 
 def prove(
-    settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None = None, terms: float = 1.0
+    settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None = None, terms: Terms = REDUCTION
 ) -> Proof:
     """Measure weighted rows ``[1 | D - shift]`` against the moments of all rows.
 
@@ -138,17 +161,17 @@ def prove(
         Asked only if the moments of the linear class do not agree to rounding.
     rows : Rows, optional
         All rows, if they can be read again.
-    terms : float
-        Second terms that the weighted rows may use, in units of ROUNDING: more than one for a coreset of coresets.
+    terms : Terms
+        What the weighted rows may use.
     """
     kernel = settled.kernel
     if isinstance(kernel, Powers):
         if settled.also is None:
-            return _power(kernel, settled, block, weights, terms)
-        linear = _linear(settled.also, block, weights, witnesses, rows, terms * MEASURED)
+            return _power(kernel, settled, block, weights, terms.rounding)
+        linear = _linear(settled.also, block, weights, witnesses, rows, terms.measured)
         if kernel.degree % 2:
             return linear
-        power = _power(kernel, settled, block, weights, terms)
+        power = _power(kernel, settled, block, weights, terms.rounding)
         if linear.ok and not power.ok:
             return linear
         error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
@@ -165,7 +188,7 @@ def prove(
         error = gap + settled.rounding + sum_rounding(2, 1)
         off = np.abs(core - settled.target) / np.maximum(np.abs(settled.target), settled.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
-    return _linear(settled, block, weights, witnesses, rows, terms * MEASURED)
+    return _linear(settled, block, weights, witnesses, rows, terms.measured)
 
 
 def exact_sum(features: Array, weights: Array) -> Array:
@@ -206,7 +229,7 @@ def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, li
     norm = np.linalg.norm(root * scaled, axis=0)
     norm[norm == 0] = 1.0
     s, v = linalg.right_svd(root * scaled / norm)
-    for cut in (1e-14, 1e-12, 1e-10, 1e-8, 1e-6):
+    for cut in CUTS:
         keep = s > cut * s[:1]
         inverse = v[:, keep] / s[keep]
         c, rest = np.zeros(len(weights)), rho
@@ -240,7 +263,7 @@ def _spread(
     return largest + error, rest
 
 
-def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms: float) -> Proof:
+def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rounding: float) -> Proof:
     variables = (block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None]
     sizes = kernel.basis.sizes(variables)
     tiny = sizes < RESOLVED
@@ -248,7 +271,7 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms
     difference = kernel.half_gram(kernel.coordinates(block), weights) - full
     remainder = 0.0
     if tiny.any():
-        allowed, unseen = _coordinate_rounding(kernel, block, weights, tiny, CHARGED * terms * ROUNDING)
+        allowed, unseen = _coordinate_rounding(kernel, block, weights, tiny, CHARGED * rounding)
         difference = difference + np.copysign(unseen, difference)
         charged = np.clip(difference, -allowed, allowed)
         remainder = float(np.max(np.abs(charged) / allowed.clip(TINY)))

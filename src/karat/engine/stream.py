@@ -151,13 +151,13 @@ class Running:
         """A reduction to the rows of this sum, with what is inherited from the rows that it began with."""
         return replace(found, inherited=self.inherited, before=self.spent, inflation=self.inflation)
 
-    def settle(self) -> Settled:
-        """Final coordinates and the moments of the stream so far."""
+    def settle(self, last: bool = False) -> Settled:
+        """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay as they are."""
         *statistic, total = (a + b for a, b in zip(self.high, self.low, strict=True))
         kernel = self.kernel
         if isinstance(kernel, Powers) and self.evidence is not None:
             kernel = kernel.protecting(self.evidence)
-        return kernel.settle(tuple(statistic), float(total[0]))
+        return kernel.settle(tuple(statistic), float(total[0]), last)
 
 
 def larger(first: Claim, second: Claim) -> Claim:

@@ -12,7 +12,8 @@ where R(q) is what rounding does to f(q) on the full data, evaluated in double p
 ``rounding`` is ROUNDING.  A coreset of coresets inherits the claims of its parts, and their terms add up: every reduction
 spends UNSEEN, for what its sums are rounded by, and the remainder that it measured.  Only if that exceeds ROUNDING, as after a
 dozen merges, ``rounding`` is more.  The loss error of a part is inherited in full, but for the rounding of coordinates that
-lies within R(q) (``Proof.covered``): that is in the first term only to be seen, and the second term has it.
+lies within R(q) (``Proof.covered``): that is in the first term only to be seen, and the second term has it.  To verify a claim
+is to measure within its whole second term, less UNSEEN for the sums of the one who verifies.
 
 **Why 64 EPS.**  The proof compares sums that are themselves rounded.  A feature of degree p is p products and one shift, each
 off by u: at most (p + 1) EPS for both sums together, 7 EPS for p = 6.  A block of 1024 rows is summed by BLAS in 8 or more
