@@ -20,6 +20,7 @@ import karat
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
 from karat.problems.absorb.correction import Correction
+from karat.problems.absorb.minimise import minimise_power
 
 KINDS = [
     "plain", "collinear 1e-1", "collinear 1e-2", "collinear 1e-3", "collinear 1e-4", "collinear 1e-5", "collinear 1e-6",
@@ -337,3 +338,35 @@ def test_very_wide_problems_are_not_absorbed(monkeypatch):
     monkeypatch.setattr("karat.problems.absorb.absorb.WIDEST", 10)
     X, y = make("plain")
     assert not check(karat.coreset(X, y, Ridge(1e3, absorb="box")), X, y)
+
+
+@pytest.mark.parametrize("p", [2, 4])
+@pytest.mark.parametrize("away", [1e3, 1e6, 3e8])
+@pytest.mark.parametrize("alpha", [1e-9, 1.0])
+def test_intercept_far_from_the_origin(p, away, alpha):
+    """Means times coefficients are large and cancel: the intercept is the best for its coefficients, rounded once."""
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((400, 2)) @ [[1.0, 0.9], [0.0, 0.1]] + away * np.array([1.0, -0.7])
+    y = (X - X.mean(axis=0)) @ [0.7, 1.0] + 0.1 * rng.standard_normal(400)
+    core = karat.coreset(X, y, problem_of(p, alpha, "box", True))
+    found = core.problem.solve(core)
+    residuals = [
+        Fraction(found.intercept) + sum(Fraction(w) * Fraction(x) for w, x in zip(found.coef, row, strict=True)) - Fraction(t)
+        for row, t in zip(X, y, strict=True)
+    ]
+    slope = float(sum(r ** (p - 1) for r in residuals))
+    bend = float((p - 1) * sum(r ** (p - 2) for r in residuals))
+    assert abs(slope / bend) <= 0.6 * np.spacing(abs(found.intercept)) + 1e-10  # the step to the best intercept over all rows
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-12, 1e-6, 1.0])
+@pytest.mark.parametrize("p", [2, 4])
+def test_a_constant_column_takes_nothing_from_the_others(alpha, p):
+    """What rounding leaves of it after centring must not become a column, nor its penalty drown the others."""
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.standard_normal((300, 2)), np.full(300, 7.3)])
+    y = X @ [1.0, -2.0, 0.5] + 0.1 * rng.standard_normal(300)
+    weights = rng.uniform(10, 200, 300)
+    found = minimise_power(X, y, weights, p, alpha, True)
+    bare = minimise_power(X[:, :2], y, weights, p, alpha, True)
+    assert np.abs(found.coef - [*bare.coef, 0.0]).max() <= 1e-9

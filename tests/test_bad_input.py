@@ -342,6 +342,33 @@ def test_overflow_of_the_sum_of_two_columns():
         karat.coreset(X, y, LpRegression(4))
 
 
+@pytest.mark.parametrize("problem", [LeastSquares(), Ridge(absorb="box"), LpRegression(4), Moments(2), TensorContraction(2)])
+@pytest.mark.parametrize("column", [0, 1, 2])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_subnormal_column_is_named(problem, column, kind):
+    """It is the small column that is at fault, not the largest."""
+    X, y = table()
+    X[:, column] *= 1e-310
+    with pytest.raises(InputError, match=rf"Column {column} has values up to \d\.\de-3\d\d, so small .* Rescale"):
+        karat.coreset(kind(X), y if problem.needs_target else None, problem)
+
+
+def test_subnormal_target_and_spread_are_named():
+    X, y = table()
+    with pytest.raises(InputError, match=r"Column y has values up to \d\.\de-3\d\d, so small"):
+        karat.coreset(X, y * 1e-310, LeastSquares())
+    X[:, 1] = 1e-307 * (1 + 1e-4 * X[:, 1])
+    with pytest.raises(InputError, match=r"Column 1 has values that differ by at most \d\.\de-31\d, so small"):
+        karat.coreset(X, y, LeastSquares())
+
+
+def test_verify_against_columns_of_another_unit():
+    X, _ = table()
+    core = karat.coreset(X, problem=Moments(2))
+    X[:, 1] *= 1e-307
+    assert not core.verify(X).ok
+
+
 def test_underflow_is_exact_or_refused():
     """Tiny values must not become zero weights or a silent loss of rank."""
     X, y = table()

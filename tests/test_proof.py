@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 import karat
 from karat import problems
+from karat.engine.coordinates import Basis
 from karat.engine.function import FunctionKernel
 from karat.engine.powers import Powers
 from karat.engine.reduce import measure, settle
@@ -236,3 +237,60 @@ def test_equal_values_do_not_round_the_same_way(values):
         kept = sum(Fraction(w) * Fraction(x) for w, x in zip(core.weights.tolist(), core.X[:, 0].tolist(), strict=True))
         if not isinstance(problem, problems.TensorContraction):
             assert abs(kept - full) <= (core.certificate.loss_error + core.certificate.rounding) * full
+
+
+def twins(rng: np.random.Generator, small: float, explained: float) -> tuple[np.ndarray, np.ndarray]:
+    """Columns that differ by little, and two targets, of which the first follows that difference."""
+    X = rng.standard_normal((400, 4))
+    difference = rng.standard_normal(400)
+    X[:, 3] = X[:, 0] + small * difference
+    noise = rng.standard_normal((400, 2))
+    return X, np.column_stack([explained * difference + noise[:, 0], X.sum(axis=1) + noise[:, 1]])
+
+
+@pytest.mark.parametrize("small", [3e-5, 1e-6, 2e-7])
+def test_targets_do_not_take_the_rounding_of_a_small_direction(small):
+    """What a small direction explains of them by chance is left in them: the factors of its coordinate are huge."""
+    rows = Rows([np.hstack(twins(np.random.default_rng(0), small, 0.0))])
+    settled, _ = settle(rows, Powers(6, 2, affine=True, apart=2), np.arange(400))
+    block = rows.take(np.arange(400), settled.kernel.shift)
+    sizes = settled.kernel.basis.sizes(block)
+    assert sizes[-3] < 2 * small
+    assert sizes[-2:].min() > 0.1
+    assert settled.kernel.basis.mixing(block)[-2:].max() < 10
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_coordinates_round_within_their_terms_and_what_they_mix(seed):
+    """sum_k |v_k| terms_k <= sum_j |z_j d_j| + 2 sum_k |v_k| mixed_k, of a row and a query z = map v."""
+    rng = np.random.default_rng(seed)
+    for _ in range(200):
+        basis = Basis.given(rng.standard_normal((5, 4)) * 10.0 ** rng.uniform(-6, 6, (5, 4)))
+        row = rng.standard_normal((1, 5))
+        size = np.abs(row @ basis.map)[0]
+        v = rng.standard_normal(4) * 10.0 ** rng.uniform(-8, 8, 4)
+        if rng.random() < 0.5:  # a query without some of the columns: the others cancel
+            v = np.linalg.svd(basis.map[:3])[2][-1]
+        terms, mixed = np.abs(row) @ np.abs(basis.map), size * basis.mixing(row)
+        assert terms[0] @ np.abs(v) <= (np.abs(row[0] * (basis.map @ v)).sum() + 2 * mixed @ np.abs(v)) * (1 + 1e-9)
+
+
+def test_a_merge_inherits_the_rounding_of_coordinates_that_are_mixed():
+    """A target that a small direction explains: its own loss has a small R(q), which does not hold that rounding."""
+    rng = np.random.default_rng(0)
+    parts = [karat.coreset(*twins(rng, 1e-5, 3.0), problem=problems.LeastSquares()) for _ in range(2)]
+    merged = parts[0].merge(parts[1])
+    assert merged.certificate.ok
+    assert merged.certificate.loss_error > 1.2 * max(part.certificate.loss_error for part in parts)
+    # Where nothing is mixed the second term holds it, and it does not add up.
+    plain = [karat.coreset(X, y[:, 1], problem=problems.LeastSquares()) for X, y in (twins(rng, 1e-5, 0.0) for _ in range(2))]
+    assert plain[0].merge(plain[1]).certificate.loss_error < 1.2 * max(part.certificate.loss_error for part in plain)
+
+
+def test_a_long_chain_of_merges_keeps_more_rows_rather_than_too_large_an_error():
+    rng = np.random.default_rng(0)
+    merged = karat.coreset(*twins(rng, 1e-6, 3.0), problem=problems.LeastSquares())
+    for _ in range(8):
+        merged = merged.merge(karat.coreset(*twins(rng, 1e-6, 3.0), problem=problems.LeastSquares()))
+    assert merged.certificate.ok
+    assert merged.n_rows == 3600

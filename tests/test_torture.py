@@ -15,6 +15,7 @@ from tests.torture import families, pool, structure  # noqa: F401  (structure re
 from tests.torture.arithmetic import EPS, OWN, expansion, exponents, extended, wide
 from tests.torture.cases import draw
 from tests.torture.data import GENERATORS, rotated
+from tests.torture.judge import judge
 from tests.torture.linear import Linear, Monomials
 from tests.torture.mean import Mean
 from tests.torture.power import Power
@@ -42,6 +43,13 @@ def test_a_fast_part_of_the_campaign():
     refused = [line(result, 0) for result in results if result["verdict"] == "refused" and result["harmless"]]
     assert not bad, "\n".join(bad)
     assert len(refused) <= 0.01 * len(results), "\n".join(refused)
+
+
+@pytest.mark.parametrize("name", ["two-rows/140", "drift/145", "hidden/62", "long-integers/45", "drift/96"])
+def test_what_is_inherited_is_right(name):
+    """Merges that claimed less than they were off by, and sketches that had spent the second term several times over."""
+    verdict = judge(draw(name, 0))
+    assert verdict.verdict == "exact", verdict.detail
 
 
 def rational(rows, weights, exponent):

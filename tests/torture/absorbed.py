@@ -61,6 +61,8 @@ def check(oracle: Power, core, call) -> str:
     noise = (power((np.abs(oracle.D) * np.abs(best)[:, None]).sum(axis=0), oracle.p) * oracle.u).sum()
     root = 1.0 / oracle.p
     allowed = ALLOWED * float(value[0]) ** root + 1e4 * EPS * float(noise) ** root if oracle.p == 2 else np.inf
+    if oracle.p == 2 and oracle.affine:  # the intercept is one double: no answer is nearer than half its spacing
+        allowed += float(np.spacing(abs(found.intercept)) / 2 / oracle.size[-1] * np.sqrt(oracle.total))
     if float(move) ** root > allowed:
         return f"problem.solve is off by {float(move) ** root / max(float(value[0]) ** root, 1e-300):.1e} of the root loss"
     if oracle.p > 2 and oracle._losses(own[:, None])[0][0] > value[0] * (1 + 1e-7) + 1e4 * EPS * rounding[0]:

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from karat.engine.candidates import own_weights
-from karat.engine.kernel import Settled
+from karat.engine.kernel import Kernel, Settled
+from karat.engine.proof import Terms
 from karat.engine.reduce import Reduction, measure
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EPS, ROUNDING, tolerance
+from karat.engine.tolerances import EPS, MEASURED, ROUNDING, tolerance
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
 
@@ -79,6 +80,9 @@ class Certificate:
     inflation : float
         Largest ratio of an absolute moment of the kept rows to that of all rows; it magnifies the second term of a coreset of
         this coreset.
+    covered : float
+        The part of ``loss_error`` that is rounding which the second term holds as well; a coreset of this coreset does not
+        inherit it twice.
     proof_version : int
         The proof that was made; one of an older version does not count.
     standard_errors : float or None
@@ -107,6 +111,7 @@ class Certificate:
     refuted: bool = False
     spent: float = 1.0
     inflation: float = 1.0
+    covered: float = 0.0
     proof_version: int = PROOF_VERSION
     standard_errors: float | None = None
 
@@ -194,8 +199,10 @@ def certify(
     proofs = [r.proof for r in reductions]
     kept = sum(float(r.weights.sum()) for r in reductions)
     error, spent = max(r.error for r in reductions), max(r.spent for r in reductions)
+    handed_on = max(r.handed_on for r in reductions)
     return Certificate(
         loss_error=float(error),
+        covered=float(error - handed_on) if np.isfinite(error) else 0.0,
         rounding=rounding_of(spent),
         spent=spent,
         remainder=max(r.remainder for r in reductions),
@@ -229,17 +236,28 @@ def claimed(
     Parameters
     ----------
     certificate : Certificate
-        Of the coreset; it says how large the second term may be.
+        Of the coreset; it says what is claimed.
     rows : Rows or None
         All rows, if they can be read again.
     witnesses : Rows, optional
         Some rows of the data with their own weights, if they cannot.
     """
     positions = np.arange(len(kept))
-    weights, terms = own_weights(kept, positions), certificate.rounding / ROUNDING
+    weights = own_weights(kept, positions)
+    terms = Terms.claimed(certificate.rounding)
     proof = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights, witnesses, terms)
-    method, before = "verified on the full data", terms if terms > 1.0 else 0.0
+    method, before = "verified on the full data", (terms.measured - MEASURED) * proof.remainder / ROUNDING
     return Reduction(positions, weights, settled, certificate.rank, proof, method, passes, before=before)
+
+
+def about_means(found: Reduction) -> Kernel | None:
+    """The features in which to measure again what could not be proven; None if there are no others.
+
+    R(q) is that of columns shifted by their means.  A shift near the mean, or none, usually does as well and saves a pass; but
+    with heavy tails the mean is far from most rows, and sums of absolute values about it are larger than about another shift.
+    """
+    linear = None if found.proof.ok else found.settled.linear
+    return None if linear is None else linear.kernel.centred(linear.target, linear.total)
 
 
 def require_proven(

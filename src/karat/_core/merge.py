@@ -16,7 +16,6 @@ from karat._data.checks import group_labels, read_input, same_kind
 from karat.engine.kernel import Kernel
 from karat.engine.reduce import Reduction, build, whole
 from karat.engine.rows import Rows
-from karat.engine.tolerances import handed_on
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Ridge
 
@@ -56,7 +55,11 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     table = read_input(X, y, first.problem, weights, groups)
     kernel = kernel_of(first.problem, table)
     inflation = max(first.certificate.inflation, second.certificate.inflation)
-    reductions = [_reduced(table.rows(label), kernel, seed, inflation) for label in group_labels(table)]
+    # The parts may be off by what their own certificates say, relative to a smaller loss than that of the union.
+    # With a correction each of them is relative to a loss that has the regulariser in it, so that they add up.
+    errors = [_handed_on(core) for core in (first, second)]
+    inherited = sum(errors) if first.absorbed or second.absorbed else max(errors)
+    reductions = [_reduced(table.rows(label), kernel, seed, inflation, inherited) for label in group_labels(table)]
     correction = None
     if first.absorbed is not None and second.absorbed is not None:
         assert isinstance(first.problem, Ridge | LpRegression)
@@ -67,10 +70,6 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     merged = assemble(first.problem, table, X, y, reductions, correction, start)
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
-    # The parts may be off by what their own certificates say, relative to a smaller loss than that of the union.
-    # With a correction each of them is relative to a loss that has the regulariser in it, so that they add up.
-    errors = [_handed_on(core) for core in (first, second)]
-    inherited = sum(errors) if first.absorbed or second.absorbed else max(errors)
     left_out = [note for core in (first, second) for note in core.certificate.notes if "left out" in note]
     notes = tuple(dict.fromkeys([*merged.certificate.notes, *left_out]))
     proof = merged.certificate
@@ -93,13 +92,14 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
 
 def _handed_on(core: Coreset) -> float:
     proof = core.certificate
-    return proof.loss_error if core.absorbed else handed_on(proof.loss_error, proof.power, proof.condition)
+    return proof.loss_error if core.absorbed else proof.loss_error - proof.covered
 
 
-def _reduced(rows: Rows, kernel: Kernel, seed: int, inflation: float) -> Reduction:
-    """The rows of both parts reduced again, or all of them, which is exact by definition."""
+def _reduced(rows: Rows, kernel: Kernel, seed: int, inflation: float, inherited: float) -> Reduction:
+    """The rows of both parts reduced again, or all of them, which adds nothing to what the parts are off by."""
     found = replace(build(rows, kernel, "auto", seed), inflation=inflation)
-    return found if found.proof.ok and found.remainder <= 1.0 else replace(whole(rows, found), inflation=inflation)
+    within = found.proof.loss_error + inherited <= found.proof.tolerance
+    return found if found.proof.ok and within and found.remainder <= 1.0 else whole(rows, found)
 
 
 def _same(first: Coreset, second: Coreset) -> bool:

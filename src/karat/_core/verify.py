@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.certify import Certificate, certify, claimed
+from karat._core.certify import Certificate, about_means, certify, claimed
 from karat._core.construct import kernel_of, refuse_for_latent, refuse_lengths
 from karat._core.coreset import Coreset
 from karat._data import containers
@@ -17,8 +17,9 @@ from karat.engine.candidates import own_weights, sample
 from karat.engine.kernel import Flags, Settled
 from karat.engine.linalg import Indices
 from karat.engine.proof import Proof
-from karat.engine.reduce import NonFiniteError, Reduction, settle
+from karat.engine.reduce import NonFiniteError, Reduction, better, settle
 from karat.engine.rows import Rows
+from karat.engine.sweep import pass_over
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
 from karat.problems.absorb.absorb import REFUTED, measure_absorbed
@@ -102,13 +103,18 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
 
 
 def _against(core: Coreset, table: Table, rows: Rows, kept: Rows) -> Reduction:
-    """Weighted rows measured against all rows."""
+    """Weighted rows measured against all rows: in any coordinates in which that is a proof."""
     try:
         pilot = sample(np.random.default_rng(1), len(rows), 16384)
         settled, passes = settle(rows, kernel_of(core.problem, table), pilot)
     except NonFiniteError:
         raise explain_non_finite(table, "its powers") from None
-    return measured(core, rows, settled, kept, passes, table.unit)
+    found = measured(core, rows, settled, kept, passes, table.unit)
+    kernel = None if core.absorbed else about_means(found)
+    if kernel is None:
+        return found
+    centred = kernel.settle(pass_over(rows, kernel), rows.total, last=True)
+    return better(found, claimed(core.certificate, rows, centred, kept, passes + 1))
 
 
 def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None) -> tuple[Flags, Indices]:

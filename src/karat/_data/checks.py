@@ -312,14 +312,31 @@ def explain_non_finite(table: Table, degree_text: str) -> InputError:
                     f"Column {table.names[first + column]} has {len(bad)} {kind} value{'s' if len(bad) > 1 else ''}, the first "
                     f"in row {bad[0]}; drop or impute those rows."
                 )
-    largest = 0.0
-    where = table.names[0]
-    for part, first in ((table.X, 0), (table.y, table.columns)):
-        if part is None:
-            continue
-        sizes = np.asarray(abs(part).max(axis=0).toarray() if sparse.issparse(part) else np.abs(part).max(axis=0), dtype=float)
-        if sizes.max() > largest:
-            largest, where = float(sizes.max()), table.names[first + int(sizes.argmax())]
+    return _explain_sizes(table, degree_text)
+
+
+def _explain_sizes(table: Table, degree_text: str) -> InputError:
+    """Which column is furthest from 1: the one to rescale, whether it is too large or too small."""
+    extents = [_extent(part[:]) for part in (table.X, table.y) if part is not None]
+    sizes, spreads = (np.concatenate(found) for found in zip(*extents, strict=True))
+    smallest = np.where(spreads > 0, np.minimum(sizes, spreads), np.where(sizes > 0, sizes, 1.0))
+    above, below = np.log2(sizes.clip(1.0)), -np.log2(smallest)
+    column = int(np.argmax(np.maximum(above, below)))
+    name = f"Column {table.names[column]}"
+    if above[column] >= below[column]:
+        return InputError(
+            f"{name} has values up to {sizes[column]:.1e}; {degree_text} overflow double precision. Rescale the column."
+        )
+    kind = "values up to" if smallest[column] == sizes[column] else "values that differ by at most"
     return InputError(
-        f"Column {where} has values up to {largest:.1e}; {degree_text} overflow double precision. Rescale the column."
+        f"{name} has {kind} {smallest[column]:.1e}, so small that double precision loses their digits. Rescale the column, or "
+        "drop it."
     )
+
+
+def _extent(part: Any) -> tuple[Array, Array]:
+    """Of every column, the largest absolute value and the distance between the largest and the smallest value."""
+    ends = (part.max(axis=0), part.min(axis=0))
+    high, low = (np.ravel(end.toarray() if sparse.issparse(end) else end).astype(float) for end in ends)
+    with np.errstate(over="ignore"):  # infinite if they are of either sign and as large as doubles can be
+        return np.maximum(np.abs(high), np.abs(low)), high - low

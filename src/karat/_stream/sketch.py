@@ -31,7 +31,7 @@ from karat.engine.linalg import Array
 from karat.engine.offsets import Offsets
 from karat.engine.reduce import NonFiniteError, Reduction
 from karat.engine.rows import Rows
-from karat.engine.stream import Running, fold, prove_held
+from karat.engine.stream import NO_CLAIM, Running, fold, grown, larger, prove_held
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Problem, Ridge
 
@@ -291,7 +291,8 @@ class Sketch:
                 )
             sources |= other._sources
         self._fold()
-        inherited = {label: (r.inherited, r.spent, r.inflation) for label, r in self._running.items()}
+        mine = {label: running.claim for label, running in self._running.items()}
+        inherited = dict(mine)
         for other in others:
             other._fold()
             if other._held is not None:
@@ -300,24 +301,20 @@ class Sketch:
                 numbers = other._held.numbers + self.n_rows
                 self._take(replace(other._held, numbers=numbers), owned=True, seen=other._fingerprint)
             for label in other._running:  # what the other's rows are off by is inherited
-                claim = other._reduction(label)
-                theirs = (claim.handed_on, claim.spent, claim.inflation * claim.proof.inflation)
-                inherited[label] = _larger(inherited.get(label, theirs), theirs)
+                found = other._reduction(label)
+                theirs = (found.handed_on, found.spent, found.inflation * found.proof.inflation)
+                inherited[label] = larger(inherited.get(label, theirs), theirs)
             self.n_rows += other.n_rows
             self._seconds += other._seconds
         self._fold()
-        for label, mine in self._running.items():
-            own = (mine.inherited, mine.spent, mine.inflation)
-            error, spent, inflation = _larger(inherited.get(label, own), own)
-            self._running[label] = replace(mine, inherited=error, spent=spent, inflation=inflation)
+        for label, running in self._running.items():
+            before = mine.get(label, NO_CLAIM)
+            error, spent, inflation = grown(running.claim, before, inherited.get(label, before))
+            self._running[label] = replace(running, inherited=error, spent=spent, inflation=inflation)
             if label in self._reductions:
                 found = self._reductions[label]
-                self._reductions[label] = replace(
-                    found,
-                    inherited=max(found.inherited, error),
-                    before=max(found.before, spent),
-                    inflation=max(found.inflation, inflation),
-                )
+                claim = grown((found.inherited, found.before, found.inflation), before, inherited.get(label, before))
+                self._reductions[label] = replace(found, inherited=claim[0], before=claim[1], inflation=claim[2])
         self._proof_version = min(self._proof_version, *(other._proof_version for other in others))
         self._sources = sources
         self._seconds += time.perf_counter() - start
@@ -404,11 +401,6 @@ class Sketch:
     def __repr__(self) -> str:
         held = 0 if self._held is None else len(self._held)
         return f"Sketch({self.problem.describe()}, {self.n_rows:,} rows seen, {held:,} held, {self._waiting[0]:,} waiting)"
-
-
-def _larger(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
-    """The larger of two claims: loss error, what is spent of the second term, inflation."""
-    return max(first[0], second[0]), max(first[1], second[1]), max(first[2], second[2])
 
 
 def weighed(rows: Rows) -> tuple[Array, Array]:

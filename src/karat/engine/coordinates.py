@@ -30,7 +30,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.kernel import Directions, Flags
 from karat.engine.linalg import Array
-from karat.engine.tolerances import BLIND, EPS, KAPPA, NULL, ROUNDING, ROWWISE, SHOWN, SMALL
+from karat.engine.tolerances import BLIND, EPS, GRADED, KAPPA, LITTLE, NULL, ROUNDING, ROWWISE, SHOWN, SMALL
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,21 @@ class Basis:
         """Root mean square of every coordinate of a block, relative to that of its terms: 1 / condition of each direction."""
         terms = linalg.column_norms(block) @ np.abs(self.map)
         return np.asarray(linalg.column_norms(block @ self.map) / np.where(terms > 0, terms, 1.0))
+
+    def mixing(self, block: Array) -> Array:
+        """The terms of every coordinate of a block that others may cancel, relative to its own root mean square.
+
+        A query ``z = map v`` has ``|v_k map_jk| <= |z_j| + sum_{l != k} |v_l map_jl|``.  With k the largest entry of row j,
+
+            sum_k |v_k| terms_k  <=  sum_j |z_j d_j|  +  2 sum_k |v_k| mixed_k,
+
+        where mixed are the terms without the largest entry of each row: beyond R(q) the coordinates round by no more than this.
+        """
+        size = linalg.column_norms(block @ self.map)
+        entries = np.abs(self.map) / np.where(size > 0, size, 1.0)
+        if entries.size:
+            np.put_along_axis(entries, entries.argmax(axis=1)[:, None], 0.0, axis=1)
+        return np.asarray(linalg.column_norms(block) @ entries)
 
 
 def condition_of(variables: Array) -> float:
@@ -125,9 +140,12 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     unseen = np.setdiff1d(np.arange(joint.shape[1]), seen)
     columns = np.hstack([columns, np.eye(joint.shape[1])[:, unseen]])
     gone = np.concatenate([gone, np.ones(len(unseen), dtype=bool)])
-    sight = columns[:, np.concatenate([s > SMALL, np.zeros(len(unseen), dtype=bool)])]
+    clear = np.concatenate([s > SMALL, np.zeros(len(unseen), dtype=bool)])
+    sight = columns[:, clear]
     white = joint @ sight
     coefficients = white.T @ targets
+    residual = linalg.column_norms(targets - white @ coefficients)
+    coefficients = without_small(coefficients, residual, s[clear[: len(s)]])
     residual = linalg.column_norms(targets - white @ coefficients)
     size = linalg.column_norms(targets)
     flat = size <= null * raw[count:]
@@ -170,6 +188,16 @@ def restored(basis: Basis, which: Flags, sizes: Array) -> Basis:
     )
 
 
+def without_small(coefficients: Array, residual: Array, sizes: Array) -> Array:
+    """Coefficients of separate variables on known coordinates, but for those on small ones that explain little of them.
+
+    A small coordinate has large factors.  With them its rounding would enter that of a variable which has next to none.
+    """
+    small = sizes < GRADED
+    little = np.square(coefficients[small]).sum(axis=0) <= LITTLE * np.square(residual)
+    return np.where(small[:, None] & little, 0.0, coefficients)
+
+
 def purified(small: Array, known: Array, variables: Array, share: Array) -> Array:
     """Directions that nearly vanish, without the multiples of known coordinates of unit size that rounding has left in them.
 
@@ -198,7 +226,9 @@ def is_real(found: Array) -> Flags:
 def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:
     """Which directions vanish, by the mean square matrix of the coordinates over all rows; and the relative size of all."""
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
-    back = np.linalg.pinv(basis.map)
+    unit = np.abs(basis.map).max(axis=1, initial=0.0)  # columns of very different sizes: none must seem small to the inverse
+    unit[unit == 0] = 1.0
+    back = np.linalg.pinv(basis.map / unit[:, None]) / unit
     columns = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", back, gram, back), 0.0))
     terms = columns @ np.abs(basis.map)
     gone = (rms <= NULL * len(basis.map) * terms) & ~basis.real
@@ -232,8 +262,11 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
     for separate, stage in ((False, ~first & ~last & ~gone), (True, last & ~gone)):
         mine = np.flatnonzero(stage)
         columns = np.eye(len(rms))[:, mine] / rms[mine]
-        known = step[:, ~np.concatenate(loose) & (np.array(size) >= SMALL)]
-        columns -= known @ (known.T @ gram @ columns)
+        clear = ~np.concatenate(loose) & (np.array(size) >= SMALL)
+        known = step[:, clear]
+        coefficients = known.T @ gram @ columns
+        residual = np.sqrt(np.maximum(1.0 - np.square(coefficients).sum(axis=0), 0.0))
+        columns -= known @ without_small(coefficients, residual, np.array(size)[clear])
         rest = columns.T @ gram @ columns
         rest = (rest + rest.T) / 2
         whitening, blind = _separately(rest) if separate else _in_order(rest, sizes[mine])

@@ -106,6 +106,10 @@ class Kernel(ABC):
         """The same kernel in units in which columns of these sizes do not underflow."""
         return self
 
+    def centred(self, target: Array, total: float) -> Self | None:
+        """The same features of columns that are shifted by their means, which are among the moments; None without a shift."""
+        return None
+
     def feature_name(self, feature: int, columns: list[str]) -> str:
         """What a feature is, for error messages; ``columns`` names the columns of the table."""
         return f"feature {feature}"

@@ -177,9 +177,11 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
 
 
 def spectral_norm(symmetric: Array) -> float:
-    """Largest absolute eigenvalue."""
+    """Largest absolute eigenvalue; infinite where entries overflowed, which LAPACK might not survive."""
     if not symmetric.size:
         return 0.0
+    if not np.isfinite(symmetric).all():
+        return np.inf
     values = sla.eigvalsh(symmetric, check_finite=False)
     return float(max(abs(values[0]), abs(values[-1])))
 

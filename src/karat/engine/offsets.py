@@ -68,12 +68,12 @@ def _apart(values: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
     return np.where(below, ~above + np.uint64(1), above), below
 
 
-def exact_sum(start: float, factors: Iterable[float], offsets: Iterable[int]) -> float:
+def exact_sum(start: float, factors: Iterable[float], offsets: Iterable[float]) -> float:
     """``start + sum(factors * offsets)``, rounded once: the terms may be large and cancel."""
-    pairs = [(float(factor), int(offset)) for factor, offset in zip(factors, offsets, strict=True) if offset]
-    if not np.isfinite([float(start), *(factor for factor, _ in pairs)]).all():
-        return float(start) + sum(factor * offset for factor, offset in pairs)
-    return float(sum((Fraction(factor) * offset for factor, offset in pairs), Fraction(float(start))))
+    pairs = [(float(factor), offset) for factor, offset in zip(factors, offsets, strict=True) if offset]
+    if not np.isfinite([float(start), *(factor for factor, _ in pairs), *(float(offset) for _, offset in pairs)]).all():
+        return float(start) + float(sum(factor * offset for factor, offset in pairs))
+    return float(sum((Fraction(factor) * Fraction(offset) for factor, offset in pairs), Fraction(float(start))))
 
 
 class Lowered:

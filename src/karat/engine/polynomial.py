@@ -151,6 +151,18 @@ class Polynomials(Polynomial):
         other.scale = scale
         return other
 
+    def centred(self, target: Array, total: float) -> Self | None:
+        if not self.affine:
+            return None
+        other = self._copy()
+        other.shift = self.shift + self._means(target, total) / self.scale[1:]
+        return other
+
+    def _means(self, target: Array, total: float) -> Array:
+        """Those of the shifted and scaled columns."""
+        linear = np.flatnonzero(np.count_nonzero(self.sets, axis=1) == 1)
+        return np.asarray(target[linear] / self.root[linear] / total)
+
     def _product(self, left: Array, right: Array) -> Array:
         return linalg.accurate_product(np.ascontiguousarray(left), np.ascontiguousarray(right))
 
@@ -175,9 +187,8 @@ class Polynomials(Polynomial):
         """Whether the shift is far from the mean, and the kernel with a better one (known from degree 2 on)."""
         if self.degree < 2:
             return False, self
-        linear = np.flatnonzero(np.count_nonzero(self.sets, axis=1) == 1)
         squares = np.flatnonzero((np.count_nonzero(self.sets, axis=1) == 2) & (self.sets[:, -1] == self.sets[:, -2]))
-        mean = target[linear] / self.root[linear] / total
+        mean = self._means(target, total)
         square = target[squares] / self.root[squares] / total
         spread = np.sqrt(np.maximum(square - mean**2, 0.0))
         # About zero, zeros stay zeros and no monomial of a heavy tail is inflated by the shift of another column.

@@ -44,10 +44,11 @@ from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows
 from karat.engine.sweep import sweep
-from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, handed_on, sum_rounding, tolerance
+from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, UNSEEN, sum_rounding, tolerance
 
 REFINEMENTS = 3
 WITNESSES = 2**21  # features of rows looked at
+CUTS = tuple(10.0**k for k in range(-14, -1, 2))  # relative singular values below which c leaves a direction to the remainder
 OWN = 4 * EPS  # rounding of a coordinate itself, in units of its terms
 FINE = 1024.0  # a derivative is taken by a step so much smaller
 CHARGED = 0.25  # share of the second term that one entry of E may use
@@ -82,6 +83,9 @@ class Proof:
         How many of the excluded directions do not vanish, but are so small that only the second term speaks of them.
     dropped : int
         How many were dropped as zero.
+    covered : float
+        The part of ``loss_error`` that is rounding of coordinates within R(q).  It is there so that people see it; the second
+        term holds it as well, and that is inherited stage by stage.
     """
 
     loss_error: float
@@ -95,6 +99,7 @@ class Proof:
     inflation: float = 1.0
     small: int = 0
     dropped: int = 0
+    covered: float = 0.0
 
     @property
     def tolerance(self) -> float:
@@ -107,7 +112,7 @@ class Proof:
     @property
     def handed_on(self) -> float:
         """What a later reduction of these rows inherits of the loss error."""
-        return handed_on(self.loss_error, self.power, self.condition)
+        return self.loss_error - self.covered
 
     @property
     def merit(self) -> tuple[bool, int, float]:
@@ -120,11 +125,33 @@ class Proof:
         return Proof(0.0, 0.0, 0.0, 1.0, (), 0.0, 1, 0)
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What a proof may use: one reduction its own share, a coreset that is verified what it claims.
+
+    Attributes
+    ----------
+    rounding : float
+        The second term.
+    measured : float
+        The part of it that a moment of the linear class may be off by; the rest is rounding of the sums compared.
+    """
+
+    rounding: float = ROUNDING
+    measured: float = MEASURED
+
+    @staticmethod
+    def claimed(rounding: float) -> Terms:
+        """Those of a certificate: all of its second term, but for what the sums of this proof are rounded by."""
+        return Terms(rounding, rounding - UNSEEN)
+
+
+REDUCTION = Terms()
 Witnesses = Callable[[Kernel], tuple[Array, Array]]  # features of some rows of the data (N x m), and their own weights
 
 
 def prove(
-    settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None = None, terms: float = 1.0
+    settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None = None, terms: Terms = REDUCTION
 ) -> Proof:
     """Measure weighted rows ``[1 | D - shift]`` against the moments of all rows.
 
@@ -134,25 +161,26 @@ def prove(
         Asked only if the moments of the linear class do not agree to rounding.
     rows : Rows, optional
         All rows, if they can be read again.
-    terms : float
-        Second terms that the weighted rows may use, in units of ROUNDING: more than one for a coreset of coresets.
+    terms : Terms
+        What the weighted rows may use.
     """
     kernel = settled.kernel
     if isinstance(kernel, Powers):
         if settled.also is None:
-            return _power(kernel, settled, block, weights, terms)
-        linear = _linear(settled.also, block, weights, witnesses, rows, terms * MEASURED)
+            return _power(kernel, settled, block, weights, terms.rounding)
+        linear = _linear(settled.also, block, weights, witnesses, rows, terms.measured)
         if kernel.degree % 2:
             return linear
-        power = _power(kernel, settled, block, weights, terms)
+        power = _power(kernel, settled, block, weights, terms.rounding)
         if linear.ok and not power.ok:
             return linear
         error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
         remainder = max(power.remainder, linear.remainder)
         gap = max(power.gap, linear.gap)
+        covered = error - max(power.handed_on, linear.handed_on) if linear.ok else 0.0
         return replace(
             power, loss_error=error, gap=gap, remainder=remainder, moment_error=linear.moment_error, worst=linear.worst,
-            inflation=linear.inflation,
+            inflation=linear.inflation, covered=covered,
         )  # fmt: skip
     if isinstance(kernel, MeanKernel):
         core = exact_sum(kernel.features(block), weights)
@@ -160,7 +188,7 @@ def prove(
         error = gap + settled.rounding + sum_rounding(2, 1)
         off = np.abs(core - settled.target) / np.maximum(np.abs(settled.target), settled.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
-    return _linear(settled, block, weights, witnesses, rows, terms * MEASURED)
+    return _linear(settled, block, weights, witnesses, rows, terms.measured)
 
 
 def exact_sum(features: Array, weights: Array) -> Array:
@@ -201,7 +229,7 @@ def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, li
     norm = np.linalg.norm(root * scaled, axis=0)
     norm[norm == 0] = 1.0
     s, v = linalg.right_svd(root * scaled / norm)
-    for cut in (1e-14, 1e-12, 1e-10, 1e-8, 1e-6):
+    for cut in CUTS:
         keep = s > cut * s[:1]
         inverse = v[:, keep] / s[keep]
         c, rest = np.zeros(len(weights)), rho
@@ -235,14 +263,15 @@ def _spread(
     return largest + error, rest
 
 
-def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms: float) -> Proof:
-    sizes = kernel.basis.sizes((block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None])
+def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rounding: float) -> Proof:
+    variables = (block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None]
+    sizes = kernel.basis.sizes(variables)
     tiny = sizes < RESOLVED
     full = _full_gram(kernel, settled)
     difference = kernel.half_gram(kernel.coordinates(block), weights) - full
     remainder = 0.0
     if tiny.any():
-        allowed, unseen = _coordinate_rounding(kernel, block, weights, tiny, CHARGED * terms * ROUNDING)
+        allowed, unseen = _coordinate_rounding(kernel, block, weights, tiny, CHARGED * rounding)
         difference = difference + np.copysign(unseen, difference)
         charged = np.clip(difference, -allowed, allowed)
         remainder = float(np.max(np.abs(charged) / allowed.clip(TINY)))
@@ -252,6 +281,7 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms
         gap = max(gap, abs(float(weights.sum()) / settled.total - 1.0))
     condition = 1.0 / float(sizes[~tiny].min(initial=1.0))
     error = gap + settled.rounding + sum_rounding(kernel.degree, len(full)) + kernel.degree * EPS * condition
+    mixed = float(np.linalg.norm(kernel.basis.mixing(variables)[~tiny]))
     size = np.sqrt(np.diag(full)).clip(TINY)
     off = np.abs(difference) / size / size[:, None]
     worst = int(off[kernel.first, kernel.last].argmax()) if kernel.degree == 2 and off.size else 0
@@ -271,6 +301,7 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms
         worst,
         small=int(tiny.sum()),
         dropped=excluded.vectors.shape[1],
+        covered=kernel.degree * EPS * max(condition - 2 * mixed, 0.0),
     )
 
 

@@ -30,7 +30,7 @@ from karat.engine.peel import dominating, heaviest, lopsided
 from karat.engine.points import Frame, frame
 from karat.engine.polish import polish, polish_features
 from karat.engine.powers import Powers
-from karat.engine.proof import WITNESSES, Proof, prove
+from karat.engine.proof import REDUCTION, WITNESSES, Proof, Terms, prove
 from karat.engine.rows import Rows
 from karat.engine.sweep import Progress, column_sizes, evaluate, pass_over
 from karat.engine.tolerances import EXACT, MEASURED, MISSED, ROUNDING, SHARP, TINY, UNSEEN
@@ -157,12 +157,10 @@ def better(first: Reduction, second: Reduction | None) -> Reduction:
 
 
 def whole(rows: Rows, found: Reduction) -> Reduction:
-    """All rows with their own weights."""
+    """All rows with their own weights; the condition is that of the columns, whatever rows are kept."""
     everything = np.arange(len(rows))
-    weights = own_weights(rows, everything)
-    return replace(
-        found, positions=everything, weights=weights, proof=replace(Proof.trivial(), power=found.proof.power), method="all rows"
-    )
+    proof = replace(Proof.trivial(), power=found.proof.power, condition=found.proof.condition)
+    return replace(found, positions=everything, weights=own_weights(rows, everything), proof=proof, method="all rows")
 
 
 def _attempt(
@@ -390,7 +388,7 @@ def check_any(support: Indices) -> None:
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def measure(
-    rows: Rows | None, settled: Settled, block: Array, weights: Array, witnesses: Rows | None = None, terms: float = 1.0
+    rows: Rows | None, settled: Settled, block: Array, weights: Array, witnesses: Rows | None = None, terms: Terms = REDUCTION
 ) -> Proof:
     """Prove weighted rows (a block in the coordinates of the kernel) against all rows.
 
@@ -400,8 +398,8 @@ def measure(
         All rows, if they can be read again.
     witnesses : Rows, optional
         Some rows of the data with their own weights; by default a sample of all.
-    terms : float
-        Second terms that the weighted rows may use, in units of ROUNDING.
+    terms : Terms
+        What the weighted rows may use.
     """
     seen = rows if witnesses is None else witnesses
 

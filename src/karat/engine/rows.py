@@ -132,10 +132,11 @@ def useful_shift(pilot: Array, weights: Array | None = None, harmless: float = 1
     with np.errstate(over="ignore", invalid="ignore"):  # noticed by the pass
         mean = np.average(pilot, axis=0, weights=weights)
         mean = np.where((pilot == pilot[0]).all(axis=0), pilot[0], mean)  # without the rounding of an average
-        if weights is not None and 2 * weights.max() > weights.sum():  # a mean that rounding would move away from its row
-            mean = pilot[weights.argmax()]
         spread = np.sqrt(np.average(np.square(pilot - mean), axis=0, weights=weights))
-    return np.where(np.isfinite(spread) & (np.abs(mean) <= harmless * spread), 0.0, mean)
+    near = np.isfinite(spread) & (np.abs(mean) <= harmless * spread)
+    if weights is not None and 2 * weights.max() > weights.sum():  # a mean that rounding would move away from its row
+        mean = pilot[weights.argmax()]
+    return np.where(near, 0.0, mean)
 
 
 class Blocks:

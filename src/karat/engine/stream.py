@@ -47,12 +47,14 @@ from karat.engine.reduce import (
 )  # fmt: skip
 from karat.engine.rows import Rows
 from karat.engine.sweep import pass_over
-from karat.engine.tolerances import CONTENT, SHARP, TINY
+from karat.engine.tolerances import CONTENT, ROUNDING, SHARP, TINY, UNSEEN
 from karat.engine.tree import thin
 
 WAY = "sketch"
 
 Sums = tuple[Array, ...]
+Claim = tuple[float, float, float]  # inherited loss error, what is spent of the second term, inflation
+NO_CLAIM = (0.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,10 @@ class Running:
         return replace(self, high=tuple(s for s, _ in pairs), low=low, evidence=evidence)
 
     @property
+    def claim(self) -> Claim:
+        return self.inherited, self.spent, self.inflation
+
+    @property
     def total(self) -> float:
         return float((self.high[-1] + self.low[-1])[0])
 
@@ -145,13 +151,23 @@ class Running:
         """A reduction to the rows of this sum, with what is inherited from the rows that it began with."""
         return replace(found, inherited=self.inherited, before=self.spent, inflation=self.inflation)
 
-    def settle(self) -> Settled:
-        """Final coordinates and the moments of the stream so far."""
+    def settle(self, last: bool = False) -> Settled:
+        """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay as they are."""
         *statistic, total = (a + b for a, b in zip(self.high, self.low, strict=True))
         kernel = self.kernel
         if isinstance(kernel, Powers) and self.evidence is not None:
             kernel = kernel.protecting(self.evidence)
-        return kernel.settle(tuple(statistic), float(total[0]))
+        return kernel.settle(tuple(statistic), float(total[0]), last)
+
+
+def larger(first: Claim, second: Claim) -> Claim:
+    """What the rows of two sketches together are off by."""
+    return max(first[0], second[0]), max(first[1], second[1]), max(first[2], second[2])
+
+
+def grown(now: Claim, before: Claim, parts: Claim) -> Claim:
+    """The claim of a merge: what folding added to a sketch's own, on top of that of the parts from which a sum may start."""
+    return parts[0] + (now[0] - before[0]), parts[1] + (now[1] - before[1]), parts[2] * (now[2] / before[2])
 
 
 def _evidence(kernel: Kernel, rows: Rows) -> Array | None:
@@ -188,9 +204,10 @@ def fold(
     found: Reduction | None = None
     if running is not None:
         found, grown = _continued(rows, new, kernel, running, rng, peeled)
-        if found is not None and found.proof.ok and found.proof.gap <= CONTENT:
+        afford = running.spent + running.used + UNSEEN / ROUNDING <= 1.0  # a fresh start spends of the second term
+        if found is not None and found.proof.ok and (found.proof.gap <= CONTENT or not afford):
             return found, grown
-    fresh, started = _afresh(rows, held, kernel, running, rng)
+    fresh, started = _afresh(rows, peeled, kernel, running, rng)
     if found is not None and (found.proof.ok, -found.error) >= (fresh.proof.ok, -fresh.error):
         return found, grown
     return fresh, started
@@ -231,13 +248,14 @@ def _continued(
 
 
 def _afresh(
-    rows: Rows, held: int, kernel: Kernel, running: Running | None, rng: np.random.Generator
+    rows: Rows, peeled: Flags, kernel: Kernel, running: Running | None, rng: np.random.Generator
 ) -> tuple[Reduction, Running]:
     """Fit coordinates to held and new rows, and start a sum with them."""
+    held = len(peeled)
     hard = running is not None and running.hard
     inherited = 0.0 if running is None else running.inherited + running.gap
     before = 0.0 if running is None else running.spent + running.used
-    inflation = 1.0 if running is None else _inflation(rows, held, running)
+    inflation = 1.0 if running is None else _inflation(rows, peeled, running)
     fresh, hard = _fitted(rows, held, kernel, rng, hard)
     if not fresh.proof.ok or fresh.proof.small or (fresh.proof.dropped and lopsided(rows)):
         heavy = dominating(rows, kernel, PEELED * max(1, fresh.settled.kernel.width))
@@ -255,12 +273,12 @@ def _afresh(
     return fresh, replace(started, inherited=inherited, spent=before, inflation=inflation).after(fresh, hard)
 
 
-def _inflation(rows: Rows, held: int, running: Running) -> float:
-    """By how much the absolute moments of the held rows exceed those of the rows before them."""
+def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
+    """By how much the absolute moments of the held rows exceed those of the rows before them, all without the peeled."""
     linear = running.settle().linear
-    if linear is None or linear.absolute is None or not held:
+    among = np.flatnonzero(~peeled)
+    if linear is None or linear.absolute is None or not len(among):
         return running.inflation
-    among = np.arange(held)
     sums = own_weights(rows, among) @ np.abs(linear.kernel.features(rows.take(among, linear.kernel.shift)))
     return running.inflation * float(np.max(sums / np.maximum(linear.absolute, TINY), initial=1.0))
 

@@ -11,7 +11,9 @@ where R(q) is what rounding does to f(q) on the full data, evaluated in double p
 
 ``rounding`` is ROUNDING.  A coreset of coresets inherits the claims of its parts, and their terms add up: every reduction
 spends UNSEEN, for what its sums are rounded by, and the remainder that it measured.  Only if that exceeds ROUNDING, as after a
-dozen merges, ``rounding`` is more.
+dozen merges, ``rounding`` is more.  The loss error of a part is inherited in full, but for the rounding of coordinates that
+lies within R(q) (``Proof.covered``): that is in the first term only to be seen, and the second term has it.  To verify a claim
+is to measure within its whole second term, less UNSEEN for the sums of the one who verifies.
 
 **Why 64 EPS.**  The proof compares sums that are themselves rounded.  A feature of degree p is p products and one shift, each
 off by u: at most (p + 1) EPS for both sums together, 7 EPS for p = 6.  A block of 1024 rows is summed by BLAS in 8 or more
@@ -49,15 +51,6 @@ def tolerance(power: int, condition: float) -> float:
     return min(LOOSEST, max(EXACT, 100 * power * EPS * condition))
 
 
-def handed_on(loss_error: float, power: int, condition: float) -> float:
-    """What a coreset of a coreset inherits of its loss error: all but ``power * EPS * condition``.
-
-    That part is what the rounding of coordinates does along the smallest direction.  It is in the loss error so that people see
-    it, and in the second term as well, which is inherited stage by stage.
-    """
-    return max(loss_error - power * EPS * condition, 0.0)
-
-
 def sum_rounding(power: int, width: int) -> float:
     """What rounding may add to a measured loss error: 16 EPS per factor and entry, as the norm of a width x width matrix."""
     return 16 * power * EPS * float(np.sqrt(width))
@@ -71,6 +64,8 @@ KAPPA = 50.0  # condition up to which a second-moment matrix sums accurately (ka
 BLIND = 1e-13  # relative eigenvalue of a Gram matrix below which it cannot tell a direction from zero
 NOTHING = 16 * EPS  # share of a term in a direction below which it is rounding of zero
 SMALL = 1e-7  # relative size of a direction whose coordinates are mostly rounding, which must not spread to others
+GRADED = 1e-4  # and below which separate variables are made orthogonal to it only if it explains
+LITTLE = 0.25  # more than this share of what is left of them
 EXTREME = 1e15  # columns up to this size, and down to its inverse, are multiplied without scaling
 
 # Search (karat.engine.reduce and the modules it calls).
@@ -81,4 +76,4 @@ MISSED = 1e-9  # relative part of the target outside the candidates' span beyond
 MET = 1e-9  # relative residual of weights that meet the target; polishing brings it to rounding
 DOMINATES = 0.1  # share of a feature's absolute moment from which on a row is kept verbatim
 SHARP = 1e-13  # rows with a larger error do not stand for those they were made of when a sum starts
-CONTENT = 1e-11  # a fold of a stream with a larger error tries whether fresh coordinates do better
+CONTENT = 1e-11  # a fold of a stream with a larger error tries whether fresh coordinates do better, while ROUNDING has room

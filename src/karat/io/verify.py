@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from karat._core.certify import about_means
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import load
@@ -23,7 +24,8 @@ from karat._core.verify import measured, proof, shared_groups
 from karat._data import containers
 from karat._data.batch import Piece
 from karat._data.checks import read_input
-from karat.engine.reduce import Reduction, settle
+from karat.engine.kernel import Settled
+from karat.engine.reduce import Reduction, better, settle
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, Run, fold_rows
@@ -137,15 +139,21 @@ def _mergeable(
         return own.rows(label).subset(np.flatnonzero(~(alone if among is None else alone[among])))
 
     coordinates = own_coordinates(core, own, rest) if again else None
-    hashes: Content | None = content
-    passes = 0
-    while True:
-        passes += 1
+
+    def scan(hashes: Content | None) -> tuple[Watching, Run]:
+        """A pass over the data, in the present coordinates."""
         sketch = Watching(core, own, layout.key, coordinates, core.indices[alone])
         sketch.buffer_rows = fold_rows(core.problem, layout, memory, None)
         run = Run(source, layout, sketch, None, progress, hashes)
         run.scan()
         sketch._fold()
+        return sketch, run
+
+    hashes: Content | None = content
+    passes = 0
+    while True:
+        passes += 1
+        sketch, run = scan(hashes)
         poor = {label: sums.kernel for label, running in sketch._running.items() if (sums := running.settle()).again}
         if coordinates is None or not poor or passes == ROUNDS:
             break
@@ -155,6 +163,16 @@ def _mergeable(
         raise InputError("The data has no row of positive weight.")
     labels, notes = shared_groups(core, [*(label for label, total in totals.items() if total), *sketch.strange])
     reductions = [_group(core, sketch, rest(label), label, passes, layout) for label in labels]
+    centred = {
+        label: kernel for label, found in zip(labels, reductions, strict=True) if (kernel := about_means(found)) is not None
+    }
+    if coordinates is not None and centred:
+        coordinates = coordinates | centred
+        afresh = scan(None)[0]._running
+        for i, label in enumerate(labels):
+            if label in centred:
+                settled = afresh[label].settle(last=True)
+                reductions[i] = better(reductions[i], _summed(core, settled, rest(label), passes + 1, layout))
     data, changed = compare(stored, content, short_names(source.names), run.counts)
     refuted = bool(notes)
     if sketch.moved and (data != "reordered" or (again and not all_present(own, _read(source, layout)))):
@@ -176,7 +194,7 @@ def _group(core: Coreset, sketch: Watching, kept: Rows, label: Any, passes: int,
             raise NotExactError(
                 "The moments of this data cannot be summed accurately; it is nothing like the kept rows, or needs scaling."
             )
-        return measured(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
+        return _summed(core, settled, kept, passes, layout)
     # The rows that a sketch holds stand for the others, and are off by what they claim.
     reduction = sketch._reduction(label)
     rows = held.rows(None if label is None else np.flatnonzero(held.groups == label))
@@ -184,8 +202,13 @@ def _group(core: Coreset, sketch: Watching, kept: Rows, label: Any, passes: int,
         settled, _ = settle(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
         found = measured(core, rows, settled, kept, passes)
         return replace(found, inherited=reduction.error, before=found.before + reduction.spent)
-    found = measured(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
+    found = _summed(core, settled, kept, passes, layout)
     return replace(found, inherited=running.inherited, before=found.before + running.spent)
+
+
+def _summed(core: Coreset, settled: Settled, kept: Rows, passes: int, layout: Layout) -> Reduction:
+    """Kept rows against moments of rows that are not there any more."""
+    return measured(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
 
 
 def unweighted(kept: Rows, layout: Layout) -> Rows | None:

@@ -4,6 +4,10 @@
 
 F is convex.  Columns are scaled to unit size and, with an intercept, centred first; that changes neither the minimiser
 (scaled back) nor the meaning of the intercept, which is not penalised.
+
+Means may be 1e8 times as large as what is left without them.  Then a mean in double precision is itself off by 1e-8 of that,
+so columns are centred twice; and means times coefficients are as large, and cancel against the target, so the intercept is the
+best one for the coefficients *as returned*, rounded once.  No double is closer; what is left is that half ulp.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from scipy import linalg as sla
 
 from karat.engine import linalg
 from karat.engine.linalg import Array
+from karat.engine.offsets import exact_sum
 from karat.errors import NotExactError
 from karat.problems.absorb.correction import Correction
 
@@ -48,10 +53,10 @@ def minimise_power(
     if correction is not None:
         correction = correction.over(unit)
     total = weights.sum()
-    centre = weights @ X / total if intercept else np.zeros(X.shape[1])
-    middle = weights @ targets / total if intercept else np.zeros(targets.shape[1])
-    X, targets = X - centre, targets - middle
+    X, means = _centred(X, weights, intercept)
+    targets, middles = _centred(targets, weights, intercept)
     size = linalg.column_norms(np.sqrt(weights / total)[:, None] * X)
+    size = np.maximum(size, (alpha / total) ** (1 / power))  # or the penalty of a small column would drown all others
     size[size == 0] = 1.0
     if power == 2:
         coef = _ridge(X / size, targets, weights, alpha / size**2, correction, size) / size[:, None]
@@ -60,10 +65,26 @@ def minimise_power(
         columns = [_newton(X / size, t, weights, power, alpha, intercept, correction, size) for t in targets.T]
         coef = np.column_stack([c for c, _ in columns]) / size[:, None]
         shift = np.array([b for _, b in columns])
-    offset = middle + shift - centre @ coef
+    offset = np.array([_offset(means, w, [*m, b]) for w, m, b in zip(coef.T, middles.T, shift, strict=True)])
     if y.ndim == 1:
         return Solution(coef[:, 0], float(offset[0]) if intercept else 0.0)
     return Solution(coef, offset if intercept else np.zeros(len(offset)))
+
+
+def _centred(columns: Array, weights: Array, intercept: bool) -> tuple[Array, Array]:
+    """Columns without their means, and the means: a first row, and a second with what rounding left of the first."""
+    means = np.zeros((2, columns.shape[1]))
+    if intercept:  # a constant is its own mean; rounding would leave a column of its own
+        means[0] = np.where(np.ptp(columns, axis=0) == 0, columns[0], weights @ columns / weights.sum())
+        columns = columns - means[0]
+        means[1] = weights @ columns / weights.sum()
+        columns = columns - means[1]
+    return columns, means
+
+
+def _offset(means: Array, coef: Array, parts: list[float]) -> float:
+    """The intercept: the target's own parts less what the coefficients make of the means."""
+    return exact_sum(0.0, [*parts, *-coef, *-coef], [*np.ones(len(parts)), *means.ravel()])
 
 
 def _ridge(X: Array, Y: Array, weights: Array, penalty: Array, correction: Correction | None, size: Array) -> Array:

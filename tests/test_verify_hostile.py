@@ -1,0 +1,88 @@
+"""verify must prove what a certificate claims: exact coresets that it once did not, and why."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import karat
+from karat import problems
+from karat.engine.function import FunctionKernel
+from karat.engine.reduce import measure, settle
+from karat.engine.rows import Rows
+from karat.engine.sweep import pass_over
+from karat.engine.tolerances import EPS, MEASURED, ROUNDING
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.torture.arithmetic import extended
+from tests.torture.cases import draw
+from tests.torture.judge import judge
+
+MEANS = ("lognormal/86", "lognormal/152", "pareto/186", "pareto/318", "pareto/414", "pareto/468")
+TERMS = ("pareto/410", "student/107", "kernel/222")  # and either would do for lognormal/162
+CUTS = ("large-rare/91",)
+
+
+@pytest.mark.skipif(not extended(), reason="the oracles need a long double of 64 bits")
+@pytest.mark.parametrize("name", [*MEANS, "lognormal/162", *TERMS, *CUTS])
+def test_an_exact_coreset_is_verified_and_a_changed_one_refuted(name):
+    found = judge(draw(name))
+    assert found.verdict == "exact", found.detail
+
+
+def test_heavy_tails_are_measured_about_their_means():
+    """Moments about the mean, in which the claim is given, agree; about zero the small rows of a column hardly count."""
+    X = np.random.default_rng(0).lognormal(0, 3, (200, 2))
+    rows = Rows([X], np.random.default_rng(1).uniform(0.5, 2, 200))
+    settled, _ = settle(rows, problems.Moments(3).kernel(2, 0), np.arange(200))
+    kernel = settled.linear.kernel.centred(settled.linear.target, settled.total)
+    centred = kernel.settle(pass_over(rows, kernel), rows.total, last=True)
+    means = np.average(X, axis=0, weights=rows.weights)
+    np.testing.assert_allclose(centred.kernel.shift, means, rtol=1e-14)
+    columns = [t for t, sets in enumerate(centred.kernel.sets) if np.count_nonzero(sets) == 1]
+    assert np.all(np.abs(centred.target[columns]) <= 1e-13 * centred.absolute[columns])
+    raw, _ = settle(rows, problems.TensorContraction(3).kernel(2, 0), np.arange(200))
+    assert raw.linear.kernel.centred(raw.linear.target, raw.total) is None  # its columns have no shift
+
+
+@pytest.mark.parametrize(("seed", "shape", "degree"), [(0, (446, 4), 4), (0, (250, 3), 5), (28, (250, 3), 5)])
+def test_heavy_tails_in_files(seed, shape, degree, tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    X = np.random.default_rng(seed).lognormal(0, 3, shape)
+    pq.write_table(pa.table({f"x{j}": X[:, j] for j in range(shape[1])}), tmp_path / "d.parquet")
+    core = karat.coreset_files(tmp_path / "d.parquet", problem=problems.Moments(degree), batch_rows=64)
+    assert karat.verify_files(core).ok
+    weights = core.weights.copy()
+    weights[weights.argmax()] *= 1 + 1e-6
+    assert not karat.verify_files(replace(core, weights=weights)).ok
+
+
+def test_what_is_verified_is_never_more_than_what_was_claimed():
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((60, 2)) for _ in range(12)]
+    core = karat.coreset(parts[0], problem=problems.Moments(3))
+    for part in parts[1:]:
+        core = core.merge(karat.coreset(part, problem=problems.Moments(3)))
+    seen = core.verify(np.vstack(parts))
+    assert seen.ok
+    assert core.certificate.rounding > ROUNDING
+    assert seen.rounding <= core.certificate.rounding
+
+
+def test_rounding_along_a_rare_direction_is_left_to_the_second_term():
+    """Two columns differ by 1e-2 in a few rows: rounding of their sums, carried by these rows alone, looks like 1e-10."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal(4000) + 3] * 2)
+    X[[7, 234, 2345], 1] += 1e-2
+    rows = Rows([X])
+    settled, _ = settle(rows, FunctionKernel(lambda A: A, 2, 0, True), np.arange(4000))
+    weights = 1.0 + 1e-13 * rng.uniform(0, 1, 4000)
+    proof = measure(rows, settled, rows.take(np.arange(4000), settled.kernel.shift), weights)
+    assert proof.moment_error > MEASURED
+    assert 50 * EPS < proof.loss_error <= 1e-12
+    assert proof.remainder <= 1.0
