@@ -1,4 +1,4 @@
-"""How the experiments measure: times that repeat until they mean something, differences, losses."""
+"""Measurements of the experiments: times, differences and losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from karat.engine.linalg import Array
 
 
 def seconds(action: Callable[[], Any], enough: float = 0.2, runs: int = 200) -> float:
-    """Median wall time of an action, repeated until ``enough`` seconds have passed; the first call is not counted."""
+    """Median wall time of an action, repeated for ``enough`` seconds after a first call that is not counted."""
     action()
     taken: list[float] = []
     while len(taken) < 3 or (sum(taken) < enough and len(taken) < runs):
@@ -26,7 +26,7 @@ def seconds(action: Callable[[], Any], enough: float = 0.2, runs: int = 200) -> 
 
 
 def difference(found: Any, expected: Any) -> float:
-    """Largest difference of two arrays, relative to the largest entry of the second."""
+    """Largest difference of two arrays, relative to the largest entry of ``expected``."""
     found, expected = np.asarray(found, dtype=float), np.asarray(expected, dtype=float)
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
@@ -39,7 +39,7 @@ def kmeans_loss(X: Array, centres: Array) -> float:
 
 @contextmanager
 def real_data() -> Iterator[None]:
-    """Learners warn that real data are not of their model; here that is known, and the page says so."""
+    """Silence the warning of learners that real data does not fit their model; the page says so."""
     from karat.models import RecoveryWarning
 
     with warnings.catch_warnings():
