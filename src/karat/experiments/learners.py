@@ -10,7 +10,7 @@ import numpy as np
 import karat
 from karat.engine.linalg import Array
 from karat.experiments.axes import readable_logs
-from karat.experiments.measure import difference, real_data, seconds
+from karat.experiments.measure import difference, learn_twice, real_data
 from karat.experiments.result import Figure, Table
 from karat.report import RecoveryErrorDisplay
 from karat.report._recovery import relative_error
@@ -41,15 +41,11 @@ class Model(NamedTuple):
 def agreement(name: str, model: Model, n: int, bound: int) -> list[Any]:
     """Learn a model both ways: a row of sizes, largest difference of a parameter, error and times."""
     X, truth = model.draw(n, np.random.default_rng(1))
-    with real_data():
-        core = karat.coreset(X, problem=model.problem())
-        full, small = model.learner().fit(X), model.learner().fit_coreset(core)
-        learn = seconds(lambda: model.learner().fit(X)), seconds(lambda: model.learner().fit_coreset(core))
-        build = seconds(lambda: karat.coreset(X, problem=model.problem()))
-    worst = max(difference(getattr(small, name), getattr(full, name)) for name in model.parameters)
+    found = learn_twice(X, model.problem(), model.learner)
+    worst = max(difference(getattr(found.small, name), getattr(found.full, name)) for name in model.parameters)
     return [
-        name, n, len(core), bound, worst, relative_error(truth, model.components(full)),
-        1e3 * learn[0], 1e3 * build, 1e3 * learn[1],
+        name, n, len(found.core), bound, worst, relative_error(truth, model.components(found.full)),
+        1e3 * found.full_seconds, 1e3 * found.build_seconds, 1e3 * found.small_seconds,
     ]  # fmt: skip
 
 

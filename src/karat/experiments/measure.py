@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,28 @@ def kmeans_loss(X: Array, centres: Array) -> float:
     """Sum of the squared distances of the rows to their nearest centre."""
     squares = np.square(centres).sum(axis=1) - 2 * X @ centres.T
     return float(np.square(X).sum() + squares.min(axis=1).sum())
+
+
+class Learned(NamedTuple):
+    """A model learned from all rows and from a coreset, with the seconds of each step."""
+
+    core: Any
+    full: Any
+    small: Any
+    full_seconds: float
+    small_seconds: float
+    build_seconds: float
+
+
+def learn_twice(X: Any, problem: Any, learner: Callable[[], Any]) -> Learned:
+    """Learn a latent-variable model from all rows and from the coreset of its problem, and time both."""
+    import karat
+
+    with real_data():
+        core = karat.coreset(X, problem=problem)
+        full, small = learner().fit(X), learner().fit_coreset(core)
+        times = seconds(lambda: learner().fit(X)), seconds(lambda: learner().fit_coreset(core))
+        return Learned(core, full, small, *times, seconds(lambda: karat.coreset(X, problem=problem)))
 
 
 @contextmanager
