@@ -52,15 +52,7 @@ def number(value: float, digits: int = 3) -> str:
 
 @dataclass(frozen=True)
 class Style:
-    """How numbers are written.
-
-    Attributes
-    ----------
-    count : callable
-        Formats a whole number.
-    number : callable
-        Formats a number to a number of significant digits.
-    """
+    """How numbers are written: functions for whole numbers, and for numbers to some significant digits."""
 
     count: Callable[[int], str]
     number: Callable[[float, int], str]
@@ -103,11 +95,7 @@ def _scaled(value: float, units: Sequence[str]) -> str:
 
 
 def several(number: int, noun: str) -> str:
-    """Write a number with its noun.
-
-    >>> several(1, "column"), several(2000, "column")
-    ('1 column', '2,000 columns')
-    """
+    """Write a number with its noun: 1 column, 2,000 columns."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

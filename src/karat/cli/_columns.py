@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -12,37 +13,25 @@ import typer
 from karat.errors import InputError
 
 PANEL = "Columns (several separated by commas, or the option repeated)"
+panel_option = partial(typer.Option, rich_help_panel=PANEL)
 
 
 @dataclass(frozen=True)
 class Roles:
     """The roles of the columns; None means that the option was not given."""
 
-    target: Annotated[
-        list[str] | None, typer.Option("--target", "-t", metavar="COLUMN", help="The column to predict.", rich_help_panel=PANEL)
-    ] = None
-    columns: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Features; default: all others.", rich_help_panel=PANEL)
-    ] = None
-    drop_columns: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Columns that are not features.", rich_help_panel=PANEL)
-    ] = None
+    target: Annotated[list[str] | None, panel_option("--target", "-t", metavar="COLUMN", help="The column to predict.")] = None
+    columns: Annotated[list[str] | None, panel_option(metavar="COLUMN", help="Features; default: all others.")] = None
+    drop_columns: Annotated[list[str] | None, panel_option(metavar="COLUMN", help="Columns that are not features.")] = None
     view: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Features of one view of multi-view; give it three times.", rich_help_panel=PANEL),
+        list[str] | None, panel_option(metavar="COLUMN", help="Features of one view of multi-view; give it three times.")
     ] = None
-    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Sample weights.", rich_help_panel=PANEL)] = None
-    groups: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Groups (folds, sites): one exact coreset for each.", rich_help_panel=PANEL),
-    ] = None
-    key: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column that identifies rows.", rich_help_panel=PANEL)] = (
+    weight: Annotated[str | None, panel_option(metavar="COLUMN", help="Sample weights.")] = None
+    groups: Annotated[str | None, panel_option(metavar="COLUMN", help="Groups (folds, sites): one exact coreset for each.")] = (
         None
     )
-    sequence: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="The sequence of each row, for hidden-markov.", rich_help_panel=PANEL),
-    ] = None
+    key: Annotated[str | None, panel_option(metavar="COLUMN", help="A column that identifies rows.")] = None
+    sequence: Annotated[str | None, panel_option(metavar="COLUMN", help="The sequence of each row, for hidden-markov.")] = None
 
     def arguments(self, source: Sequence[str]) -> dict[str, Any]:
         """Arguments for :func:`karat.coreset_files`; every name is looked up in the data."""

@@ -51,17 +51,8 @@ def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
     return found
 
 
-def feature_names(core: Coreset) -> list[str]:
-    """Names of the feature columns; x0, x1, .. where they have none."""
-    return _names(core, "feature")
-
-
-def target_names(core: Coreset) -> list[str]:
-    """Names of the targets; y, or y0, y1, .. where they have none."""
-    return _names(core, "target")
-
-
-def _names(core: Coreset, role: str) -> list[str]:
+def names(core: Coreset, role: str) -> list[str]:
+    """Names of the columns of a role; columns without names are called x0, x1, ... and y."""
     from karat._core.facts import kept_columns
 
     return [column.name for column in kept_columns(core) if column.role == role]

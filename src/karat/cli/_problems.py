@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from karat.problems import Problem
 
 PANEL = "What must be kept"
+panel_option = partial(typer.Option, rich_help_panel=PANEL)
 
 
 class Name(StrEnum):
@@ -74,39 +76,24 @@ class ProblemOptions:
 
     problem: Annotated[
         Name | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"One of {', '.join(Name)}. Default: least-squares if there is a target, else moments.",
-            rich_help_panel=PANEL,
+        panel_option(
+            metavar="NAME", help=f"One of {', '.join(Name)}. Default: least-squares if there is a target, else moments."
         ),
     ] = None
-    alpha: Annotated[float | None, typer.Option(help="Penalty of ridge (1) or lp (0).", rich_help_panel=PANEL)] = None
-    p: Annotated[int | None, typer.Option("--p", help="Power of lp (even) or tensor.", rich_help_panel=PANEL)] = None
-    degree: Annotated[int | None, typer.Option(help="Highest degree of moments (2).", rich_help_panel=PANEL)] = None
+    alpha: Annotated[float | None, panel_option(help="Penalty of ridge (1) or lp (0).")] = None
+    p: Annotated[int | None, panel_option("--p", help="Power of lp (even) or tensor.")] = None
+    degree: Annotated[int | None, panel_option(help="Highest degree of moments (2).")] = None
     absorb: Annotated[
         Absorb | None,
-        typer.Option(
-            help="Let the penalty of ridge or lp absorb a part of the data, to keep fewer rows.", rich_help_panel=PANEL
-        ),
+        panel_option(help="Let the penalty of ridge or lp absorb a part of the data, to keep fewer rows."),
     ] = None
-    k: Annotated[
-        int | None, typer.Option("--k", help="Components, topics or states of a latent model.", rich_help_panel=PANEL)
-    ] = None
-    alpha0: Annotated[
-        float | None, typer.Option("--alpha0", help="Concentration of latent-dirichlet.", rich_help_panel=PANEL)
-    ] = None
-    variances: Annotated[Variances | None, typer.Option(help="Variances of gaussian-mixture.", rich_help_panel=PANEL)] = None
-    emissions: Annotated[Emissions | None, typer.Option(help="Emissions of hidden-markov.", rich_help_panel=PANEL)] = None
-    keep: Annotated[
-        Keep | None,
-        typer.Option(help="What the rows of a latent coreset keep without its maps (tensor).", rich_help_panel=PANEL),
-    ] = None
-    intercept: Annotated[
-        bool | None, typer.Option("--no-intercept", help="Models have no intercept.", rich_help_panel=PANEL)
-    ] = None
-    total_weight: Annotated[
-        bool | None, typer.Option("--no-total-weight", help="Do not keep the total weight.", rich_help_panel=PANEL)
-    ] = None
+    k: Annotated[int | None, panel_option("--k", help="Components, topics or states of a latent model.")] = None
+    alpha0: Annotated[float | None, panel_option("--alpha0", help="Concentration of latent-dirichlet.")] = None
+    variances: Annotated[Variances | None, panel_option(help="Variances of gaussian-mixture.")] = None
+    emissions: Annotated[Emissions | None, panel_option(help="Emissions of hidden-markov.")] = None
+    keep: Annotated[Keep | None, panel_option(help="What the rows of a latent coreset keep without its maps (tensor).")] = None
+    intercept: Annotated[bool | None, panel_option("--no-intercept", help="Models have no intercept.")] = None
+    total_weight: Annotated[bool | None, panel_option("--no-total-weight", help="Do not keep the total weight.")] = None
 
     def takes_target(self) -> bool:
         """Whether the problem that was named has a target."""

@@ -108,7 +108,7 @@ def _named(core: Coreset, fitted: Fitted) -> dict[str, Any]:
     """Label the parameters of linear models with columns and targets."""
     if "coef" not in fitted.parameters:
         return dict(fitted.parameters)
-    targets, features = _cores.target_names(core), _cores.feature_names(core)
+    targets, features = _cores.names(core, "target"), _cores.names(core, "feature")
     coef, intercept = fitted.parameters["coef"], fitted.parameters["intercept"]
     return {
         "coefficients": {t: dict(zip(features, row, strict=True)) for t, row in zip(targets, coef, strict=True)},
@@ -122,8 +122,8 @@ def _print(core: Coreset, fitted: Fitted, full: Fitted | None) -> None:
             _show.say(f"\n{name.rstrip('_')} {' x '.join(map(str, value.shape))}", style="bold")
             _show.matrix(value)
         return
-    names = [*_cores.feature_names(core), "intercept"]
-    columns = dict(zip(_cores.target_names(core), _stacked(fitted), strict=True))
+    names = [*_cores.names(core, "feature"), "intercept"]
+    columns = dict(zip(_cores.names(core, "target"), _stacked(fitted), strict=True))
     if full is not None and len(columns) == 1:
         columns["all rows"] = _stacked(full)[0]
     _show.grid(["", *columns], [[name, *(float(v[i]) for v in columns.values())] for i, name in enumerate(names)])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import karat
 from karat.engine.linalg import Array
 
 
@@ -38,7 +39,7 @@ def kmeans_loss(X: Array, centres: Array) -> float:
 
 
 class Learned(NamedTuple):
-    """A model learned from all rows and from a coreset, with the seconds of each step."""
+    """A coreset, the models learned from all rows and from it, and the seconds to learn each and to build it."""
 
     core: Any
     full: Any
@@ -50,8 +51,6 @@ class Learned(NamedTuple):
 
 def learn_twice(X: Any, problem: Any, learner: Callable[[], Any]) -> Learned:
     """Learn a latent-variable model from all rows and from the coreset of its problem, and time both."""
-    import karat
-
     with real_data():
         core = karat.coreset(X, problem=problem)
         full, small = learner().fit(X), learner().fit_coreset(core)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import karat
 from karat._core import facts as core_facts
 from karat._core import wording
 from karat._core.coreset import Coreset
@@ -71,7 +72,7 @@ def facts(
     edges, counts = weight_bins(core.weights)
     table = kept_table(core)
     return known | {
-        "karat": _version(),
+        "karat": karat.__version__,
         "table": table,
         "histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
         "projection": _projection(core, table["chosen"], opened),
@@ -163,12 +164,6 @@ def _template() -> Any:
     environment.globals["wording"] = wording
     environment.globals["asset"] = lambda name: Markup((folder / name).read_text(encoding="utf-8"))
     return environment.get_template("page.html")
-
-
-def _version() -> str:
-    from karat import __version__
-
-    return __version__
 
 
 def _projection(core: Coreset, chosen: list[int], data: Data | None) -> dict[str, Any]:
