@@ -100,7 +100,7 @@ def test_the_checker_sees_what_is_broken(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
         "index.html: https://example.org/x.js would be fetched from a network.",
-        "index.html: the anchor #a stands twice.",
+        "index.html: the anchor #a occurs twice.",
         "index.html: other.html#here has no such anchor.",
-        "index.html: gone.html leads nowhere.",
+        "index.html: gone.html does not exist.",
     ]

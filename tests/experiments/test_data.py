@@ -82,7 +82,7 @@ def test_downloads_are_kept(monkeypatch, nothing):
     assert len(fetched) == 1
 
 
-def test_a_failed_download_is_a_sentence(monkeypatch, nothing):
+def test_a_failed_download_is_an_error_message(monkeypatch, nothing):
     def fetch():
         raise TimeoutError("timed out")
 

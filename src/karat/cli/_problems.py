@@ -1,9 +1,10 @@
-"""From ``--problem`` and its options to a Problem; an option that the problem does not have is an error, never ignored."""
+"""From ``--problem`` and its options to a Problem.  An option that the problem does not have is an error."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,11 +14,12 @@ from karat.errors import InputError
 if TYPE_CHECKING:
     from karat.problems import Problem
 
-PANEL = "What must not change"
+PANEL = "What must be kept"
+panel_option = partial(typer.Option, rich_help_panel=PANEL)
 
 
 class Name(StrEnum):
-    """The problems by the names they have on the command line."""
+    """Names of the problems on the command line."""
 
     LEAST_SQUARES = "least-squares"
     RIDGE = "ridge"
@@ -33,38 +35,16 @@ class Name(StrEnum):
     ICA = "ica"
 
 
-class Absorb(StrEnum):
-    """How a regulariser carries a part of the data."""
-
-    DIAGONAL = "diagonal"
-    BOX = "box"
-
-
-class Variances(StrEnum):
-    """Of a Gaussian mixture."""
-
-    SHARED = "shared"
-    SPHERICAL = "spherical"
-
-
-class Emissions(StrEnum):
-    """Of a hidden Markov model."""
-
-    CATEGORICAL = "categorical"
-    GAUSSIAN = "gaussian"
-
-
-class Keep(StrEnum):
-    """What a latent coreset carries by itself."""
-
-    TENSOR = "tensor"
-    MOMENTS = "moments"
-    ALL = "all"
+# Values of the options of the same names.
+Absorb = StrEnum("Absorb", ["DIAGONAL", "BOX"])
+Variances = StrEnum("Variances", ["SHARED", "SPHERICAL"])
+Emissions = StrEnum("Emissions", ["CATEGORICAL", "GAUSSIAN"])
+Keep = StrEnum("Keep", ["TENSOR", "MOMENTS", "ALL"])
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """The class of a problem, and the parameter behind each of its options; those in ``required`` have no default."""
+    """The class of a problem, its parameter for each option, and the options that have no default."""
 
     name: str
     options: dict[str, str]
@@ -92,49 +72,37 @@ _FLAGS = {"intercept": "--no-intercept", "total_weight": "--no-total-weight"}
 
 @dataclass(frozen=True)
 class ProblemOptions:
-    """A problem and its parameters; None is "not given"."""
+    """A problem and its parameters; None means that the option was not given."""
 
     problem: Annotated[
         Name | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"One of {', '.join(Name)}. Default: least-squares if there is a target, else moments.",
-            rich_help_panel=PANEL,
+        panel_option(
+            metavar="NAME", help=f"One of {', '.join(Name)}. Default: least-squares if there is a target, else moments."
         ),
     ] = None
-    alpha: Annotated[float | None, typer.Option(help="Penalty of ridge (1) or lp (0).", rich_help_panel=PANEL)] = None
-    p: Annotated[int | None, typer.Option("--p", help="Power of lp (even) or tensor.", rich_help_panel=PANEL)] = None
-    degree: Annotated[int | None, typer.Option(help="Highest degree of moments (2).", rich_help_panel=PANEL)] = None
+    alpha: Annotated[float | None, panel_option(help="Penalty of ridge (1) or lp (0).")] = None
+    p: Annotated[int | None, panel_option("--p", help="Power of lp (even) or tensor.")] = None
+    degree: Annotated[int | None, panel_option(help="Highest degree of moments (2).")] = None
     absorb: Annotated[
         Absorb | None,
-        typer.Option(help="Let the penalty of ridge or lp carry a part of the data: fewer rows.", rich_help_panel=PANEL),
+        panel_option(help="Let the penalty of ridge or lp absorb a part of the data, to keep fewer rows."),
     ] = None
-    k: Annotated[
-        int | None, typer.Option("--k", help="Components, topics or states of a latent model.", rich_help_panel=PANEL)
-    ] = None
-    alpha0: Annotated[
-        float | None, typer.Option("--alpha0", help="Concentration of latent-dirichlet.", rich_help_panel=PANEL)
-    ] = None
-    variances: Annotated[Variances | None, typer.Option(help="Of gaussian-mixture.", rich_help_panel=PANEL)] = None
-    emissions: Annotated[Emissions | None, typer.Option(help="Of hidden-markov.", rich_help_panel=PANEL)] = None
-    keep: Annotated[
-        Keep | None, typer.Option(help="What a latent coreset carries by itself (tensor).", rich_help_panel=PANEL)
-    ] = None
-    intercept: Annotated[
-        bool | None, typer.Option("--no-intercept", help="Models have no intercept.", rich_help_panel=PANEL)
-    ] = None
-    total_weight: Annotated[
-        bool | None, typer.Option("--no-total-weight", help="Do not keep the total weight.", rich_help_panel=PANEL)
-    ] = None
+    k: Annotated[int | None, panel_option("--k", help="Components, topics or states of a latent model.")] = None
+    alpha0: Annotated[float | None, panel_option("--alpha0", help="Concentration of latent-dirichlet.")] = None
+    variances: Annotated[Variances | None, panel_option(help="Variances of gaussian-mixture.")] = None
+    emissions: Annotated[Emissions | None, panel_option(help="Emissions of hidden-markov.")] = None
+    keep: Annotated[Keep | None, panel_option(help="What the rows of a latent coreset keep without its maps (tensor).")] = None
+    intercept: Annotated[bool | None, panel_option("--no-intercept", help="Models have no intercept.")] = None
+    total_weight: Annotated[bool | None, panel_option("--no-total-weight", help="Do not keep the total weight.")] = None
 
     def takes_target(self) -> bool:
-        """Whether the problem that was named looks at a target."""
+        """Whether the problem that was named has a target."""
         from karat import problems
 
         return self.problem is not None and bool(getattr(problems, _KINDS[self.problem].name).needs_target)
 
     def chosen(self, target: bool) -> Problem:
-        """The problem, checked; the default depends on whether there is a target."""
+        """Make the problem and check its options; the default depends on whether there is a target."""
         from karat import problems
 
         name = self.problem or (Name.LEAST_SQUARES if target else Name.MOMENTS)
@@ -149,7 +117,7 @@ class ProblemOptions:
                 raise InputError(f"--problem {name} needs {_flag(option)}.")
         problem: Problem = getattr(problems, kind.name)(**{kind.options[o]: _value(o, v) for o, v in given.items()})
         if target and not problem.needs_target:
-            raise InputError(f"--problem {name} has no target; leave --target out, and the column counts as one of the data.")
+            raise InputError(f"--problem {name} has no target; without --target the column is one of the features.")
         if problem.needs_target and not target:
             raise InputError(f"--problem {name} needs --target.")
         return problem
