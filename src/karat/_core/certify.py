@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from karat.engine.candidates import own_weights
-from karat.engine.kernel import Settled
-from karat.engine.reduce import Reduction, measure
-from karat.engine.rows import Rows
-from karat.engine.tolerances import EPS, ROUNDING, tolerance
+from karat.engine.kernel import FittedMoments
+from karat.engine.proof import measure, tolerance
+from karat.engine.reduce import Reduction
+from karat.engine.rows import Rows, own_weights
+from karat.engine.tolerances import EPS, ROUNDING
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
 
@@ -203,7 +203,7 @@ def certify(
         total_error=abs(kept / total - 1.0),
         rank=sum(r.rank for r in reductions),
         size=sum(len(r.positions) for r in reductions) if size is None else size,
-        bound=sum(r.settled.kernel.width for r in reductions),
+        bound=sum(r.fitted.kernel.width for r in reductions),
         peeled=sum(int(r.peeled.sum()) for r in reductions),
         power=max(p.power for p in proofs),
         condition=max(p.condition for p in proofs),
@@ -222,9 +222,9 @@ def certify(
 
 
 def claimed(
-    certificate: Certificate, rows: Rows | None, settled: Settled, kept: Rows, passes: int, witnesses: Rows | None = None
+    certificate: Certificate, rows: Rows | None, fitted: FittedMoments, kept: Rows, passes: int, witnesses: Rows | None = None
 ) -> Reduction:
-    """The reduction that a coreset claims to be: its rows measured afresh against the settled moments of all rows.
+    """The reduction that a coreset claims to be: its rows measured afresh against the fitted moments of all rows.
 
     Parameters
     ----------
@@ -237,9 +237,9 @@ def claimed(
     """
     positions = np.arange(len(kept))
     weights, terms = own_weights(kept, positions), certificate.rounding / ROUNDING
-    proof = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights, witnesses, terms)
+    proof = measure(rows, fitted, kept.take(positions, fitted.kernel.shift), weights, witnesses, terms)
     method, before = "verified on the full data", terms if terms > 1.0 else 0.0
-    return Reduction(positions, weights, settled, certificate.rank, proof, method, passes, before=before)
+    return Reduction(positions, weights, fitted, certificate.rank, proof, method, passes, before=before)
 
 
 def require_proven(
@@ -249,7 +249,7 @@ def require_proven(
     if certificate.proven:
         return
     worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))
-    kernel = worst.settled.kernel
+    kernel = worst.fitted.kernel
     moment = kernel.feature_name(worst.proof.worst, names)
     several = f"rows {', '.join(map(str, rows[:5]))}{' and others' if len(rows) > 5 else ''}"
     heavy = f" Each of {several} holds more than a tenth of a moment." if len(rows) else ""

@@ -14,9 +14,9 @@ from karat._core.coreset import Coreset
 from karat._data import containers
 from karat._data.checks import group_labels, read_input, same_kind
 from karat.engine.kernel import Kernel
+from karat.engine.proof import handed_on
 from karat.engine.reduce import Reduction, build, whole
 from karat.engine.rows import Rows
-from karat.engine.tolerances import handed_on
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Ridge
 

@@ -21,14 +21,27 @@ from scipy import linalg as sla
 from scipy.linalg import blas, lapack
 
 from karat.engine.tolerances import RANK, TINY
+from karat.errors import InputError
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 
 THREADED = 600  # features from which on BLAS should use its threads
 SMALL = 100  # matrices of so few columns are factored without threads
 SERIAL = 2.5e5  # OpenBLAS multiplies (a x b)(b x c) without threads up to this a*b*c
 STACK, SHORT = 8, 32  # tall blocks are multiplied as so many short ones, of so many rows at least
+
+
+def check_width(width: int) -> None:
+    """Refuse more features than m x m matrices can have, before anything of that size is made."""
+    if width > MOST:
+        raise InputError(
+            f"The rows have {width:,} features, more than the {MOST:,} that a coreset is worth making for; lower the number of "
+            "columns or the degree."
+        )
 
 
 @lru_cache(maxsize=1)

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.engine.candidates import own_weights, sample
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows
-from karat.engine.sweep import sweep
+from karat.engine.polynomial import unmixed
+from karat.engine.rows import Rows, own_weights, sample, sweep
 from karat.engine.tolerances import DOMINATES, TINY
 
 PILOT = 2048
@@ -66,7 +65,7 @@ def heaviest(rows: Rows, kernel: Kernel) -> Indices:
 def _fit(rows: Rows, kernel: Kernel) -> Kernel:
     pilot = sample(np.random.default_rng(0), len(rows), PILOT)
     block = rows.take(pilot, np.zeros(rows.columns))
-    return kernel.unmixed().prepare(block, own_weights(rows, pilot), complete=len(pilot) == len(rows))
+    return unmixed(kernel).prepare(block, own_weights(rows, pilot), complete=len(pilot) == len(rows))
 
 
 def _heavy(rows: Rows, kernel: Kernel) -> Indices:

@@ -37,20 +37,45 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import Directions, Flags, Kernel, Settled
-from karat.engine.linalg import Array
+from karat.engine.coordinates import Directions
+from karat.engine.dropped import dropped
+from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.linalg import Array, Flags
 from karat.engine.mean import MeanKernel
-from karat.engine.monomials import monomials
-from karat.engine.powers import Powers
-from karat.engine.rows import Rows
-from karat.engine.sweep import sweep
-from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, handed_on, sum_rounding, tolerance
+from karat.engine.powers import Powers, monomials
+from karat.engine.rows import Rows, own_weights, sample, sweep
+from karat.engine.tolerances import EPS, EXACT, FLOOR_SHARES, LOOSEST, MEASURED, RESOLVED, ROUNDING, TINY
 
 REFINEMENTS = 3
-WITNESSES = 2**21  # features of rows looked at
+WITNESSES = 2**21  # features of rows looked at,
+MOST_WITNESSES = 16384  # and rows
 OWN = 4 * EPS  # rounding of a coordinate itself, in units of its terms
 FINE = 1024.0  # a derivative is taken by a step so much smaller
 CHARGED = 0.25  # share of the second term that one entry of E may use
+
+
+def tolerance(power: int, condition: float) -> float:
+    """The largest ``loss_error`` that counts as exact; ``condition`` is 1 for sums of features."""
+    return min(LOOSEST, max(EXACT, 100 * power * EPS * condition))
+
+
+def handed_on(loss_error: float, power: int, condition: float) -> float:
+    """What a coreset of a coreset inherits of its loss error: all but ``power * EPS * condition``.
+
+    That part is what the rounding of coordinates does along the smallest direction.  It is in the loss error so that people see
+    it, and in the second term as well, which is inherited stage by stage.
+    """
+    return max(loss_error - power * EPS * condition, 0.0)
+
+
+def sum_rounding(power: int, width: int) -> float:
+    """What rounding may add to a measured loss error: 16 EPS per factor and entry, as the norm of a width x width matrix."""
+    return 16 * power * EPS * float(np.sqrt(width))
+
+
+def linear_class(fitted: FittedMoments) -> FittedMoments | None:
+    """The moments in features of the linear class; None if there are none."""
+    return fitted if fitted.absolute is not None else fitted.also_linear
 
 
 @dataclass(frozen=True)
@@ -123,28 +148,43 @@ class Proof:
 Witnesses = Callable[[Kernel], tuple[Array, Array]]  # features of some rows of the data (N x m), and their own weights
 
 
-def prove(
-    settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None = None, terms: float = 1.0
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def measure(
+    rows: Rows | None, fitted: FittedMoments, block: Array, weights: Array, witnesses: Rows | None = None, terms: float = 1.0
 ) -> Proof:
-    """Measure weighted rows ``[1 | D - shift]`` against the moments of all rows.
+    """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows.
 
     Parameters
     ----------
-    witnesses : callable
-        Asked only if the moments of the linear class do not agree to rounding.
-    rows : Rows, optional
+    rows : Rows or None
         All rows, if they can be read again.
+    witnesses : Rows, optional
+        Some rows of the data with their own weights; by default a sample of all.
     terms : float
         Second terms that the weighted rows may use, in units of ROUNDING: more than one for a coreset of coresets.
     """
-    kernel = settled.kernel
+    seen = rows if witnesses is None else witnesses
+
+    def features(kernel: Kernel) -> tuple[Array, Array]:
+        if seen is None:
+            return np.zeros((0, kernel.width)), np.zeros(0)
+        most = min(MOST_WITNESSES, max(4 * kernel.width, WITNESSES // kernel.width))
+        chosen = sample(np.random.default_rng(0), len(seen), most)
+        return kernel.features(seen.take(chosen, kernel.shift)), own_weights(seen, chosen)
+
+    return _prove(fitted, block, weights, features, rows, terms)
+
+
+def _prove(fitted: FittedMoments, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, terms: float) -> Proof:
+    """The same, with ``witnesses`` asked only if the moments of the linear class do not agree to rounding."""
+    kernel = fitted.kernel
     if isinstance(kernel, Powers):
-        if settled.also is None:
-            return _power(kernel, settled, block, weights, terms)
-        linear = _linear(settled.also, block, weights, witnesses, rows, terms * MEASURED)
+        if fitted.also_linear is None:
+            return _power(kernel, fitted, block, weights, terms)
+        linear = _linear(fitted.also_linear, block, weights, witnesses, rows, terms * MEASURED)
         if kernel.degree % 2:
             return linear
-        power = _power(kernel, settled, block, weights, terms)
+        power = _power(kernel, fitted, block, weights, terms)
         if linear.ok and not power.ok:
             return linear
         error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
@@ -156,11 +196,11 @@ def prove(
         )  # fmt: skip
     if isinstance(kernel, MeanKernel):
         core = exact_sum(kernel.features(block), weights)
-        gap = kernel.loss_error(settled.target, core)
-        error = gap + settled.rounding + sum_rounding(2, 1)
-        off = np.abs(core - settled.target) / np.maximum(np.abs(settled.target), settled.total)
+        gap = kernel.loss_error(fitted.target, core)
+        error = gap + fitted.rounding + sum_rounding(2, 1)
+        off = np.abs(core - fitted.target) / np.maximum(np.abs(fitted.target), fitted.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
-    return _linear(settled, block, weights, witnesses, rows, terms * MEASURED)
+    return _linear(fitted, block, weights, witnesses, rows, terms * MEASURED)
 
 
 def exact_sum(features: Array, weights: Array) -> Array:
@@ -168,23 +208,25 @@ def exact_sum(features: Array, weights: Array) -> Array:
     return np.asarray(np.multiply(np.ascontiguousarray(features.T), weights).sum(axis=1))
 
 
-def _linear(settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, limit: float) -> Proof:
-    absolute = settled.absolute
+def _linear(
+    fitted: FittedMoments, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, limit: float
+) -> Proof:
+    absolute = fitted.absolute
     assert absolute is not None
     size = np.where(absolute > 0, absolute, TINY)
-    features = settled.kernel.features(block)
-    rho = (exact_sum(features, weights) - settled.target) / size
+    features = fitted.kernel.features(block)
+    rho = (exact_sum(features, weights) - fitted.target) / size
     inflation = float(np.max(weights @ np.abs(features) / size, initial=1.0))
     off = np.abs(rho)
-    worst, power = int(off.argmax()), settled.kernel.power
+    worst, power = int(off.argmax()), fitted.kernel.power
     largest = float(off[worst])
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
         error = largest + 2 * sum_rounding(max(power, 2), 1)
         return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation)
-    seen = witnesses(settled.kernel)
+    seen = witnesses(fitted.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
     if rows is not None and (error > tolerance(power, 1.0) or rest > limit):
-        spread = _spread(settled, rho, size, x, rows, *seen, limit)
+        spread = _spread(fitted, rho, size, x, rows, *seen, limit)
         error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
     if rest > limit:
         error = np.inf
@@ -218,11 +260,11 @@ def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, li
 
 
 def _spread(
-    settled: Settled, rho: Array, size: Array, x: Array, rows: Rows, features: Array, weights: Array, limit: float
+    fitted: FittedMoments, rho: Array, size: Array, x: Array, rows: Rows, features: Array, weights: Array, limit: float
 ) -> tuple[float, float]:
     """The same on all rows: the x of the witnesses, brought to the length that all rows need, then the rest on witnesses."""
-    kernel = settled.kernel
-    share = float(weights.sum() / settled.total)
+    kernel = fitted.kernel
+    share = float(weights.sum() / fitted.total)
     direction = x * share / size
 
     def visit(block: Array, u: Array | None, _: int) -> tuple[Array, float]:
@@ -235,10 +277,10 @@ def _spread(
     return largest + error, rest
 
 
-def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms: float) -> Proof:
-    sizes = kernel.basis.sizes((block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None])
+def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, terms: float) -> Proof:
+    sizes = kernel.basis.sizes(kernel.base_variables(block) * np.sqrt(weights)[:, None])
     tiny = sizes < RESOLVED
-    full = _full_gram(kernel, settled)
+    full = _full_gram(kernel, fitted)
     difference = kernel.half_gram(kernel.coordinates(block), weights) - full
     remainder = 0.0
     if tiny.any():
@@ -247,15 +289,15 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms
         charged = np.clip(difference, -allowed, allowed)
         remainder = float(np.max(np.abs(charged) / allowed.clip(TINY)))
         difference = difference - charged
-    gap = _relative_error(kernel, settled, difference, full)
+    gap = _relative_error(kernel, fitted, difference, full)
     if kernel.total:
-        gap = max(gap, abs(float(weights.sum()) / settled.total - 1.0))
+        gap = max(gap, abs(float(weights.sum()) / fitted.total - 1.0))
     condition = 1.0 / float(sizes[~tiny].min(initial=1.0))
-    error = gap + settled.rounding + sum_rounding(kernel.degree, len(full)) + kernel.degree * EPS * condition
+    error = gap + fitted.rounding + sum_rounding(kernel.degree, len(full)) + kernel.degree * EPS * condition
     size = np.sqrt(np.diag(full)).clip(TINY)
     off = np.abs(difference) / size / size[:, None]
     worst = int(off[kernel.first, kernel.last].argmax()) if kernel.degree == 2 and off.size else 0
-    excluded = settled.excluded or Directions.none(len(kernel.basis.map))
+    excluded = fitted.excluded or Directions.none(len(kernel.basis.map))
     if excluded.vectors.shape[1]:
         remainder = max(remainder, _second_term(kernel, block, weights))
     small = (*sizes[tiny].tolist(), *excluded.sizes[excluded.sizes > 0].tolist())
@@ -274,9 +316,9 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, terms
     )
 
 
-def _full_gram(kernel: Powers, settled: Settled) -> Array:
+def _full_gram(kernel: Powers, fitted: FittedMoments) -> Array:
     """M, in isometric monomials."""
-    full, half = settled.statistic[-1], kernel.degree // 2
+    full, half = fitted.statistic[-1], kernel.degree // 2
     root = np.sqrt(monomials(kernel.variables, half).multinomials)
     return full if half == 1 else full * np.outer(root, root)
 
@@ -287,24 +329,24 @@ def _coordinate_rounding(kernel: Powers, block: Array, weights: Array, tiny: Fla
     What is rounding in a coordinate does not count as its size: R(q) is small where the data vanishes.  Also the power of
     that rounding itself, which is all that a row adds whose terms are large and cancel.
     """
-    terms = np.abs(block if kernel.affine else block[:, 1:]) @ np.abs(np.where(tiny, kernel.basis.map, 0.0))
+    terms = np.abs(kernel.base_variables(block)) @ np.abs(np.where(tiny, kernel.basis.map, 0.0))
     coordinates = np.maximum(np.abs(kernel.coordinates(block)) - OWN * terms, 0.0)
     moved = coordinates + (share / FINE) * terms
     allowed = FINE * (kernel.half_gram(moved, weights) - kernel.half_gram(coordinates, weights))
     return allowed, kernel.half_gram(EPS * terms, weights)
 
 
-def _relative_error(kernel: Powers, settled: Settled, difference: Array, full: Array) -> float:
+def _relative_error(kernel: Powers, fitted: FittedMoments, difference: Array, full: Array) -> float:
     """The norm of E relative to M; for p > 2, to M and its lower bound."""
     half = kernel.degree // 2
     if not len(full):
         return 0.0
     if half > 1:
-        lowest = max(float(linalg.eigh(settled.statistic[0] / settled.total)[0][-1]), 0.0)
-        floor = settled.total * lowest**half * np.eye(len(full))
+        lowest = max(float(linalg.eigh(fitted.statistic[0] / fitted.total)[0][-1]), 0.0)
+        floor = fitted.total * lowest**half * np.eye(len(full))
         return min(linalg.relative_norm(difference, (1 - share) * full + share * floor) for share in FLOOR_SHARES)
-    inner = len(full) - kernel.apart
-    blocks = [[*range(inner), t] for t in range(inner, len(full))] if kernel.apart else [list(range(len(full)))]
+    inner = len(full) - kernel.separate_targets
+    blocks = [[*range(inner), t] for t in range(inner, len(full))] if kernel.separate_targets else [list(range(len(full)))]
     return max((linalg.relative_norm(difference[np.ix_(b, b)], full[np.ix_(b, b)]) for b in blocks), default=0.0)
 
 
@@ -313,8 +355,8 @@ def _second_term(kernel: Powers, block: Array, weights: Array) -> float:
 
     That they vanish in every row of the data was seen when they were dropped.
     """
-    variables = block if kernel.affine else block[:, 1:]
-    vectors = kernel.dropped(linalg.column_norms(variables))
+    variables = kernel.base_variables(block)
+    vectors = dropped(kernel, linalg.column_norms(variables))
     values, terms = np.abs(variables @ vectors), np.abs(variables) @ np.abs(vectors)
     loss = weights @ values**kernel.degree
     allowed = kernel.degree * weights @ (values ** (kernel.degree - 1) * terms)

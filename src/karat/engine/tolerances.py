@@ -37,31 +37,7 @@ MEASURED = 24 * EPS
 UNSEEN = 8 * EPS
 EXACT, LOOSEST = 1e-10, 1e-8
 RESOLVED = 1e-7  # relative size of a direction below which doubles hold so few digits of it that only the second term speaks
-FLOOR_SHARES = (
-    0.1,
-    0.5,
-    0.9,
-)  # shares of Jensen's lower bound in the denominator of an even power; any is valid, the best is taken
-
-
-def tolerance(power: int, condition: float) -> float:
-    """The largest ``loss_error`` that counts as exact; ``condition`` is 1 for sums of features."""
-    return min(LOOSEST, max(EXACT, 100 * power * EPS * condition))
-
-
-def handed_on(loss_error: float, power: int, condition: float) -> float:
-    """What a coreset of a coreset inherits of its loss error: all but ``power * EPS * condition``.
-
-    That part is what the rounding of coordinates does along the smallest direction.  It is in the loss error so that people see
-    it, and in the second term as well, which is inherited stage by stage.
-    """
-    return max(loss_error - power * EPS * condition, 0.0)
-
-
-def sum_rounding(power: int, width: int) -> float:
-    """What rounding may add to a measured loss error: 16 EPS per factor and entry, as the norm of a width x width matrix."""
-    return 16 * power * EPS * float(np.sqrt(width))
-
+FLOOR_SHARES = (0.1, 0.5, 0.9)  # of Jensen's lower bound in the denominator of an even power: any is valid, the best is taken
 
 # Coordinates (karat.engine.coordinates).
 NULL = 16 * EPS  # per variable: a combination of columns this small beside its terms is their rounding

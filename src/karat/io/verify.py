@@ -23,7 +23,7 @@ from karat._core.verify import measured, proof, shared_groups
 from karat._data import containers
 from karat._data.batch import Piece
 from karat._data.checks import read_input
-from karat.engine.reduce import Reduction, settle
+from karat.engine.reduce import Reduction, fit_moments
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, Run, fold_rows
@@ -146,7 +146,8 @@ def _mergeable(
         run = Run(source, layout, sketch, None, progress, hashes)
         run.scan()
         sketch._fold()
-        poor = {label: sums.kernel for label, running in sketch._running.items() if (sums := running.settle()).again}
+        fitted = {label: running.fitted_moments() for label, running in sketch._running.items()}
+        poor = {label: moments.kernel for label, moments in fitted.items() if moments.needs_pass}
         if coordinates is None or not poor or passes == ROUNDS:
             break
         coordinates, hashes = coordinates | poor, None
@@ -170,21 +171,21 @@ def _mergeable(
 def _group(core: Coreset, sketch: Watching, kept: Rows, label: Any, passes: int, layout: Layout) -> Reduction:
     """The coreset against the moments of one group of the data."""
     running = sketch._running[label]
-    settled, held = running.settle(), sketch._held
+    fitted, held = running.fitted_moments(), sketch._held
     if held is None:
-        if settled.again:
+        if fitted.needs_pass:
             raise NotExactError(
                 "The moments of this data cannot be summed accurately; it is nothing like the kept rows, or needs scaling."
             )
-        return measured(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
+        return measured(core, None, fitted, kept, passes, witnesses=unweighted(kept, layout))
     # The rows that a sketch holds stand for the others, and are off by what they claim.
     reduction = sketch._reduction(label)
     rows = held.rows(None if label is None else np.flatnonzero(held.groups == label))
-    if settled.again or core.absorbed or reduction.peeled.any():
-        settled, _ = settle(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
-        found = measured(core, rows, settled, kept, passes)
+    if fitted.needs_pass or core.absorbed or reduction.peeled.any():
+        fitted, _ = fit_moments(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
+        found = measured(core, rows, fitted, kept, passes)
         return replace(found, inherited=reduction.error, before=found.before + reduction.spent)
-    found = measured(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
+    found = measured(core, None, fitted, kept, passes, witnesses=unweighted(kept, layout))
     return replace(found, inherited=running.inherited, before=found.before + running.spent)
 
 

@@ -37,12 +37,10 @@ from scipy import linalg as sla
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis
-from karat.engine.kernel import Settled
+from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
-from karat.engine.monomials import monomials
-from karat.engine.powers import Powers
-from karat.engine.rows import Rows
-from karat.engine.sweep import Progress, pass_over, sweep
+from karat.engine.powers import Powers, monomials
+from karat.engine.rows import Progress, Rows, pass_over, sweep
 from karat.engine.tolerances import EPS
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.forms import balanced, form_of, gathered, lifted
@@ -68,7 +66,7 @@ class Regularised:
     def __init__(
         self,
         rows: Rows,
-        settled: Settled,
+        fitted: FittedMoments,
         degree: int,
         intercept: bool,
         alpha: float,
@@ -79,8 +77,8 @@ class Regularised:
         self.variables = rows.columns + self.lead
         self.total, self.missing = rows.total, missing
         self.alpha = alpha / self.total
-        _, self.shift = _coordinates(settled)
-        self.frame = _completed(rows, settled, intercept)
+        _, self.shift = _coordinates(fitted)
+        self.frame = _completed(rows, fitted, intercept)
         self.kernel = _reader(rows.columns, degree, intercept, self.shift, self.frame)
         statistic = pass_over(rows, self.kernel, progress)
         self.gram, self.form = statistic[0] / self.total, statistic[-1] / self.total
@@ -185,7 +183,7 @@ class Regularised:
 
 def regularised(
     rows: Rows,
-    settled: Settled,
+    fitted: FittedMoments,
     degree: int,
     intercept: bool,
     alpha: float,
@@ -197,14 +195,14 @@ def regularised(
         return None
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return Regularised(rows, settled, degree, intercept, alpha, missing, progress)
+            return Regularised(rows, fitted, degree, intercept, alpha, missing, progress)
     except np.linalg.LinAlgError:
         return None
 
 
-def _coordinates(settled: Settled) -> tuple[Array, Array]:
+def _coordinates(fitted: FittedMoments) -> tuple[Array, Array]:
     """Whitening map and shift of an exact coreset's kernel: all that is used of it."""
-    kernel = settled.kernel
+    kernel = fitted.kernel
     assert isinstance(kernel, Powers)
     return kernel.basis.map, kernel.shift
 
@@ -216,9 +214,9 @@ def _reader(columns: int, degree: int, intercept: bool, shift: Array, frame: Arr
     return kernel.within(Basis.given(frame))
 
 
-def _completed(rows: Rows, settled: Settled, intercept: bool) -> Array:
+def _completed(rows: Rows, fitted: FittedMoments, intercept: bool) -> Array:
     """The whitening map, and directions along which the rows vanish, if it left out any: a square matrix."""
-    white, shift = _coordinates(settled)
+    white, shift = _coordinates(fitted)
     count = rows.columns + int(intercept)
     if white.shape[1] == count:
         return white
