@@ -158,7 +158,7 @@ def absorb_into(
         return [replace(exact, passes=passes)], found.correction
     reduction = replace(
         exact, positions=found.positions, weights=found.weights, inherited=inherited,
-        proof=replace(exact.proof, loss_error=found.gap, moment_error=found.gap),
+        proof=replace(exact.proof, loss_error=found.loss_error, moment_error=found.loss_error),
         method=f"{exact.method}, then {problem.absorb}", passes=passes, peeled=np.zeros(0, dtype=bool),
     )  # fmt: skip
     return [reduction], found.correction.times(unit)

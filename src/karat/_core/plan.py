@@ -149,9 +149,9 @@ def plan(
         why = f"There are at most {ceil(share / width)} times as many rows as features ({width:,}): all are candidates."
     else:
         why = (
-            f"{int(candidates):,} of {int(share):,} rows are candidates enough on well-behaved data. Should they not be "
-            "able to meet the moments (rare categories, heavy tails), Newton's method notices and the tree follows: two more "
-            "readings. Rows that dominate a moment are kept on top (peeled rows)."
+            f"{candidates:,} of {share:,} rows are candidates enough on well-behaved data. If no weights on them meet the moments "
+            "(rare categories, heavy tails), the tree follows: two more readings. Rows that dominate a moment are kept on top "
+            "(peeled rows)."
         )
         candidates = sample_size(width)
     beside = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))

@@ -38,7 +38,7 @@ FLAGS = {
     "inherited": "inherited",
     "spent": "spent",
     "inflation": "inflation",
-    "gap": "gap",
+    "gap": "held_error",
     "used": "used",
     "hard": "needs_tree",
 }

@@ -73,13 +73,13 @@ class Basis:
     map : array (v, r)
         ``variables @ map`` are the coordinates; the last ``separate_targets`` of them belong to the separate variables.
     unconfirmed : bool array (r,)
-        Directions that vanished when last looked at, not yet confirmed on all rows.
+        Directions that vanished in a sample; whether they vanish on all rows is not known yet.
     separate_targets : int
         Number of separate variables left.
     excluded : Directions
         What was dropped.
     real : bool array (r,)
-        Directions that do not vanish in some row, however small they are over all rows; they are not dropped.
+        Directions that are not zero in some row, however small they are over all rows; they are not dropped.
     """
 
     map: Array
@@ -99,7 +99,7 @@ class Basis:
 
     @staticmethod
     def given(map_: Array) -> Basis:
-        """Coordinates that somebody else has chosen."""
+        """Coordinates that a caller has chosen."""
         return Basis.of(map_, np.zeros(map_.shape[1], dtype=bool), 0)
 
     def sizes(self, block: Array) -> Array:
@@ -152,7 +152,7 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
     gone = s <= null
     columns = np.zeros((joint.shape[1], len(seen)))
     columns[seen] = triangular
-    # Columns that are constant in the sample wait in units of their own.
+    # Columns that are constant in the sample stay unscaled until the pass.
     unseen = np.setdiff1d(np.arange(joint.shape[1]), seen)
     columns = np.hstack([columns, np.eye(joint.shape[1])[:, unseen]])
     gone = np.concatenate([gone, np.ones(len(unseen), dtype=bool)])
@@ -260,8 +260,8 @@ def _separately(rest: Array) -> tuple[Array, Flags]:
 def _in_order(rest: Array, sizes: Array) -> tuple[Array, Flags]:
     """Whiten by Gram-Schmidt, largest directions first; also which directions cannot be told from zero.
 
-    Small directions are made orthogonal to large ones and never the other way round: their coordinates carry large factors, and
-    with them the rounding of the data, which must not spread to the others.
+    Small directions are made orthogonal to large ones, never large ones to small ones: coordinates of small directions carry
+    large factors, and with them the rounding of the data, which must not spread to the others.
     """
     if not len(rest):
         return rest, np.zeros(0, dtype=bool)

@@ -64,7 +64,7 @@ def is_real(found: Array) -> Flags:
 
 
 def evidence(variables: Array, vectors: Array, weights: Array | None) -> Array:
-    """What speaks against dropping directions, summed over rows (3, e).
+    """The evidence against dropping directions, summed over rows (3, e).
 
     The squares ``u (d.z)^2`` of rows in which a direction is more than rounding of its terms; the second term that the claim
     has for it, ``2 u |d.z| sum_j |z_j d_j|``; and all squares.

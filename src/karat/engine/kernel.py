@@ -85,7 +85,7 @@ class Kernel(ABC):
         return np.zeros(self.width)
 
     def moments(self, block: Array, weights: Array) -> Array:
-        """``weights @ features(block)``; a kernel may know a faster way."""
+        """``weights @ features(block)``; a kernel may have a faster formula."""
         return np.asarray(weights @ self.features(block))
 
     def rescaled(self, sizes: Array) -> Self:

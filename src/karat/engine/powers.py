@@ -20,7 +20,7 @@ constant where it is not in the span.  Two kernels differ in their queries, and 
                  accurate as its own size allows (:mod:`karat.engine.polynomial`).
 
 Where every polynomial is a query, rows are still sought in whitened coordinates first: then powers of small directions, which
-rounding drowns among the monomials of single columns, are kept as well.
+are lost in the rounding of monomials of single columns, are kept as well.
 
 For even p = 2h the moments form a Gram matrix, ``f(q) = v' M v`` with v the degree-h monomials of the query in whitened
 coordinates and ``M = P_h' diag(u) P_h``; :mod:`karat.engine.proof` measures a coreset by it.
@@ -227,7 +227,7 @@ class Powers(Polynomial):
         return other
 
     def with_basis(self, basis: Basis) -> Self:
-        """The same coordinates, of which something else is known."""
+        """The same coordinates with other facts about them (what is unconfirmed, what is real)."""
         return self.within(basis, mapped=self.mapped, before=self.before, step=self.step)
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
@@ -245,7 +245,7 @@ class Powers(Polynomial):
         return prepared.within(pilot_basis(variables, weights, self.basis.separate_targets, self.affine, complete))
 
     def rescaled(self, sizes: Array) -> Self:
-        """Columns that were zero in the pilot wait in units of their own; ``sizes`` are those units."""
+        """Scale columns that were zero in the pilot, and so far unscaled, by these ``sizes``."""
         scale = np.where(sizes > 0, 1.0 / np.where(sizes > 0, sizes, 1.0), 1.0)
         scale = np.concatenate([np.ones(int(self.affine)), scale])
         waiting = self.basis.unconfirmed & (np.count_nonzero(self.basis.map[int(self.affine) :], axis=0) == 1)
@@ -270,7 +270,7 @@ class Powers(Polynomial):
 
     def coordinates(self, block: Array) -> Array:
         variables = self.base_variables(block)
-        if self.step is not None:  # the way the pass went: its map, then the final step, so that rounding is the same
+        if self.step is not None:  # the same products as in the pass: its map, then the final step; so rounding is the same
             return linalg.mapped(variables if self.before is None else linalg.mapped(variables, self.before), self.step)
         return linalg.mapped(variables, self.basis.map) if self.mapped else variables
 
@@ -297,7 +297,7 @@ class Powers(Polynomial):
         return replace(fitted, also_linear=also, vanished=fitted.vanished | also.vanished)
 
     def _shifted(self, single: Kernel) -> Self:
-        """The same coordinates of columns that are shifted otherwise."""
+        """The same coordinates, of columns with another shift."""
         move = np.concatenate([[0.0], single.shift - self.shift])
         basis = replace(self.basis, map=self.basis.map.copy())
         basis.map[0] += move @ self.basis.map
@@ -324,7 +324,7 @@ class Powers(Polynomial):
         )  # fmt: skip
 
     def _vanished(self, gram: Array) -> Flags:
-        """Columns that wait in units of their own and have no second moment that a double can hold."""
+        """Columns that are still unscaled and have no second moment that a double can hold."""
         alone = np.zeros(self.columns, dtype=bool)
         lead = int(self.affine)
         small = np.diag(gram) <= TINY

@@ -80,7 +80,7 @@ def linear_class(fitted: FittedMoments) -> FittedMoments | None:
 
 @dataclass(frozen=True)
 class Proof:
-    """What was measured.
+    """How exact weighted rows are.
 
     Attributes
     ----------
@@ -91,10 +91,10 @@ class Proof:
     moment_error : float
         Largest difference of a moment, relative to the sum of absolute values.
     condition : float
-        Largest over smallest relative size of the directions that the first term speaks of; 1 for the linear class.
+        Largest over smallest relative size of the directions that the first term covers; 1 for the linear class.
     excluded : tuple of float
-        Relative sizes of the directions of which only the second term speaks.
-    gap : float
+        Relative sizes of the directions that only the second term covers.
+    reducible_error : float
         The part of ``loss_error`` that other rows or weights might lower; the rest is rounding of the sums.
     power : int
         Degree of the loss, for the tolerance.
@@ -104,7 +104,7 @@ class Proof:
         Largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the second term of a later
         reduction of these rows is larger than that of all rows.
     small : int
-        How many of the excluded directions do not vanish, but are so small that only the second term speaks of them.
+        How many of the excluded directions do not vanish, but are so small that only the second term covers them.
     dropped : int
         How many were dropped as zero.
     """
@@ -114,7 +114,7 @@ class Proof:
     moment_error: float
     condition: float
     excluded: tuple[float, ...]
-    gap: float
+    reducible_error: float
     power: int
     worst: int
     inflation: float = 1.0
@@ -141,7 +141,7 @@ class Proof:
 
     @staticmethod
     def trivial() -> Proof:
-        """Of rows with no feature at all, or kept with their own weights."""
+        """The proof of rows without features, or of rows that are kept with their own weights."""
         return Proof(0.0, 0.0, 0.0, 1.0, (), 0.0, 1, 0)
 
 
@@ -176,7 +176,7 @@ def measure(
 
 
 def _prove(fitted: FittedMoments, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, terms: float) -> Proof:
-    """The same, with ``witnesses`` asked only if the moments of the linear class do not agree to rounding."""
+    """Prove by the class of the kernel; ``witnesses`` is called only if linear moments differ by more than rounding."""
     kernel = fitted.kernel
     if isinstance(kernel, Powers):
         if fitted.also_linear is None:
@@ -189,10 +189,10 @@ def _prove(fitted: FittedMoments, block: Array, weights: Array, witnesses: Witne
             return linear
         error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
         remainder = max(power.remainder, linear.remainder)
-        gap = max(power.gap, linear.gap)
+        gap = max(power.reducible_error, linear.reducible_error)
         return replace(
-            power, loss_error=error, gap=gap, remainder=remainder, moment_error=linear.moment_error, worst=linear.worst,
-            inflation=linear.inflation,
+            power, loss_error=error, reducible_error=gap, remainder=remainder, moment_error=linear.moment_error,
+            worst=linear.worst, inflation=linear.inflation,
         )  # fmt: skip
     if isinstance(kernel, MeanKernel):
         core = exact_sum(kernel.features(block), weights)

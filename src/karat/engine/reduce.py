@@ -5,7 +5,7 @@
     weights  = polish(vertex, fitted.target)                             # the last digits
     proof    = worst relative loss error over every query                # karat.engine.proof
 
-**The policy** of ``method="auto"``.  Each way is tried only if no way before it led to a proof.
+**The policy** of ``method="auto"``.  A step is taken only if the steps before it did not lead to a proof.
 
 1. onepass: FIRST times as many uniform candidates as features, then SECOND times (all rows, if there are no more).  Newton's
    method decides whether weights on them can meet the moments, and fails fast.
@@ -16,7 +16,7 @@
 6. caratheodory, row by row, where there are few rows.
 7. All rows with their own weights, where there are very few.  That is exact by definition.
 
-``method="onepass"`` leaves out 6; ``"tree"`` and ``"caratheodory"`` begin, and stay, with their own way in place of 1 and 2.
+The other methods leave out 6; ``"tree"`` leaves out 1, and ``"caratheodory"`` goes row by row in place of 1 and 2.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import match_moments, polish, polish_features, reduce_points
 from karat.errors import InputError
 
-PILOT = 2048
+PILOT = 2048  # rows on which coordinates are fitted, at least
 COMPLETE = 16384  # up to this many rows the pilot is all of them
 FIRST, SECOND = 2.5, 6.0  # sampled candidates per feature
 BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
 PASSES = 6  # most passes that the coordinates may ask for
 PEELED = 16  # most rows to peel per feature
-LAST = ("tree", "caratheodory")  # ways after which there is no other
+LAST = ("tree", "caratheodory")  # ways that look at every row: no stronger one follows
 FEW = 4  # rows per feature: so few may all be kept, if nothing else is exact
-SLOW = 300  # rows per feature up to which Caratheodory's way is tried row by row
+SLOW = 300  # rows per feature, and features, up to which rows are eliminated one by one
 
 
 class NonFiniteError(ArithmeticError):
-    """A pass met NaN or infinity; the caller knows the columns and says where."""
+    """A pass met NaN or infinity; the caller knows the columns and names them."""
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """A vertex, how it was found, and how exact it is.
+    """The rows kept, their weights, how they were found, and how exact they are.
 
     Attributes
     ----------
@@ -70,21 +70,20 @@ class Reduction:
     rank : int
         Numerical rank of the kernel features.
     proof : Proof
-        How exact it is.
     method : str
-        The way that led to it.
+        How it was found.
     passes : int
         Passes over all rows.
     peeled : bool array (size,)
         Rows that are kept verbatim with their own weights, because they dominate a moment.
     inherited : float
-        Loss error of the rows that were reduced, if they stand for others.
+        Loss error of the rows that were reduced, if they represent others.
     before : float
         What earlier reductions have spent of the second term, in units of ROUNDING.
     inflation : float
-        That of the rows that were reduced, if they stand for others (:class:`karat.engine.proof.Proof`).
+        Inflation (:class:`karat.engine.proof.Proof`) of the rows that were reduced, if they represent others.
     in_the_way : int array
-        If it is not exact: rows that dominate a moment.
+        Rows that dominate a moment, if no exact reduction was found.
     """
 
     positions: Indices
@@ -125,7 +124,7 @@ class Reduction:
         return self.before + (UNSEEN + MEASURED * self.remainder) / ROUNDING
 
     def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
-        """The same, of the rows at ``left``, together with others that are kept as they are."""
+        """This reduction of the rows at ``left``, together with the rows ``alone`` that are kept as they are."""
         joint = np.concatenate([alone, left[self.positions]])
         weights = np.concatenate([own_weights(rows, alone), self.weights])
         order = np.argsort(joint)
@@ -173,13 +172,13 @@ def whole(rows: Rows, found: Reduction) -> Reduction:
 def _attempt(
     rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None, single_columns: bool = False
 ) -> Reduction:
-    """The best vertex that the ways of a method lead to; it stops at the first that is exact.
+    """The best vertex that a method finds; it stops at the first that is exact.
 
     ``single_columns``: rows are sought in monomials of single columns, which tails do not make parallel.
     """
     pilot = sample(rng, len(rows), pilot_size(len(rows), kernel.width))
     fitted, passes = fit_moments(rows, kernel, pilot, progress)
-    if not fitted.kernel.width:  # every feature vanishes on every row: any one row stands for all
+    if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
@@ -192,7 +191,7 @@ def _attempt(
             best = found if best is None else better(best, found)
             if not best.proof.ok and (way in LAST or linear_class(fitted) is not None):
                 best = without_rank_decision(rows, fitted, best, known, mass, way, passes, last=way in LAST)
-            if best.proof.ok and best.proof.gap <= EXACT:
+            if best.proof.ok and best.proof.reducible_error <= EXACT:
                 break
     assert best is not None
     return best

@@ -1,4 +1,4 @@
-"""A stream of rows, folded: few rows that carry the moments of everything seen, without drift.
+"""A stream of rows: after every fold, few rows carry the moments of everything seen, without drift.
 
     moments += statistic(new rows)                            # compensated, in coordinates that stay fixed
     rows     = vertex(held rows and new rows, moments)        # at most rank rows again
@@ -8,10 +8,10 @@ every fold aims at the running sum of the stream itself, so nothing accumulates.
 high + low (Knuth's two-sum: ``s = a + b`` and its exact error), so its own error does not grow with the number of folds.
 
 Coordinates come from the rows held when the sum was started: they have the second moments of all rows before them, so
-the map whitens exactly.  No direction is dropped; what vanished so far waits, because later rows may need it.  Should
-the stream wander off (its mean or scale moves by orders of magnitude) the kernel asks for better coordinates.  Earlier
-rows are gone, but the held ones stand for them: the sum starts afresh from these.  That happens a logarithmic number of
-times; the claim of the held rows is then inherited, and both of its terms are added to that of the result.
+the map whitens exactly.  No direction is dropped, not even one that has vanished so far, because later rows may need
+it.  If the mean or scale of the stream moves by orders of magnitude, the kernel asks for better coordinates.  Earlier rows are
+gone, but the held ones represent them: the sum starts again from these.  That happens a logarithmic number of times; the claim
+of the held rows is then inherited, and both of its terms are added to that of the result.
 
 A row that dominates a moment is peeled on arrival: it is held verbatim and left out of the sum, so that its rounding does not
 spoil what the others contribute.  Its share can only fall while rows arrive, and every fold tries first to give peeled rows
@@ -70,13 +70,13 @@ class Running:
     spent : float
         What the reductions that those rows had been through have spent of the second term, in units of ROUNDING.
     inflation : float
-        By how much their absolute moments exceed those of the rows that they stand for.
-    gap : float
+        By how much their absolute moments exceed those of the rows that they represent.
+    held_error : float
         Relative loss error of the rows held now, against this sum.
     used : float
         What the last reduction to these rows has spent, in units of ROUNDING.
     needs_tree : bool
-        A sample of candidates was not enough before, so that the tree should be taken at once.
+        A sample of candidates was not enough before: begin with the tree.
     evidence : array or None
         What the rows say about coordinates that may still vanish.
     """
@@ -89,7 +89,7 @@ class Running:
     inherited: float = 0.0
     spent: float = 0.0
     inflation: float = 1.0
-    gap: float = 0.0
+    held_error: float = 0.0
     used: float = 0.0
     needs_tree: bool = False
     evidence: Array | None = None
@@ -106,7 +106,7 @@ class Running:
 
     @staticmethod
     def within(fitted: Kernel, pilot: Array, weights: Array) -> Running:
-        """The same, in given coordinates."""
+        """A sum that begins with some weighted rows, in given coordinates."""
         block = pilot - np.concatenate([[0.0], fitted.shift])
         high = (*fitted.statistic(block, weights), np.array([weights.sum()]))
         few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
@@ -136,8 +136,8 @@ class Running:
         return float((self.high[-1] + self.low[-1])[0])
 
     def after(self, found: Reduction, needs_tree: bool) -> Running:
-        """The same sum, when the rows held are those of a reduction."""
-        return replace(self, gap=found.proof.handed_on, used=found.spent - found.before, needs_tree=needs_tree)
+        """This sum, now that the rows held are those of a reduction."""
+        return replace(self, held_error=found.proof.handed_on, used=found.spent - found.before, needs_tree=needs_tree)
 
     def claimed(self, found: Reduction) -> Reduction:
         """A reduction to the rows of this sum, with what is inherited from the rows that it began with."""
@@ -157,6 +157,7 @@ def _evidence(kernel: Kernel, rows: Rows) -> Array | None:
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """The rounded sum and its exact error (Knuth)."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -186,7 +187,7 @@ def fold(
     found: Reduction | None = None
     if running is not None:
         found, grown = _continued(rows, new, kernel, running, rng, peeled)
-        if found is not None and found.proof.ok and found.proof.gap <= CONTENT:
+        if found is not None and found.proof.ok and found.proof.reducible_error <= CONTENT:
             return found, grown
     fresh, started = _afresh(rows, held, kernel, running, rng)
     if found is not None and (found.proof.ok, -found.error) >= (fresh.proof.ok, -fresh.error):
@@ -233,7 +234,7 @@ def _afresh(
 ) -> tuple[Reduction, Running]:
     """Fit coordinates to held and new rows, and start a sum with them."""
     needs_tree = running is not None and running.needs_tree
-    inherited = 0.0 if running is None else running.inherited + running.gap
+    inherited = 0.0 if running is None else running.inherited + running.held_error
     before = 0.0 if running is None else running.spent + running.used
     inflation = 1.0 if running is None else _inflation(rows, held, running)
     fresh, needs_tree = _fitted(rows, held, kernel, rng, needs_tree)
@@ -246,7 +247,7 @@ def _afresh(
     fresh = replace(fresh, inherited=inherited, before=before, inflation=inflation)
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
-    if linear_class(fresh.fitted) is None and fresh.proof.gap <= SHARP:  # the kept rows stand for all; their claim is inherited
+    if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:  # the kept rows represent all
         return fresh, replace(started, inherited=fresh.handed_on, spent=fresh.spent, inflation=inflation, needs_tree=needs_tree)
     heavy = fresh.positions[fresh.peeled]  # worth another pass: the sum of all these rows, so that later folds can do better
     started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
@@ -264,10 +265,11 @@ def _inflation(rows: Rows, held: int, running: Running) -> float:
 
 
 def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, needs_tree: bool) -> tuple[Reduction, bool]:
+    """Reduce in coordinates fitted to these rows; also whether it needed the tree."""
     count = len(rows) - held
     pool = held + sample(rng, count, pilot_size(len(rows), kernel.width))
     fitted, passes = fit_moments(rows, kernel, np.concatenate([np.arange(held), pool]))
-    if not fitted.kernel.width:  # every feature vanishes on every row: any one row stands for all
+    if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), WAY, passes), needs_tree
     fresh, needs_tree = _reduce(rows, fitted, held, pool, rng, needs_tree)

@@ -1,4 +1,4 @@
-"""Let the regulariser carry a part of the moments: few rows within a box, by column generation.
+"""Absorb a part of the moments into the regulariser: fewer rows, by linear programmes with column generation.
 
 With the weights of the regulariser's rows eliminated, the paper's Algorithms 2 and 3 ask for data weights w >= 0 with
 
@@ -57,14 +57,14 @@ CANDIDATES = 12  # in units of the number of monomials
 
 @dataclass(frozen=True)
 class Absorbed:
-    """Rows kept, what the regulariser carries, and the proof.
+    """Rows kept, what the regulariser carries, and the error of both together.
 
     Attributes
     ----------
     positions, weights : arrays
     correction : Correction
         Zero if nothing was absorbed.
-    gap : float
+    loss_error : float
         Worst relative error of the regularised loss over every query, correction included.
     passes : int
     """
@@ -72,7 +72,7 @@ class Absorbed:
     positions: Indices
     weights: Array
     correction: Correction
-    gap: float
+    loss_error: float
     passes: int
 
 
@@ -186,7 +186,14 @@ def _polished(features: Array, weights: Array, moments: Array, lower: Array, upp
 
 
 class Kinds:
-    """The monomials by what may happen to them."""
+    """The monomials, by what the regulariser may do to their moments.
+
+    Attributes
+    ----------
+    plain : those without the constant
+    pure : powers of one input, whose moment may fall by any amount and rise by alpha
+    free : those whose moment may change
+    """
 
     def __init__(self, kernel: Powers, columns: int) -> None:
         sets = monomials(kernel.basis.map.shape[1], kernel.degree).indices

@@ -1,4 +1,4 @@
-"""Linear programmes over the rows, solved on a few candidates, within a budget of time.
+"""Linear programmes over the rows, solved on a few candidates within a limit of time.
 
     minimise  cost . w    subject to   lower <= sum_i w_i phi_i <= upper,   w >= 0.
 
@@ -7,8 +7,8 @@ every other row at ``1 - phi_i . y`` in one pass, and rows of negative price joi
 an optimum over all rows (column generation): of the sum of weights, which is not the number of rows.
 
 Nearly collinear features make the simplex stall for minutes.  All programmes of one coreset share a :class:`Budget`; what was
-found when it ends is used.  The solver does not return to Python before it is done, so it runs on a thread of its own, and the
-calling thread, which waits, can be interrupted at any time.
+found when it ends is used.  The solver does not return to Python before it is done, so it runs on a thread of its own.  The
+calling thread waits, and can be interrupted at any time.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ REWEIGHTINGS = 5
 ROUNDS = 30
 ENTERING, TRIM = 4, 3  # candidates entering and kept per round, in units of the number of features
 WIDE = 250  # features for which one programme may take all the time there is; the cost grows with their cube
-LATE = 5.0  # by how much HiGHS may overrun its limit (it looks at the clock between steps) before it is left alone
-TICK = 0.1  # between looks at whether it is done
+LATE = 5.0  # seconds by which HiGHS may overrun its limit (it looks at the clock between steps) before it is abandoned
+TICK = 0.1  # seconds between looks at whether it is done
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Budget:
         return max(0.0, self.seconds - (time.perf_counter() - self.start))
 
     def share(self, width: int) -> float:
-        """What one programme of so many features may take: one that needs much more than its like has stalled."""
+        """Seconds that one programme of so many features may take: one that takes much longer has stalled."""
         return min(self.left, self.patience + self.seconds * (width / WIDE) ** 3)
 
 
