@@ -149,8 +149,8 @@ def plan(
         why = f"There are at most {ceil(share / width)} times as many rows as features ({width:,}): all are candidates."
     else:
         why = (
-            f"{candidates:,} of {share:,} rows are candidates enough on well-behaved data. If no weights on them meet the moments "
-            "(rare categories, heavy tails), the tree follows: two more readings. Rows that dominate a moment are kept on top "
+            f"{candidates:,} of {share:,} rows are candidates enough on well-behaved data. If no weights on them meet the "
+            "moments (rare categories, heavy tails), the tree follows: two more readings. Rows that dominate a moment are kept on top "
             "(peeled rows)."
         )
         candidates = sample_size(width)

@@ -3,8 +3,9 @@
 With heavy tails one row can hold most of a moment.  In floating point all features are then parallel to those of that row,
 and what the other rows contribute is lost in its rounding.  Such a row cannot be replaced by others anyway: it is kept verbatim
 with its own weight, and the remaining rows are *summed anew* (a subtraction would cancel).  Their moments may again be
-dominated by a few rows, and so on, until every row holds at most the share DOMINATES of every absolute moment ``sum_i u_i |phi_t(i)|``.
-For a power law the number of these rows grows with the number of features and the logarithm of the range, not with n.
+dominated by a few rows, and so on, until every row holds at most the share DOMINATES of every absolute moment
+``sum_i u_i |phi_t(i)|``.  For a power law the number of these rows grows with the number of features and the logarithm of the
+range, not with n.
 """
 
 from __future__ import annotations
