@@ -150,8 +150,8 @@ def plan(
     else:
         why = (
             f"{candidates:,} of {share:,} rows are candidates enough on well-behaved data. If no weights on them meet the "
-            "moments (rare categories, heavy tails), the tree follows: two more readings. Rows that dominate a moment are kept on top "
-            "(peeled rows)."
+            "moments (rare categories, heavy tails), the tree follows: two more readings. Rows that dominate a moment are kept "
+            "on top (peeled rows)."
         )
         candidates = sample_size(width)
     beside = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -279,13 +278,7 @@ def _shown(kernel: Kernel, rows: Rows) -> Kernel | None:
     return None
 
 
-class Feasible(NamedTuple):
-    """Points, weights on them that meet the moments, the name of the way, and the passes it took."""
-
-    points: CandidatePoints
-    mass: Array
-    way: str
-    passes: int
+Feasible = tuple[CandidatePoints, Array, str, int]  # points, weights on them that meet the moments, the way's name, its passes
 
 
 def feasible_weights(
@@ -296,16 +289,16 @@ def feasible_weights(
         if first_candidates(len(rows), fitted.kernel.width) == len(rows):
             everything = np.arange(len(rows))
             known = candidate_points(rows, fitted, everything, own_weights(rows, everything)).resolve()
-            yield Feasible(known, known.root, "onepass", 0)
+            yield known, known.root, "onepass", 0
         else:
             candidates = sampled(rows, fitted, pilot, rng)
             if candidates is not None:
-                yield Feasible(*candidates, "onepass", 0)
+                yield *candidates, "onepass", 0
     sequentially = method == "caratheodory"
     positions, weights = (reduce_sequentially if sequentially else reduce_by_tree)(rows, fitted, progress)
     check_any(positions)
     known = candidate_points(rows, fitted, positions, weights).resolve()
-    yield Feasible(known, known.root, "caratheodory" if sequentially else "tree", 1 if sequentially else 2)
+    yield known, known.root, *(("caratheodory", 1) if sequentially else ("tree", 2))
 
 
 def first_candidates(count: int, width: int) -> int:
