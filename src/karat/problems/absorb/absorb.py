@@ -36,7 +36,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat.engine.coordinates import Basis
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers, monomials
@@ -46,7 +45,7 @@ from karat.engine.tolerances import EPS
 from karat.engine.weights import polish
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.programme import Budget, price_all, sparsest
-from karat.problems.absorb.regularised import Regularised, regularised
+from karat.problems.absorb.regularised import Regularised, powers_within, regularised
 
 LIMIT = 1e-11
 REFUTED = 1e-10
@@ -221,10 +220,8 @@ class Kinds:
 
 def scaled_kernel(loss: Regularised, total: bool) -> Powers:
     """Monomials of shifted and scaled columns, not mixed: the box belongs to the raw monomials."""
-    kernel = Powers(len(loss.shift), loss.degree, affine=bool(loss.lead), total=total)
-    kernel.shift = loss.shift
     scale = 1.0 / np.where(loss.size > 0, loss.size, 1.0)
-    return kernel.within(Basis.given(np.diag(scale)))
+    return powers_within(np.diag(scale), loss.shift, loss.degree, bool(loss.lead), total)
 
 
 def scaled_moments(loss: Regularised, kernel: Powers) -> Array:
