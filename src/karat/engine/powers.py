@@ -215,23 +215,21 @@ class Powers(Polynomial):
         super().__init__(columns, degree, affine=affine, total=total, separate_targets=separate_targets)
         self.single = single
         self.basis = Basis.identity(self.variables, self.separate_targets)
-        self.mapped = False
-        self.before: Array | None = None  # the map of the pass, and
-        self.step: Array | None = None  # the whitening after it, for degree 2
+        self.maps: tuple[Array, ...] = ()
 
-    def within(self, basis: Basis, *, mapped: bool = True, before: Array | None = None, step: Array | None = None) -> Self:
-        """The same kernel in other coordinates."""
+    def within(self, basis: Basis, maps: tuple[Array, ...] | None = None) -> Self:
+        """The same kernel in other coordinates: variables are multiplied by ``maps``, by default by the map of the basis."""
         other = self._copy()
-        other.basis, other.mapped, other.before, other.step = basis, mapped, before, step
+        other.basis, other.maps = basis, (basis.map,) if maps is None else maps
         other._variables_are(basis.map.shape[1], basis.separate_targets)
         return other
 
     def with_basis(self, basis: Basis) -> Self:
         """The same coordinates with other facts about them (what is unconfirmed, what is real)."""
-        return self.within(basis, mapped=self.mapped, before=self.before, step=self.step)
+        return self.within(basis, self.maps)
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        prepared = self.within(Basis.identity(self.columns + self.affine, self.separate_targets), mapped=False)
+        prepared = self.within(Basis.identity(self.columns + self.affine, self.separate_targets), maps=())
         if self.single is not None:
             prepared.single = self.single.prepare(pilot, weights, complete)
             prepared.shift = prepared.single.shift
@@ -270,16 +268,16 @@ class Powers(Polynomial):
 
     def coordinates(self, block: Array) -> Array:
         variables = self.base_variables(block)
-        if self.step is not None:  # the same products as in the pass: its map, then the final step; so rounding is the same
-            return linalg.mapped(variables if self.before is None else linalg.mapped(variables, self.before), self.step)
-        return linalg.mapped(variables, self.basis.map) if self.mapped else variables
+        for map_ in self.maps:
+            variables = linalg.mapped(variables, map_)
+        return variables
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
         own = self._own_statistic(block, weights)
         return own if self.single is None else (*own, *self.single.statistic(block, weights))
 
     def _own_statistic(self, block: Array, weights: Array | None) -> Statistic:
-        if self.degree == 2 and not self.mapped:
+        if self.degree == 2 and not self.maps:
             gram = linalg.gram_with_ones(block, weights)
             return (gram if self.affine else gram[1:, 1:],)
         variables = self.coordinates(block)
@@ -301,7 +299,7 @@ class Powers(Polynomial):
         move = np.concatenate([[0.0], single.shift - self.shift])
         basis = replace(self.basis, map=self.basis.map.copy())
         basis.map[0] += move @ self.basis.map
-        other = self.within(basis, mapped=True)
+        other = self.within(basis)
         other.single, other.shift = single, single.shift  # type: ignore[assignment]
         return other
 
@@ -312,8 +310,8 @@ class Powers(Polynomial):
             vanished = self._vanished(gram)
             return FittedMoments(self.within(basis), np.zeros(0), statistic, total, needs_pass=True, vanished=vanished)
         if self.degree == 2:
-            before = self.basis.map if self.mapped else None
-            kernel = self.within(basis, before=before, step=step)
+            # The same products as in the pass, then the final step, so that rounding is the same.
+            kernel = self.within(basis, (self.basis.map, step) if self.maps else (step,))
             statistic = (step.T @ gram @ step,)
         else:
             kernel, statistic = self._kept(statistic, total)
