@@ -85,7 +85,7 @@ class Rows:
         return other
 
     def gathered(self) -> Rows:
-        """The same rows in one array, for those who read them many times and in pieces (sparse rows stay as they are)."""
+        """The same rows in one array, to be read many times and in pieces (sparse rows stay as they are)."""
         one = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
         if one or any(sparse.issparse(part) for part in self.parts):
             return self

@@ -4,7 +4,7 @@
 
     |f_c(q) - f(q)|  <=  loss_error * sum_i u_i |f_i(q)|  +  rounding * R(q),
 
-where R(q) is what rounding does to f(q) on the full data, evaluated in double precision, residuals first:
+where R(q) is what rounding does to f(q) on the full data, evaluated in double precision:
 
     powers of one linear form    R(q) = p sum_i u_i |d_i.z|^(p-1) sum_j |z_j d_ij|      (residual first, then the power)
     sums of features             R(q) = sum_t |h_t| sum_i u_i |phi_t(i)|                (d and phi of shifted columns)
@@ -39,7 +39,7 @@ EXACT, LOOSEST = 1e-10, 1e-8
 RESOLVED = 1e-7  # relative size below which doubles hold so few digits of a direction that only the second term covers it
 FLOOR_SHARES = (0.1, 0.5, 0.9)  # of Jensen's lower bound in the denominator of an even power: any is valid, the best is taken
 
-# Coordinates (karat.engine.coordinates).
+# Coordinates (karat.engine.coordinates, karat.engine.dropped).
 NULL = 16 * EPS  # per variable: a combination of columns this small beside its terms is their rounding
 ROWWISE = 32 * EPS  # in a single row, more than this beside its terms is not rounding,
 SHOWN = 0.05  # and a direction is real if such rows add more than this share of the second term
