@@ -34,14 +34,8 @@ PLAIN = (
     "_seconds",
 )
 
-FLAGS = {
-    "inherited": "inherited",
-    "spent": "spent",
-    "inflation": "inflation",
-    "gap": "held_error",
-    "used": "used",
-    "hard": "needs_tree",
-}
+SAME = ("inherited", "spent", "inflation", "used")
+FLAGS = {name: name for name in SAME} | {"gap": "held_error", "hard": "needs_tree"}  # by their names in files
 PROVEN = ("rank", "method", "passes", "inherited", "before", "inflation")
 
 
