@@ -55,7 +55,7 @@ def covertype(report: Report, sizes: Sizes) -> None:
         report.add(Line("covtype", "karat", note=f"left out: {reason}"))
         return
     D = np.column_stack([np.ones(len(table[0])), *table])
-    methods = {m: lambda m=m: karat.coreset(*table, method=m) for m in ("auto", "tree", "onepass")}
+    methods = {m: lambda m=m: karat.coreset(*table, method=m) for m in ("auto", "tree")}
     found = interleaved({"D'D": lambda: D.T @ D} | methods, repeats=3, budget=sizes.budget, warm=False)
     report.add(Line("covtype", "D'D on a ready D", found["D'D"].seconds, found["D'D"].runs))
     for method in methods:

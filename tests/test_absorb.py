@@ -138,17 +138,17 @@ def test_column_generation_is_optimal_over_all_rows(d, alpha):
     from karat.engine.reduce import build
     from karat.engine.rows import Rows
     from karat.problems.absorb.absorb import Kinds, scaled_kernel, scaled_moments
-    from karat.problems.absorb.programme import PRICE, price_all
+    from karat.problems.absorb.programme import PRICE, Budget, price_all
     from karat.problems.absorb.regularised import Regularised
 
     X, y = sample(d)
     D = np.column_stack([X, y])
     rows = Rows([X, y[:, None]])
     exact = build(rows, Ridge(alpha, fit_intercept=False, absorb="box").kernel(d, 1), "auto", 0)
-    loss = Regularised(rows, exact.settled, 2, False, alpha)
+    loss = Regularised(rows, exact.fitted, 2, False, alpha)
     kernel = scaled_kernel(loss, False)
     bounds = Kinds(kernel, d + 1).bounds(scaled_moments(loss, kernel), alpha, True)
-    candidates, weights, reduced, _ = price_all(rows, kernel, np.arange(0, 1000, 10), *bounds)
+    candidates, weights, reduced, _ = price_all(rows, kernel, np.arange(0, 1000, 10), *bounds, Budget())
     assert reduced >= -PRICE
     assert len(candidates) < 1000
     assert weights.sum() == pytest.approx(programme(D, alpha).fun, rel=1e-6)

@@ -17,10 +17,14 @@ from oracles import solve_ridge
 from regularised_oracle import absorbed_error
 
 import karat
+from karat.engine.reduce import build
+from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
+from karat.problems.absorb.absorb import absorb
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.minimise import minimise_power
+from karat.problems.absorb.programme import Budget
 
 KINDS = [
     "plain", "collinear 1e-1", "collinear 1e-2", "collinear 1e-3", "collinear 1e-4", "collinear 1e-5", "collinear 1e-6",
@@ -295,16 +299,23 @@ def test_a_stalling_programme_ends_in_exact_rows():
     check(core, X, y)
 
 
+def absorbed_rows(X, y, problem, seconds=20.0, patience=2.0, **limits):
+    """What the absorbing step alone leaves of an exact coreset, within limits of its own; also that coreset."""
+    rows = Rows([X, y[:, None]])
+    exact = build(rows, problem.kernel(X.shape[1], 1), "auto", 0)
+    options = {"box": problem.absorb == "box", "total": problem.keeps_total, "budget": Budget(seconds, patience)} | limits
+    return absorb(rows, exact, problem.power, problem.fit_intercept, problem.penalty, **options), exact
+
+
 STALL = """
 import sys; sys.path.insert(0, {tests!r})
-import karat.problems.absorb.programme as programme
 from hostile_regression import stalling
-import karat
-programme.PATIENCE = programme.SECONDS = 100.0
+from test_absorb_hostile import absorbed_rows
+from karat.problems import LpRegression
 X, y = stalling()
 print("ready", flush=True)
 try:
-    karat.coreset(X, y, karat.problems.LpRegression(4, 1e-3, absorb="box"))
+    absorbed_rows(X, y, LpRegression(4, 1e-3, absorb="box"), seconds=100.0, patience=100.0)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -326,18 +337,18 @@ def test_a_programme_can_be_interrupted():
         assert time.perf_counter() - start < 5
 
 
-def test_time_is_shared_by_all_programmes(monkeypatch):
-    """Without any time left there is no programme, and the exact rows are returned."""
-    monkeypatch.setattr("karat.problems.absorb.programme.SECONDS", 0.0)
+@pytest.mark.parametrize("limits", [{"seconds": 0.0}, {"widest": 10}])
+def test_without_time_or_too_wide_nothing_is_absorbed(limits):
+    """Without a linear programme the exact rows are returned, and a correction of zero."""
     X, y = make("plain")
-    core = karat.coreset(X, y, Ridge(1e3, absorb="box"))
-    assert not check(core, X, y)
-
-
-def test_very_wide_problems_are_not_absorbed(monkeypatch):
-    monkeypatch.setattr("karat.problems.absorb.absorb.WIDEST", 10)
-    X, y = make("plain")
-    assert not check(karat.coreset(X, y, Ridge(1e3, absorb="box")), X, y)
+    problem = Ridge(1e3, absorb="box")
+    plenty, exact = absorbed_rows(X, y, problem)
+    assert plenty.correction
+    assert len(plenty.positions) < len(exact.positions)
+    found, exact = absorbed_rows(X, y, problem, **limits)
+    assert not found.correction
+    assert np.array_equal(found.positions, exact.positions)
+    assert np.array_equal(found.weights, exact.weights)
 
 
 @pytest.mark.parametrize("p", [2, 4])

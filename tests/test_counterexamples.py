@@ -11,7 +11,7 @@ from oracles import solve_ridge
 
 import karat
 from karat import problems
-from karat.engine.caratheodory import reduce_points
+from karat.engine.weights import reduce_points
 from karat.experiments.literal import claimed_bound, sign_matrix
 from karat.problems import LpRegression, Ridge, TensorContraction
 

@@ -364,7 +364,7 @@ def test_many_targets(targets):
 
 
 def test_a_direction_that_appears_late():
-    """Two columns that are equal in the first rows (waits for engine/stream.py and engine/caratheodory.py)."""
+    """Two columns that are equal in the first rows."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 2))
     X[:100, 1] = X[:100, 0]

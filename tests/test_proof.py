@@ -15,9 +15,10 @@ from karat import problems
 from karat.engine.coordinates import Basis
 from karat.engine.function import FunctionKernel
 from karat.engine.powers import Powers
-from karat.engine.reduce import measure, settle
+from karat.engine.proof import measure, tolerance
+from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EPS, EXACT, LOOSEST, ROUNDING, tolerance
+from karat.engine.tolerances import EPS, EXACT, LOOSEST, ROUNDING
 
 
 def supremum(features: np.ndarray, rho: np.ndarray) -> float:
@@ -39,10 +40,10 @@ def test_linear_queries_are_bounded_by_their_supremum(change, seed):
     X = rng.standard_normal((60, 3))
     kernel = FunctionKernel(lambda A: np.column_stack([A, A**2, np.abs(A)]), 3, 0, True)
     rows = Rows([X])
-    settled, _ = settle(rows, kernel, np.arange(60))
+    fitted, _ = fit_moments(rows, kernel, np.arange(60))
     weights = 1.0 + change * rng.uniform(-1, 1, 60)
-    proof = measure(rows, settled, rows.take(np.arange(60), settled.kernel.shift), weights)
-    features = settled.kernel.features(rows.take(np.arange(60), settled.kernel.shift))
+    proof = measure(rows, fitted, rows.take(np.arange(60), fitted.kernel.shift), weights)
+    features = fitted.kernel.features(rows.take(np.arange(60), fitted.kernel.shift))
     worst = supremum(features, (weights - 1.0) @ features / change) * change
     assert worst * (1 - 1e-6) <= proof.loss_error <= 30 * worst + 64 * EPS
 
@@ -53,11 +54,11 @@ def test_a_direction_that_no_row_shows_is_not_proven():
     X = np.column_stack([rng.standard_normal(4000) + 3] * 2)
     X[[7, 2345], 1] += 1e-5
     rows = Rows([X])
-    settled, _ = settle(rows, FunctionKernel(lambda A: A, 2, 0, True), np.arange(4000))
+    fitted, _ = fit_moments(rows, FunctionKernel(lambda A: A, 2, 0, True), np.arange(4000))
     kept = np.array([0, 1, 2, 3])
     F = np.vstack([np.ones(4), X[kept, 0]])
     weights = np.linalg.lstsq(F, np.array([4000.0, X[:, 0].sum()]), rcond=None)[0]
-    proof = measure(None, settled, rows.take(kept, settled.kernel.shift), weights, rows.subset(np.arange(100, 2000)))
+    proof = measure(None, fitted, rows.take(kept, fitted.kernel.shift), weights, rows.subset(np.arange(100, 2000)))
     assert proof.moment_error < 1e-8
     assert proof.loss_error == np.inf
 
@@ -68,9 +69,9 @@ def test_powers_are_bounded_at_adversarial_queries(p, seed):
     rng = np.random.default_rng(seed)
     X = rng.standard_t(3, (300, 3)) @ rng.standard_normal((3, 3))
     rows = Rows([X])
-    settled, _ = settle(rows, Powers(3, p, affine=True), np.arange(300))
+    fitted, _ = fit_moments(rows, Powers(3, p, affine=True), np.arange(300))
     weights = 1.0 + 1e-6 * rng.uniform(-1, 1, 300)
-    proof = measure(rows, settled, rows.take(np.arange(300), settled.kernel.shift), weights)
+    proof = measure(rows, fitted, rows.take(np.arange(300), fitted.kernel.shift), weights)
     D = np.column_stack([np.ones(300), X])
     queries = np.linalg.qr(rng.standard_normal((4, 4)))[0] if p == 2 else rng.standard_normal((4, 4000))
     values = (D @ queries) ** p
@@ -252,12 +253,12 @@ def twins(rng: np.random.Generator, small: float, explained: float) -> tuple[np.
 def test_targets_do_not_take_the_rounding_of_a_small_direction(small):
     """What a small direction explains of them by chance is left in them: the factors of its coordinate are huge."""
     rows = Rows([np.hstack(twins(np.random.default_rng(0), small, 0.0))])
-    settled, _ = settle(rows, Powers(6, 2, affine=True, apart=2), np.arange(400))
-    block = rows.take(np.arange(400), settled.kernel.shift)
-    sizes = settled.kernel.basis.sizes(block)
+    fitted, _ = fit_moments(rows, Powers(6, 2, affine=True, separate_targets=2), np.arange(400))
+    block = rows.take(np.arange(400), fitted.kernel.shift)
+    sizes = fitted.kernel.basis.sizes(block)
     assert sizes[-3] < 2 * small
     assert sizes[-2:].min() > 0.1
-    assert settled.kernel.basis.mixing(block)[-2:].max() < 10
+    assert fitted.kernel.basis.mixing(block)[-2:].max() < 10
 
 
 @pytest.mark.parametrize("seed", range(5))

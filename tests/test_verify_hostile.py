@@ -12,9 +12,9 @@ import pytest
 import karat
 from karat import problems
 from karat.engine.function import FunctionKernel
-from karat.engine.reduce import measure, settle
-from karat.engine.rows import Rows
-from karat.engine.sweep import pass_over
+from karat.engine.proof import linear_class, measure
+from karat.engine.reduce import fit_moments
+from karat.engine.rows import Rows, pass_over
 from karat.engine.tolerances import EPS, MEASURED, ROUNDING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -39,15 +39,15 @@ def test_heavy_tails_are_measured_about_their_means():
     """Moments about the mean, in which the claim is given, agree; about zero the small rows of a column hardly count."""
     X = np.random.default_rng(0).lognormal(0, 3, (200, 2))
     rows = Rows([X], np.random.default_rng(1).uniform(0.5, 2, 200))
-    settled, _ = settle(rows, problems.Moments(3).kernel(2, 0), np.arange(200))
-    kernel = settled.linear.kernel.centred(settled.linear.target, settled.total)
-    centred = kernel.settle(pass_over(rows, kernel), rows.total, last=True)
+    fitted, _ = fit_moments(rows, problems.Moments(3).kernel(2, 0), np.arange(200))
+    kernel = linear_class(fitted).kernel.centred(linear_class(fitted).target, fitted.total)
+    centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
     means = np.average(X, axis=0, weights=rows.weights)
     np.testing.assert_allclose(centred.kernel.shift, means, rtol=1e-14)
     columns = [t for t, sets in enumerate(centred.kernel.sets) if np.count_nonzero(sets) == 1]
     assert np.all(np.abs(centred.target[columns]) <= 1e-13 * centred.absolute[columns])
-    raw, _ = settle(rows, problems.TensorContraction(3).kernel(2, 0), np.arange(200))
-    assert raw.linear.kernel.centred(raw.linear.target, raw.total) is None  # its columns have no shift
+    raw, _ = fit_moments(rows, problems.TensorContraction(3).kernel(2, 0), np.arange(200))
+    assert linear_class(raw).kernel.centred(linear_class(raw).target, raw.total) is None  # its columns have no shift
 
 
 @pytest.mark.parametrize(("seed", "shape", "degree"), [(0, (446, 4), 4), (0, (250, 3), 5), (28, (250, 3), 5)])
@@ -80,9 +80,9 @@ def test_rounding_along_a_rare_direction_is_left_to_the_second_term():
     X = np.column_stack([rng.standard_normal(4000) + 3] * 2)
     X[[7, 234, 2345], 1] += 1e-2
     rows = Rows([X])
-    settled, _ = settle(rows, FunctionKernel(lambda A: A, 2, 0, True), np.arange(4000))
+    fitted, _ = fit_moments(rows, FunctionKernel(lambda A: A, 2, 0, True), np.arange(4000))
     weights = 1.0 + 1e-13 * rng.uniform(0, 1, 4000)
-    proof = measure(rows, settled, rows.take(np.arange(4000), settled.kernel.shift), weights)
+    proof = measure(rows, fitted, rows.take(np.arange(4000), fitted.kernel.shift), weights)
     assert proof.moment_error > MEASURED
     assert 50 * EPS < proof.loss_error <= 1e-12
     assert proof.remainder <= 1.0

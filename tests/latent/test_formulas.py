@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from karat import models, problems
-from karat.engine.monomials import monomials
+from karat.engine.powers import monomials
 from karat.problems.latent.terms import Cubic, Power, Symmetric, TermKernel, bracket, expand
 from karat.problems.latent.topics import bracket_rows
 
@@ -200,6 +200,6 @@ def test_block_products_give_the_sum_of_the_features(k, weighted, seed):
     one, two, three = (slice(a * k, (a + 1) * k) for a in range(3))
     terms = [Cubic("a", one, np.eye(k), 3 * k), Symmetric("b", one, two, three), Power("c", two, 4), Power("d", three, 2)]
     kernel = TermKernel(terms, 3 * k + 1, 1)
-    settled = kernel.settle(kernel.statistic(block, u), 9.0)
+    fitted = kernel.fitted_moments(kernel.statistic(block, u), 9.0)
     direct = (np.ones(9) if u is None else u) @ kernel.features(block)
-    np.testing.assert_allclose(settled.target, direct, atol=1e-11)
+    np.testing.assert_allclose(fitted.target, direct, atol=1e-11)

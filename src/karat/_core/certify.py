@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from karat.engine.candidates import own_weights
-from karat.engine.kernel import Kernel, Settled
-from karat.engine.proof import Terms
-from karat.engine.reduce import Reduction, measure
-from karat.engine.rows import Rows
-from karat.engine.tolerances import EPS, MEASURED, ROUNDING, tolerance
+from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.proof import Terms, linear_class, measure, tolerance
+from karat.engine.reduce import Reduction
+from karat.engine.rows import Rows, own_weights
+from karat.engine.tolerances import EPS, MEASURED, ROUNDING
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
 
@@ -210,7 +209,7 @@ def certify(
         total_error=abs(kept / total - 1.0),
         rank=sum(r.rank for r in reductions),
         size=sum(len(r.positions) for r in reductions) if size is None else size,
-        bound=sum(r.settled.kernel.width for r in reductions),
+        bound=sum(r.fitted.kernel.width for r in reductions),
         peeled=sum(int(r.peeled.sum()) for r in reductions),
         power=max(p.power for p in proofs),
         condition=max(p.condition for p in proofs),
@@ -229,9 +228,9 @@ def certify(
 
 
 def claimed(
-    certificate: Certificate, rows: Rows | None, settled: Settled, kept: Rows, passes: int, witnesses: Rows | None = None
+    certificate: Certificate, rows: Rows | None, fitted: FittedMoments, kept: Rows, passes: int, witnesses: Rows | None = None
 ) -> Reduction:
-    """The reduction that a coreset claims to be: its rows measured afresh against the settled moments of all rows.
+    """The reduction that a coreset claims to be: its rows measured afresh against the fitted moments of all rows.
 
     Parameters
     ----------
@@ -245,9 +244,9 @@ def claimed(
     positions = np.arange(len(kept))
     weights = own_weights(kept, positions)
     terms = Terms.claimed(certificate.rounding)
-    proof = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights, witnesses, terms)
+    proof = measure(rows, fitted, kept.take(positions, fitted.kernel.shift), weights, witnesses, terms)
     method, before = "verified on the full data", (terms.measured - MEASURED) * proof.remainder / ROUNDING
-    return Reduction(positions, weights, settled, certificate.rank, proof, method, passes, before=before)
+    return Reduction(positions, weights, fitted, certificate.rank, proof, method, passes, before=before)
 
 
 def about_means(found: Reduction) -> Kernel | None:
@@ -256,7 +255,7 @@ def about_means(found: Reduction) -> Kernel | None:
     R(q) is that of columns shifted by their means.  A shift near the mean, or none, usually does as well and saves a pass; but
     with heavy tails the mean is far from most rows, and sums of absolute values about it are larger than about another shift.
     """
-    linear = None if found.proof.ok else found.settled.linear
+    linear = None if found.proof.ok else linear_class(found.fitted)
     return None if linear is None else linear.kernel.centred(linear.target, linear.total)
 
 
@@ -267,7 +266,7 @@ def require_proven(
     if certificate.proven:
         return
     worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))
-    kernel = worst.settled.kernel
+    kernel = worst.fitted.kernel
     moment = kernel.feature_name(worst.proof.worst, names)
     several = f"rows {', '.join(map(str, rows[:5]))}{' and others' if len(rows) > 5 else ''}"
     heavy = f" Each of {several} holds more than a tenth of a moment." if len(rows) else ""

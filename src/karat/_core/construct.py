@@ -148,7 +148,7 @@ def absorb_into(
 
     Weights of rows are in units of ``unit``; corrections are not.  ``inherited`` is what ``rows`` are off by themselves.
     """
-    with linalg.few_threads(exact.settled.kernel.width):
+    with linalg.few_threads(exact.fitted.kernel.width):
         found = absorb(
             rows, exact, problem.power, problem.fit_intercept, problem.penalty / float(unit), problem.absorb == "box",
             problem.keeps_total, None if missing is None else missing.over(unit), seed, progress, unit,
@@ -158,7 +158,7 @@ def absorb_into(
         return [replace(exact, passes=passes)], found.correction
     reduction = replace(
         exact, positions=found.positions, weights=found.weights, inherited=inherited,
-        proof=replace(exact.proof, loss_error=found.gap, moment_error=found.gap),
+        proof=replace(exact.proof, loss_error=found.loss_error, moment_error=found.loss_error),
         method=f"{exact.method}, then {problem.absorb}", passes=passes, peeled=np.zeros(0, dtype=bool),
     )  # fmt: skip
     return [reduction], found.correction.times(unit)
@@ -186,7 +186,7 @@ def assemble(
         why = "Nothing smaller was exact" if fewer else "There were no more rows than the rank"
         notes.append(f"{why}: all are kept, with their own weights.")
     seconds = time.perf_counter() - start
-    if any(len(r.positions) > r.settled.kernel.width + r.peeled.sum() for r in reductions) and len(indices) < table.count:
+    if any(len(r.positions) > r.fitted.kernel.width + r.peeled.sum() for r in reductions) and len(indices) < table.count:
         notes.append("More rows than features are kept: a further elimination would have cost accuracy.")
     certificate = certify(problem, reductions, table.total, table.count, seconds, notes)
     require_proven(certificate, reductions, table.names, heavy)

@@ -19,8 +19,8 @@ from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._data import containers
 from karat._data.checks import Table, _weights, explain_non_finite, read_input
-from karat.engine.candidates import sample
-from karat.engine.reduce import NonFiniteError, Reduction, build, settle
+from karat.engine.reduce import NonFiniteError, Reduction, build, fit_moments
+from karat.engine.rows import sample
 from karat.engine.tolerances import EXACT
 from karat.errors import InputError
 from karat.problems.latent import HiddenMarkov, Latent, MultiView
@@ -137,9 +137,9 @@ def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Ce
         maps = problem.maps(data)
         used = maps if core.maps is None else core.maps  # the rows keep the tensor of the stored maps
         rows, kernel = problem.kernelize(data, used)
-        settled, passes = settle(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
+        fitted, passes = fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
         own = kept.rows(problem.reader(used, problem.keep), kernel.columns)
-        return maps, claimed(core.certificate, rows, settled, own, passes)
+        return maps, claimed(core.certificate, rows, fitted, own, passes)
 
     maps, reduction = guarded(tables, compare)
     notes, refuted = list(problem.notes(data.inputs, data.dropped)), False

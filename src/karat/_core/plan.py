@@ -16,8 +16,8 @@ from math import ceil
 import numpy as np
 
 from karat.engine.kernel import Kernel
-from karat.engine.reduce import FIRST, PILOT, SECOND
-from karat.engine.sweep import block_rows
+from karat.engine.reduce import first_candidates, sample_size
+from karat.engine.rows import block_rows
 from karat.errors import InputError
 from karat.problems import Problem
 from karat.problems.latent import Latent
@@ -143,17 +143,17 @@ def plan(
         return _streamed(problem, kernel, n, d + targets, groups, memory, source == "cluster", partitions, workers)
     width, (left, right) = kernel.width, kernel.product_shape
     block, threads = block_rows(columns, left, right)
-    share = n / groups
-    if share <= SECOND * width:
-        why = f"Each group has at most {SECOND:g} times as many rows as features ({width:,}), so all rows are candidates."
-        candidates = share
+    share = ceil(n / groups)
+    candidates = first_candidates(share, width)
+    if candidates == share:
+        why = f"There are at most {ceil(share / width)} times as many rows as features ({width:,}): all are candidates."
     else:
         why = (
-            f"{int(FIRST * width):,} of {int(share):,} rows are candidates enough on well-behaved data. Should they not be "
-            "able to meet the moments (rare categories, heavy tails), Newton's method notices and the tree follows: two more "
-            "readings. Rows that dominate a moment are kept on top (peeled rows)."
+            f"{candidates:,} of {share:,} rows are candidates enough on well-behaved data. If no weights on them meet the "
+            "moments (rare categories, heavy tails), the tree follows: two more readings. Rows that dominate a moment are kept "
+            "on top (peeled rows)."
         )
-        candidates = max(PILOT, FIRST * width)
+        candidates = sample_size(width)
     beside = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
     seconds = n * _per_row(kernel, columns) + groups * _reduction(width)
     passes = 1 if problem.mergeable else 2

@@ -13,13 +13,11 @@ from karat._core.construct import kernel_of, refuse_for_latent, refuse_lengths
 from karat._core.coreset import Coreset
 from karat._data import containers
 from karat._data.checks import Table, explain_non_finite, group_labels, read_input
-from karat.engine.candidates import own_weights, sample
-from karat.engine.kernel import Flags, Settled
-from karat.engine.linalg import Indices
+from karat.engine.kernel import FittedMoments
+from karat.engine.linalg import Flags, Indices
 from karat.engine.proof import Proof
-from karat.engine.reduce import NonFiniteError, Reduction, better, settle
-from karat.engine.rows import Rows
-from karat.engine.sweep import pass_over
+from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
+from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
 from karat.problems.absorb.absorb import REFUTED, measure_absorbed
@@ -106,14 +104,14 @@ def _against(core: Coreset, table: Table, rows: Rows, kept: Rows) -> Reduction:
     """Weighted rows measured against all rows: in any coordinates in which that is a proof."""
     try:
         pilot = sample(np.random.default_rng(1), len(rows), 16384)
-        settled, passes = settle(rows, kernel_of(core.problem, table), pilot)
+        fitted, passes = fit_moments(rows, kernel_of(core.problem, table), pilot)
     except NonFiniteError:
         raise explain_non_finite(table, "its powers") from None
-    found = measured(core, rows, settled, kept, passes, table.unit)
+    found = measured(core, rows, fitted, kept, passes, table.unit)
     kernel = None if core.absorbed else about_means(found)
     if kernel is None:
         return found
-    centred = kernel.settle(pass_over(rows, kernel), rows.total, last=True)
+    centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
     return better(found, claimed(core.certificate, rows, centred, kept, passes + 1))
 
 
@@ -132,24 +130,24 @@ def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None
 def measured(
     core: Coreset,
     rows: Rows | None,
-    settled: Settled,
+    fitted: FittedMoments,
     kept: Rows,
     passes: int,
     unit: float = 1.0,
     witnesses: Rows | None = None,
 ) -> Reduction:
-    """The reduction that a coreset claims to be, against settled moments; ``rows`` have them, and show what rows look like.
+    """The reduction that a coreset claims to be, against fitted moments; ``rows`` have them, and show what rows look like.
 
     ``unit`` is that of the weights of both.
     """
-    found = claimed(core.certificate, rows, settled, kept, passes, witnesses)
+    found = claimed(core.certificate, rows, fitted, kept, passes, witnesses)
     if not core.absorbed:  # the rows carry everything, with or without a regulariser
         return found
     problem = core.problem
     assert isinstance(problem, Ridge | LpRegression)
     assert rows is not None
     gap = measure_absorbed(
-        rows, settled, problem.power, problem.fit_intercept, problem.penalty / unit, kept, core.absorbed.over(unit)
+        rows, fitted, problem.power, problem.fit_intercept, problem.penalty / unit, kept, core.absorbed.over(unit)
     )
     absorbed = replace(found.proof, loss_error=gap, moment_error=gap, remainder=0.0)
     return replace(found, proof=absorbed)

@@ -11,8 +11,7 @@ from scipy import sparse
 
 from karat._data import containers
 from karat.engine.linalg import Array, Indices
-from karat.engine.offsets import Offsets
-from karat.engine.rows import Chunked, Rows
+from karat.engine.rows import Chunked, Offsets, Rows
 
 MOST = 2**28  # bytes of a buffer
 

@@ -11,8 +11,8 @@ from scipy import sparse
 
 from karat._data import containers
 from karat.engine.linalg import Array, Indices
-from karat.engine.offsets import WHOLE, Offsets, all_exact, all_small, is_long, nearby_offset
-from karat.engine.rows import Rows
+from karat.engine.offsets import WHOLE, all_exact, all_small, nearby_offset
+from karat.engine.rows import Offsets, Rows, is_long
 from karat.errors import InputError
 from karat.problems.base import Problem
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat.engine.offsets import WHOLE, all_exact, is_long
+from karat.engine.offsets import WHOLE, all_exact
+from karat.engine.rows import is_long
 from karat.errors import InputError, MissingExtraError
 
 FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")

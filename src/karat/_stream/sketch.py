@@ -26,11 +26,9 @@ from karat._data import containers
 from karat._data.batch import Buffer, Piece, stack, stacked_rows
 from karat._data.checks import Table, explain_non_finite, find_offsets, read_input, same_kind
 from karat._stream.fingerprint import Fingerprint
-from karat.engine.candidates import own_weights
 from karat.engine.linalg import Array
-from karat.engine.offsets import Offsets
 from karat.engine.reduce import NonFiniteError, Reduction
-from karat.engine.rows import Rows
+from karat.engine.rows import Offsets, Rows, own_weights
 from karat.engine.stream import NO_CLAIM, Running, fold, grown, larger, prove_held
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Problem, Ridge

@@ -34,7 +34,8 @@ PLAIN = (
     "_seconds",
 )
 
-FLAGS = ("inherited", "spent", "inflation", "gap", "used", "hard")
+SAME = ("inherited", "spent", "inflation", "used")
+FLAGS = {name: name for name in SAME} | {"gap": "held_error", "hard": "needs_tree"}  # by their names in files
 PROVEN = ("rank", "method", "passes", "inherited", "before", "inflation")
 
 
@@ -82,7 +83,9 @@ def state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any],
     for i, (label, running) in enumerate(sketch._running.items()):
         found = sketch._reduction(label)
         proof = {name: getattr(found, name) for name in PROVEN} | {"proof": asdict(found.proof)}
-        header["running"].append({name: getattr(running, name) for name in FLAGS} | {"sums": len(running.high), "found": proof})
+        header["running"].append(
+            {name: getattr(running, field) for name, field in FLAGS.items()} | {"sums": len(running.high), "found": proof}
+        )
         arrays |= {f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights", "evidence")}
         arrays |= {f"running_{i}_high_{j}": part for j, part in enumerate(running.high)}
         arrays |= {f"running_{i}_low_{j}": part for j, part in enumerate(running.low)}
@@ -128,7 +131,7 @@ def restored(
             high,
             low,
             evidence=arrays.get(f"running_{i}_evidence"),
-            **{name: saved[name] for name in FLAGS},
+            **{field: saved[name] for name, field in FLAGS.items()},
         )
         sketch._reductions[label] = _proven(sketch, label, saved["found"])
     return sketch, header["extra"]
@@ -141,9 +144,9 @@ def _proven(sketch: Sketch, label: Any, saved: dict[str, Any]) -> Reduction:
     index = np.arange(len(held)) if label is None else np.flatnonzero(held.groups == label)
     assert held.weights is not None
     proof = Proof(**saved["proof"] | {"excluded": tuple(saved["proof"]["excluded"])})
-    settled = sketch._running[label].settle()
+    fitted = sketch._running[label].fitted_moments()
     claim = {name: saved[name] for name in PROVEN}
-    return Reduction(np.arange(len(index)), held.weights[index], settled, proof=proof, peeled=sketch._peeled[index], **claim)
+    return Reduction(np.arange(len(index)), held.weights[index], fitted, proof=proof, peeled=sketch._peeled[index], **claim)
 
 
 def _from_held(sketch: Sketch, label: Any, kernel: Kernel, inherited: float) -> Running:

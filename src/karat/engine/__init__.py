@@ -1,1 +1,17 @@
-"""How a coreset is found: passes, coordinates, candidates, reducers, proof.  Knows kernels, not problems."""
+"""The engine: numbers only.  It knows kernels and rows, not problems, intercepts or labels.
+
+A coreset of degree 2, from the rows to the proof, is told by eight files, best read in this order:
+
+    kernel        what is kept: features of a row, and their sum over all rows (here the paper is cited)
+    rows          rows as blocks of doubles, and one pass over them
+    coordinates   shift, scale, whiten; which directions of the columns vanish
+    powers        the kernel of powers of a linear form: monomials of whitened columns
+    points        candidate rows as points
+    weights       positive weights on them: match the moments, eliminate to a vertex, polish
+    reduce        the pipeline, and the policy that chooses between the ways
+    proof         how exact the result is
+
+Beside them: polynomial, mean and function are further kernels; dropped looks again at directions that were left out; tree holds
+the reducers that look at every row; peel finds rows that dominate a moment; stream is the same for rows that arrive in batches;
+offsets serves whole numbers beyond 2^53; linalg and tolerances are used by all.
+"""

@@ -5,20 +5,19 @@ the constant is among them), but its conditioning does: degree p amplifies a con
 kappa^p.  So the variables are mapped to nearly orthonormal ones before anything is multiplied:
 
     pilot    QR with column pivoting of the scaled columns of a sample:  map = R^-1, so that columns are mixed no more than
-             they must be; directions that vanish in the sample stay unscaled ("loose");
+             they must be; directions that vanish in the sample stay unscaled ("unconfirmed");
     pass     Gram matrix G of the mapped variables over all rows;
     refine   G tells what the pilot could not see.  Loose directions are dropped if G confirms that they vanish, and
              scaled if it does not.  If G is well conditioned its sum is accurate and we are done; otherwise the map is
              improved by the eigenvectors of G and the pass repeated (as in CholeskyQR2).
 
-A direction vanishes if its root mean square over all rows is at most NULL times that of its *terms*, and if in addition the
-rows in which it is more than ROWWISE times its terms add nothing that the second term of the claim would not cover: then it is
-rounding of the data.  A single column has one term, itself, so it vanishes only if it is zero in every row, however rare or
-small it is elsewhere.  What is dropped is remembered, looked at row by row, and restored if rows show it.
+A direction vanishes if its root mean square over all rows is at most NULL times that of its *terms*: then it is rounding of
+the data.  A single column has one term, itself, so it vanishes only if it is zero in every row, however rare or small it is
+elsewhere.  What is dropped is remembered, looked at row by row, and restored if rows show it (:mod:`karat.engine.dropped`).
 
 Some variables may not be mixed with each other: the targets of a multi-output regression, of which only the squares are
-kernel features.  They come last, ``apart`` of them, and each is only residualised on the others, except on directions so small
-(SMALL) that their coordinates are mostly rounding, which must not spread.
+kernel features.  They come last, ``separate_targets`` of them.  Each is only residualised on the other variables, except on
+directions so small (SMALL) that their coordinates are mostly rounding, which must not spread.
 """
 
 from __future__ import annotations
@@ -28,9 +27,41 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import Directions, Flags
-from karat.engine.linalg import Array
-from karat.engine.tolerances import BLIND, EPS, GRADED, KAPPA, LITTLE, NULL, ROUNDING, ROWWISE, SHOWN, SMALL
+from karat.engine.linalg import Array, Flags
+from karat.engine.tolerances import BLIND, EPS, GRADED, KAPPA, LITTLE, NULL, SMALL
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Directions of the base variables that vanish on all rows, up to rounding.
+
+    Attributes
+    ----------
+    vectors : array (v, e)
+        Each a combination of the shifted columns (the constant first, if it is a base variable).
+    sizes : array (e,)
+        Their root mean square over all rows, relative to that of their terms.
+    separate : bool array (e,)
+        Which of them belong to variables that are not mixed with each other.
+    """
+
+    vectors: Array
+    sizes: Array
+    separate: Flags
+
+    def plus(self, vectors: Array, sizes: Array, separate: Flags) -> Directions:
+        return Directions(
+            np.hstack([self.vectors, vectors]),
+            np.concatenate([self.sizes, sizes]),
+            np.concatenate([self.separate, separate]),
+        )
+
+    def chosen(self, which: Flags) -> Directions:
+        return Directions(self.vectors[:, which], self.sizes[which], self.separate[which])
+
+    @staticmethod
+    def none(variables: int) -> Directions:
+        return Directions(np.zeros((variables, 0)), np.zeros(0), np.zeros(0, dtype=bool))
 
 
 @dataclass(frozen=True)
@@ -40,35 +71,35 @@ class Basis:
     Attributes
     ----------
     map : array (v, r)
-        ``variables @ map`` are the coordinates; the last ``apart`` of them belong to the separate variables.
-    loose : bool array (r,)
-        Directions that vanished when last looked at, not yet confirmed on all rows.
-    apart : int
+        ``variables @ map`` are the coordinates; the last ``separate_targets`` of them belong to the separate variables.
+    unconfirmed : bool array (r,)
+        Directions that vanished in a sample; whether they vanish on all rows is not known yet.
+    separate_targets : int
         Number of separate variables left.
     excluded : Directions
         What was dropped.
     real : bool array (r,)
-        Directions that do not vanish in some row, however small they are over all rows; they are not dropped.
+        Directions that are not zero in some row, however small they are over all rows; they are not dropped.
     """
 
     map: Array
-    loose: Flags
-    apart: int
+    unconfirmed: Flags
+    separate_targets: int
     excluded: Directions
     real: Flags
 
     @staticmethod
-    def of(map_: Array, loose: Flags, apart: int) -> Basis:
+    def of(map_: Array, unconfirmed: Flags, separate_targets: int) -> Basis:
         """A basis from which nothing was dropped."""
-        return Basis(map_, loose, apart, Directions.none(len(map_)), np.zeros(map_.shape[1], dtype=bool))
+        return Basis(map_, unconfirmed, separate_targets, Directions.none(len(map_)), np.zeros(map_.shape[1], dtype=bool))
 
     @staticmethod
-    def identity(variables: int, apart: int) -> Basis:
-        return Basis.of(np.eye(variables), np.zeros(variables, dtype=bool), apart)
+    def identity(variables: int, separate_targets: int) -> Basis:
+        return Basis.of(np.eye(variables), np.zeros(variables, dtype=bool), separate_targets)
 
     @staticmethod
     def given(map_: Array) -> Basis:
-        """Coordinates that somebody else has chosen."""
+        """Coordinates that a caller has chosen."""
         return Basis.of(map_, np.zeros(map_.shape[1], dtype=bool), 0)
 
     def sizes(self, block: Array) -> Array:
@@ -103,14 +134,14 @@ def condition_of(variables: Array) -> float:
     return float(np.sqrt(values[0] / max(values[-1], EPS**2)))
 
 
-def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: bool, complete: bool) -> Basis:
+def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, constant: bool, complete: bool) -> Basis:
     """The whitening map of a sample of rows (k x v).
 
     Parameters
     ----------
     variables : array (k, v)
     weights : array (k,) or None
-    apart : int
+    separate_targets : int
         Separate variables, the last ones.
     constant : bool
         Whether the first variable is the constant 1; it stays a coordinate, and the others are centred on it.
@@ -121,7 +152,7 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
         weights = np.ones(len(variables))
     share = weights / weights.sum()
     given = variables
-    count = variables.shape[1] - apart
+    count = variables.shape[1] - separate_targets
     centre = np.zeros(variables.shape[1])
     if constant:
         centre[1:] = share @ variables[:, 1:]
@@ -136,7 +167,7 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     gone = s <= null
     columns = np.zeros((joint.shape[1], len(seen)))
     columns[seen] = triangular
-    # Columns that are constant in the sample wait in units of their own.
+    # Columns that are constant in the sample stay unscaled until the pass.
     unseen = np.setdiff1d(np.arange(joint.shape[1]), seen)
     columns = np.hstack([columns, np.eye(joint.shape[1])[:, unseen]])
     gone = np.concatenate([gone, np.ones(len(unseen), dtype=bool)])
@@ -151,41 +182,28 @@ def pilot_basis(variables: Array, weights: Array | None, apart: int, constant: b
     flat = size <= null * raw[count:]
     vanish = flat | (residual <= null * size)
     size = np.where(flat, 1.0, np.where(vanish, size, residual))
-    columns = np.block([[columns, -(sight @ coefficients) / size], [np.zeros((apart, columns.shape[1])), np.diag(1 / size)]])
-    loose = np.concatenate([gone, vanish])
+    zeros = np.zeros((separate_targets, columns.shape[1]))
+    columns = np.block([[columns, -(sight @ coefficients) / size], [zeros, np.diag(1 / size)]])
+    unconfirmed = np.concatenate([gone, vanish])
     if constant:
         columns = np.block([[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]])
-        loose = np.concatenate([[False], loose])
-    if loose.any() and not loose.all():
+        unconfirmed = np.concatenate([[False], unconfirmed])
+    if unconfirmed.any() and not unconfirmed.all():
         columns = columns.copy()
         for _ in range(2):
-            columns[:, loose] = purified(columns[:, loose], columns[:, ~loose], given, share)
-    basis = Basis.of(columns, loose, apart)
-    if not complete or not loose.any():
+            columns[:, unconfirmed] = purified(columns[:, unconfirmed], columns[:, ~unconfirmed], given, share)
+    basis = Basis.of(columns, unconfirmed, separate_targets)
+    if not complete or not unconfirmed.any():
         return basis
-    sizes = np.concatenate([np.zeros(int(constant)), s, np.zeros(len(unseen)), np.full(apart, null)])
-    return without(basis, loose, sizes)
+    sizes = np.concatenate([np.zeros(int(constant)), s, np.zeros(len(unseen)), np.full(separate_targets, null)])
+    return without(basis, unconfirmed, sizes)
 
 
 def without(basis: Basis, gone: Flags, sizes: Array) -> Basis:
     """The basis without some directions, which it remembers."""
-    last = np.arange(len(gone)) >= len(gone) - basis.apart
+    last = np.arange(len(gone)) >= len(gone) - basis.separate_targets
     excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone], last[gone])
-    return Basis(basis.map[:, ~gone], basis.loose[~gone], int((last & ~gone).sum()), excluded, basis.real[~gone])
-
-
-def restored(basis: Basis, which: Flags, sizes: Array) -> Basis:
-    """The basis with some of the dropped directions again, scaled by their root mean squares."""
-    back, count = basis.excluded.chosen(which), basis.map.shape[1] - basis.apart
-    columns, own = back.vectors / sizes, back.separate
-    flags = [np.zeros(count, dtype=bool), np.ones(int((~own).sum()), dtype=bool), np.ones(int(own.sum()), dtype=bool)]
-    return Basis(
-        np.hstack([basis.map[:, :count], columns[:, ~own], columns[:, own], basis.map[:, count:]]),
-        np.zeros(basis.map.shape[1] + len(own), dtype=bool),
-        basis.apart + int(own.sum()),
-        basis.excluded.chosen(~which),
-        np.concatenate([basis.real[:count], *flags[1:], basis.real[count:]]),
-    )
+    return Basis(basis.map[:, ~gone], basis.unconfirmed[~gone], int((last & ~gone).sum()), excluded, basis.real[~gone])
 
 
 def without_small(coefficients: Array, residual: Array, sizes: Array) -> Array:
@@ -204,23 +222,6 @@ def purified(small: Array, known: Array, variables: Array, share: Array) -> Arra
     Their values are small, so that a regression of them on the coordinates is accurate to its own rounding.
     """
     return np.asarray(small - known @ ((variables @ known * share[:, None]).T @ (variables @ small)))
-
-
-def evidence(variables: Array, vectors: Array, weights: Array | None) -> Array:
-    """What speaks against dropping directions, summed over rows (3, e).
-
-    The squares ``u (d.z)^2`` of rows in which a direction is more than rounding of its terms; the second term that the claim
-    has for it, ``2 u |d.z| sum_j |z_j d_j|``; and all squares.
-    """
-    values, terms = np.abs(variables @ vectors), np.abs(variables) @ np.abs(vectors)
-    squares = np.square(values)
-    sums = np.stack([np.where(values > ROWWISE * terms, squares, 0.0), 2 * values * terms, squares])
-    return np.asarray(sums.sum(axis=1) if weights is None else np.einsum("b,kbe->ke", weights, sums))
-
-
-def is_real(found: Array) -> Flags:
-    """Whether rows show a direction beyond the second term of the claim."""
-    return np.asarray(found[0] > SHOWN * ROUNDING * found[1])
 
 
 def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:
@@ -250,19 +251,19 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
         Their condition number.
     """
     gone, sizes = vanishing(basis, gram)
-    separate_ones = np.arange(len(gone)) >= len(gone) - basis.apart
+    separate_ones = np.arange(len(gone)) >= len(gone) - basis.separate_targets
     excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone], separate_ones[gone])
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     first = np.arange(len(rms)) < constant
-    last = np.arange(len(rms)) >= len(rms) - basis.apart
+    last = np.arange(len(rms)) >= len(rms) - basis.separate_targets
     # Three stages, each made orthogonal to those before it: the constant, the joint variables, the separate ones.
     step = np.eye(len(rms))[:, first]
-    loose, size = [np.zeros(int(constant), dtype=bool)], [1.0] * int(constant)
+    unconfirmed, size = [np.zeros(int(constant), dtype=bool)], [1.0] * int(constant)
     kappa = 1.0
     for separate, stage in ((False, ~first & ~last & ~gone), (True, last & ~gone)):
         mine = np.flatnonzero(stage)
         columns = np.eye(len(rms))[:, mine] / rms[mine]
-        clear = ~np.concatenate(loose) & (np.array(size) >= SMALL)
+        clear = ~np.concatenate(unconfirmed) & (np.array(size) >= SMALL)
         known = step[:, clear]
         coefficients = known.T @ gram @ columns
         residual = np.sqrt(np.maximum(1.0 - np.square(coefficients).sum(axis=0), 0.0))
@@ -271,12 +272,12 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
         rest = (rest + rest.T) / 2
         whitening, blind = _separately(rest) if separate else _in_order(rest, sizes[mine])
         step = np.hstack([step, columns @ whitening])
-        loose.append(blind)
+        unconfirmed.append(blind)
         size += sizes[mine].tolist()
         if len(mine):
             values = np.diag(rest) if separate else linalg.eigh(rest)[0]
             kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
-    flags = np.concatenate(loose)
+    flags = np.concatenate(unconfirmed)
     poor = bool(flags.any()) or kappa > KAPPA ** (2 / degree)
     real = np.concatenate([basis.real[first], basis.real[~first & ~last & ~gone], basis.real[last & ~gone]])
     return step, Basis(basis.map @ step, flags, int((last & ~gone).sum()), excluded, real), poor, kappa
@@ -292,8 +293,8 @@ def _separately(rest: Array) -> tuple[Array, Flags]:
 def _in_order(rest: Array, sizes: Array) -> tuple[Array, Flags]:
     """Whiten by Gram-Schmidt, largest directions first; also which directions cannot be told from zero.
 
-    Small directions are made orthogonal to large ones and never the other way round: their coordinates carry large factors, and
-    with them the rounding of the data, which must not spread to the others.
+    Small directions are made orthogonal to large ones, never large ones to small ones: coordinates of small directions carry
+    large factors, and with them the rounding of the data, which must not spread to the others.
     """
     if not len(rest):
         return rest, np.zeros(0, dtype=bool)

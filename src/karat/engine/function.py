@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat.engine.kernel import Kernel, check_width
+from karat.engine import linalg
+from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.errors import InputError
 
@@ -24,7 +25,7 @@ class FunctionKernel(Kernel):
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
         other = self.__class__(self.function, self.columns, self.targets, self.total)
         other.width = other.features(pilot).shape[1]
-        check_width(other.width)
+        linalg.check_width(other.width)
         other.product_shape = (other.width, 1)
         return other
 

@@ -1,7 +1,7 @@
 """The linear algebra of the engine, in one place.
 
 Everything the engine asks of LAPACK and BLAS goes through this module, so that another array library could replace it.
-Inputs are finite float64 arrays: the callers check that once, at the door.
+Inputs are finite float64 arrays: karat checks that once, when it reads the input.
 
 NumPy and SciPy each carry an OpenBLAS with threads of its own, and the idle threads of one spin for some 25 ms beside the
 busy threads of the other.  So all large products here go to SciPy's, NumPy's ``@`` is left to products too small for threads,
@@ -21,14 +21,27 @@ from scipy import linalg as sla
 from scipy.linalg import blas, lapack
 
 from karat.engine.tolerances import RANK, TINY
+from karat.errors import InputError
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 
 THREADED = 600  # features from which on BLAS should use its threads
 SMALL = 100  # matrices of so few columns are factored without threads
 SERIAL = 2.5e5  # OpenBLAS multiplies (a x b)(b x c) without threads up to this a*b*c
 STACK, SHORT = 8, 32  # tall blocks are multiplied as so many short ones, of so many rows at least
+
+
+def check_width(width: int) -> None:
+    """Refuse more features than m x m matrices can have, before anything of that size is made."""
+    if width > MOST:
+        raise InputError(
+            f"The rows have {width:,} features, more than the {MOST:,} that a coreset is worth making for; lower the number of "
+            "columns or the degree."
+        )
 
 
 @lru_cache(maxsize=1)
@@ -41,7 +54,7 @@ def _thread_controller() -> Any:
 
 
 def few_threads(width: int) -> AbstractContextManager[Any]:
-    """Keep BLAS on one thread for problems of so few features that threads would rather wait for each other.
+    """Keep BLAS on one thread for problems of so few features that threads would mostly wait for each other.
 
     Idle they cost nothing; on a busy machine a factorisation of size 250 on two threads took 100 times as long as on one.
     """
@@ -211,9 +224,9 @@ def tall_product(left: Array, right: Array) -> Array:
 
 
 def accurate_product(left: Array, right: Array) -> Array:
-    """The same in pieces of SHORT rows, whose products are added pairwise.
+    """``left' right`` in pieces of SHORT rows, whose products are added pairwise.
 
-    BLAS adds the rows of a piece one after the other, and equal values (zeros and ones, prices) all round the same way.
+    BLAS adds the rows of a piece one after the other; the rounding of equal values (zeros and ones, prices) does not cancel.
     """
     return _sum_of_products(left, right, SHORT)
 
@@ -228,7 +241,7 @@ def _sum_of_products(left: Array, right: Array, size: int) -> Array:
 
 
 def mapped(block: Array, matrix: Array) -> Array:
-    """``block @ matrix`` of a tall block, likewise."""
+    """``block @ matrix`` of a tall block, by a stack of shorter ones as in :func:`tall_product`."""
     size = len(block) // STACK
     if size < SHORT:
         return np.asarray(block @ matrix)
@@ -241,7 +254,7 @@ def mapped(block: Array, matrix: Array) -> Array:
 
 
 def _stacked(block: Array, size: int) -> Array:
-    return block[: size * STACK].reshape(STACK, size, block.shape[1])  # a view: the rows are only counted otherwise
+    return block[: size * STACK].reshape(STACK, size, block.shape[1])  # a view, not a copy
 
 
 def gram(block: Array, weights: Array | None) -> Array:

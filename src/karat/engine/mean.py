@@ -10,13 +10,14 @@ V is a difference of sums, so the columns are shifted close to their mean first:
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import Kernel, Settled, Statistic, check_width
+from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
+from karat.engine.rows import Statistic
 from karat.engine.tolerances import EPS, TINY
 
 FAR = 64.0  # mean square over variance beyond which another shift is chosen and the pass repeated
@@ -25,11 +26,10 @@ FAR = 64.0  # mean square over variance beyond which another shift is chosen and
 class MeanKernel(Kernel):
     """Features ``1, (x - c) / s, |x - c|^2 / s^2`` with c and s from a pilot."""
 
-    linear: ClassVar[bool] = False
     power = 2
 
     def __init__(self, columns: int) -> None:
-        check_width(columns + 2)
+        linalg.check_width(columns + 2)
         self.columns = columns
         self.width = columns + 2
         self.shift = np.zeros(columns)
@@ -58,14 +58,14 @@ class MeanKernel(Kernel):
         features = np.ascontiguousarray(self.features(block).T)
         return ((features if weights is None else features * weights).sum(axis=1),)
 
-    def settle(self, statistic: Statistic, total: float, last: bool = False) -> Settled:
+    def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
         full = statistic[0]
         mean = full[1:-1] / total
         middle = self.shift + mean * self.size
         far = not last and full[-1] > FAR * self._scatter(full) and not np.array_equal(middle, self.shift)
         kernel = self._at(middle, self.size) if far else self
         vanished = np.full(self.columns, full[-1] <= TINY)
-        return Settled(kernel, full, statistic, total, again=bool(far), rounding=2 * FAR * EPS, vanished=vanished)
+        return FittedMoments(kernel, full, statistic, total, needs_pass=bool(far), rounding=2 * FAR * EPS, vanished=vanished)
 
     @staticmethod
     def _scatter(full: Array) -> float:

@@ -1,21 +1,21 @@
 """Peeling: rows that dominate a moment are kept as they are, and the rest is reduced.
 
-With heavy tails one row can hold most of a moment.  In floating point all features are then parallel to those of that row, and
-what the other rows contribute drowns in its rounding.  Such a row cannot be replaced by others anyway: it is kept verbatim with
-its own weight, and the remaining rows are *summed anew* (a subtraction would cancel).  Their moments may again be dominated by
-a few rows, and so on, until every row holds at most the share DOMINATES of every absolute moment ``sum_i u_i |phi_t(i)|``.  For
-a power law this takes a number of rows that grows with the number of features and the logarithm of the range, not with n.
+With heavy tails one row can hold most of a moment.  In floating point all features are then parallel to those of that row,
+and what the other rows contribute is lost in its rounding.  Such a row cannot be replaced by others anyway: it is kept verbatim
+with its own weight, and the remaining rows are *summed anew* (a subtraction would cancel).  Their moments may again be
+dominated by a few rows, and so on, until every row holds at most the share DOMINATES of every absolute moment
+``sum_i u_i |phi_t(i)|``.  For a power law the number of these rows grows with the number of features and the logarithm of the
+range, not with n.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from karat.engine.candidates import own_weights, sample
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows
-from karat.engine.sweep import sweep
+from karat.engine.polynomial import unmixed
+from karat.engine.rows import Rows, own_weights, sample, sweep
 from karat.engine.tolerances import DOMINATES, TINY
 
 PILOT = 2048
@@ -66,7 +66,7 @@ def heaviest(rows: Rows, kernel: Kernel) -> Indices:
 def _fit(rows: Rows, kernel: Kernel) -> Kernel:
     pilot = sample(np.random.default_rng(0), len(rows), PILOT)
     block = rows.take(pilot, np.zeros(rows.columns))
-    return kernel.unmixed().prepare(block, own_weights(rows, pilot), complete=len(pilot) == len(rows))
+    return unmixed(kernel).prepare(block, own_weights(rows, pilot), complete=len(pilot) == len(rows))
 
 
 def _heavy(rows: Rows, kernel: Kernel) -> Indices:

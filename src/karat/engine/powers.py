@@ -1,9 +1,26 @@
-"""The kernel of powers of one linear form, in whitened coordinates.
+"""Polynomial kernels: monomials of one degree p in the columns, and powers of a linear form.
 
-    f(q) = sum_i u_i (d_i . z)^p,      features sqrt(c_t) W^t with W = [1 | D - shift] map.
+    f(q) = sum_i u_i (d_i . z)^p,      d_i = (1, x_i, y_i) or (x_i, y_i),   z = z(q).
 
-Where every polynomial is a query, rows are still sought in these coordinates first: then powers of small directions, which
-rounding drowns among the monomials of single columns, are kept as well.
+**Monomials.**  The paper (cited in :mod:`karat.engine.kernel`) kernelizes ``(d . z)^p`` by ``vec(d^{(x)p})``, with (d+1)^p
+entries.  Only ``binom(v+p-1, p)`` of them differ, v the number of variables.  With the factor ``sqrt(c_t)``, ``c_t`` the
+multinomial coefficient of the multiset t, the unique ones are isometric, ``<phi(a), phi(b)> = (a . b)^p``.  Their sum over the
+rows needs no n x m matrix: a multiset t of degree p splits into its first ``h = ceil(p/2)`` and last ``p - h`` indices, so its
+moment is one entry of the Gram matrix of lower monomials,
+
+    sum_i u_i d_i^t = ( P_h' diag(u) P_{p-h} )[t_first, t_last].
+
+**Variables** are the columns of D, with the constant 1 among them if ``affine`` (then the monomials of degree exactly p in
+(1, D) are those of degree up to p in D, and the columns may be shifted).  Features are ``sqrt(c_t) W^t``; ``total`` appends the
+constant where it is not in the span.  Two kernels differ in their queries, and so in their coordinates W:
+
+    Powers       every power of a linear form is a query.  Columns are mixed to whitened ones, ``W = [1 | D - shift] map``, so
+                 that small directions are as accurate as large ones (this module).
+    Polynomials  every polynomial is a query.  Columns are shifted and scaled, never mixed, so that every monomial is as
+                 accurate as its own size allows (:mod:`karat.engine.polynomial`).
+
+Where every polynomial is a query, rows are still sought in whitened coordinates first: then powers of small directions, which
+are lost in the rounding of monomials of single columns, are kept as well.
 
 For even p = 2h the moments form a Gram matrix, ``f(q) = v' M v`` with v the degree-h monomials of the query in whitened
 coordinates and ``M = P_h' diag(u) P_h``; :mod:`karat.engine.proof` measures a coreset by it.
@@ -11,20 +28,168 @@ coordinates and ``M = P_h' diag(u) P_h``; :mod:`karat.engine.proof` measures a c
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
-from typing import ClassVar, Self
+from functools import cached_property, lru_cache
+from itertools import combinations_with_replacement
+from math import comb, factorial, prod
+from typing import Self
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.coordinates import Basis, condition_of, evidence, is_real, pilot_basis, refine, restored, vanishing, without
-from karat.engine.kernel import Flags, Kernel, Settled, Statistic
-from karat.engine.linalg import Array, Indices
-from karat.engine.monomials import monomials
-from karat.engine.polynomial import Polynomial, Polynomials
-from karat.engine.rows import Rows, useful_shift
-from karat.engine.sweep import column_sizes, sweep
-from karat.engine.tolerances import EPS, EXTREME, KAPPA, NOTHING, SMALL, TINY
+from karat.engine.coordinates import Basis, condition_of, pilot_basis, refine, vanishing, without
+from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.rows import Statistic, useful_shift
+from karat.engine.tolerances import EPS, EXTREME, KAPPA, SMALL, TINY
+
+
+class Monomials:
+    """All multisets of ``degree`` of ``variables``, in lexicographic order."""
+
+    def __init__(self, variables: int, degree: int) -> None:
+        self.variables, self.degree = variables, degree
+        self.sets = list(combinations_with_replacement(range(variables), degree))
+        self.position = {t: i for i, t in enumerate(self.sets)}
+        self.indices = np.array(self.sets, dtype=np.intp).reshape(len(self.sets), degree)
+        self.lower = monomials(variables, degree - 1) if degree > 1 else None
+        if self.lower is not None:
+            self.parent = np.array([self.lower.position[t[:-1]] for t in self.sets], dtype=np.intp)
+
+    def __len__(self) -> int:
+        return len(self.sets)
+
+    def values(self, variables: Array) -> Array:
+        """Monomials of the columns of ``variables`` (q x b), as rows (K x b)."""
+        if self.degree == 0:
+            return np.ones((1, variables.shape[1]))
+        if self.lower is None:
+            return variables
+        return np.asarray(self.lower.values(variables)[self.parent] * variables[self.indices[:, -1]])
+
+    @cached_property
+    def multinomials(self) -> Array:
+        """Number of orderings c_t of each multiset."""
+        top = factorial(self.degree)
+        return np.array([top // prod(factorial(t.count(v)) for v in set(t)) for t in self.sets], dtype=float)
+
+    @cached_property
+    def split(self) -> tuple[Indices, Indices]:
+        """Positions of each multiset's first ceil(p/2) and last floor(p/2) indices among the lower monomials."""
+        high = (self.degree + 1) // 2
+        first, last = monomials(self.variables, high), monomials(self.variables, self.degree - high)
+        return (
+            np.array([first.position[t[:high]] for t in self.sets], dtype=np.intp),
+            np.array([last.position[t[high:]] for t in self.sets], dtype=np.intp),
+        )
+
+
+@lru_cache(maxsize=64)
+def monomials(variables: int, degree: int) -> Monomials:
+    """The shared table of multisets (they are costly to list and never change)."""
+    return Monomials(variables, degree)
+
+
+class Polynomial(Kernel):
+    """Monomials of ``degree`` in the columns of the table (and 1 if ``affine``).
+
+    Parameters
+    ----------
+    columns : int
+        Columns of the table.
+    degree : int
+        The degree p >= 1.
+    affine : bool
+        Whether the constant is one of the variables.
+    total : bool
+        Whether to append the constant feature, if it is not in the span already.
+    separate_targets : int
+        Leave out the products of different ones among the last ``separate_targets`` columns (degree 2 only).
+    """
+
+    def __init__(self, columns: int, degree: int, *, affine: bool, total: bool = True, separate_targets: int = 0) -> None:
+        self.columns, self.degree, self.power, self.affine = columns, degree, degree, affine
+        self.total = total and not affine
+        self.shift = np.zeros(columns)
+        self._variables_are(columns + affine, separate_targets if separate_targets > 1 else 0)
+
+    def _variables_are(self, count: int, separate_targets: int) -> None:
+        """List the monomials of ``count`` variables; the last ``separate_targets`` are not multiplied with each other."""
+        width = comb(count + self.degree - 1, self.degree) - comb(separate_targets, 2)
+        linalg.check_width(width)
+        if separate_targets:
+            inner = count - separate_targets
+            joint = monomials(inner, 2).indices
+            own = [np.column_stack([[*range(inner), t], [t] * (inner + 1)]) for t in range(inner, count)]
+            sets = np.vstack([joint, *own])
+            self.root = np.where(sets[:, 0] == sets[:, 1], 1.0, np.sqrt(2.0))
+            self.sets, self.first, self.last = sets, sets[:, 0], sets[:, 1]
+        else:
+            table = monomials(count, self.degree)
+            self.sets, self.root = table.indices, np.sqrt(table.multinomials)
+            self.first, self.last = table.split
+        self.variables, self.separate_targets = count, separate_targets
+        self.width = len(self.root) + self.total
+        high = (self.degree + 1) // 2
+        self.product_shape = (comb(count + high - 1, high), comb(count + self.degree - high - 1, self.degree - high))
+
+    def _copy(self) -> Self:
+        other = self.__class__.__new__(self.__class__)
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def base_variables(self, block: Array) -> Array:
+        """The variables of a block ``[1 | D - shift]`` before any map (b x v)."""
+        return block if self.affine else block[:, 1:]
+
+    @abstractmethod
+    def coordinates(self, block: Array) -> Array:
+        """The variables W of a block (b x r)."""
+
+    def features(self, block: Array) -> Array:
+        return self._features(np.ascontiguousarray(self.coordinates(block).T))
+
+    def _features(self, variables: Array) -> Array:
+        """Features of variables that come as rows (r x b)."""
+        if self.separate_targets:
+            values = variables[self.first] * variables[self.last]
+        else:
+            values = monomials(self.variables, self.degree).values(variables)
+        values = values * self.root[:, None]
+        if self.total:
+            values = np.vstack([values, np.ones(variables.shape[1])])
+        return np.asarray(values.T)
+
+    def products(self, variables: Array, weights: Array | None) -> Array:
+        """The Gram matrix of lower monomials that holds all moments, of variables that come as columns (b x r)."""
+        if self.degree == 2:
+            return self._product(variables, variables if weights is None else variables * weights[:, None])
+        high = (self.degree + 1) // 2
+        rows = np.ascontiguousarray(variables.T)
+        left = monomials(self.variables, high).values(rows)
+        right = left if self.degree == 2 * high else monomials(self.variables, high - 1).values(rows)
+        return self._product(left.T, (right if weights is None else right * weights).T)
+
+    def _product(self, left: Array, right: Array) -> Array:
+        return linalg.tall_product(left, right.copy() if right is left else right)
+
+    def read_moments(self, products: Array, total: float) -> Array:
+        """The moments of the features, from those products."""
+        moments = self.root * products[self.first, self.last]
+        return np.append(moments, total) if self.total else moments
+
+    def moments(self, block: Array, weights: Array) -> Array:
+        if len(block) * self.width < 2 * self.product_shape[0] ** 2:
+            return super().moments(block, weights)
+        return self.read_moments(self.products(self.coordinates(block), weights), float(weights.sum()))
+
+    def feature_name(self, feature: int, columns: list[str]) -> str:
+        if feature >= len(self.sets):
+            return "the total weight"
+        names = ["1", *columns] if self.affine else columns
+        factors = [names[v] for v in self.sets[feature] if not (self.affine and v == 0)]
+        return "the sum of " + (" * ".join(factors) or "the weights")
 
 
 class Powers(Polynomial):
@@ -32,31 +197,39 @@ class Powers(Polynomial):
 
     Parameters
     ----------
-    polynomials : bool
-        Every polynomial is a query, so the moments are also summed in single columns.  An odd degree needs it.
+    single : Polynomial, optional
+        Every polynomial is a query, so the moments are also summed in these features of single columns.  An odd degree needs
+        it.
     """
 
-    linear: ClassVar[bool] = False
-
     def __init__(
-        self, columns: int, degree: int, *, affine: bool, total: bool = True, apart: int = 0, polynomials: bool = False
+        self,
+        columns: int,
+        degree: int,
+        *,
+        affine: bool,
+        total: bool = True,
+        separate_targets: int = 0,
+        single: Polynomial | None = None,
     ) -> None:
-        super().__init__(columns, degree, affine=affine, total=total, apart=apart)
-        self.single = Polynomials(columns, degree, affine=affine, total=total) if polynomials else None
-        self.basis = Basis.identity(self.variables, self.apart)
-        self.mapped = False
-        self.before: Array | None = None  # the map of the pass, and
-        self.step: Array | None = None  # the whitening after it, for degree 2
+        super().__init__(columns, degree, affine=affine, total=total, separate_targets=separate_targets)
+        self.single = single
+        self.basis = Basis.identity(self.variables, self.separate_targets)
+        self.maps: tuple[Array, ...] = ()
 
-    def within(self, basis: Basis, *, mapped: bool = True, before: Array | None = None, step: Array | None = None) -> Self:
-        """The same kernel in other coordinates."""
+    def within(self, basis: Basis, maps: tuple[Array, ...] | None = None) -> Self:
+        """The same kernel in other coordinates: variables are multiplied by ``maps``, by default by the map of the basis."""
         other = self._copy()
-        other.basis, other.mapped, other.before, other.step = basis, mapped, before, step
-        other._variables_are(basis.map.shape[1], basis.apart)
+        other.basis, other.maps = basis, (basis.map,) if maps is None else maps
+        other._variables_are(basis.map.shape[1], basis.separate_targets)
         return other
 
+    def with_basis(self, basis: Basis) -> Self:
+        """The same coordinates with other facts about them (what is unconfirmed, what is real)."""
+        return self.within(basis, self.maps)
+
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        prepared = self.within(Basis.identity(self.columns + self.affine, self.apart), mapped=False)
+        prepared = self.within(Basis.identity(self.columns + self.affine, self.separate_targets), maps=())
         if self.single is not None:
             prepared.single = self.single.prepare(pilot, weights, complete)
             prepared.shift = prepared.single.shift
@@ -67,13 +240,13 @@ class Powers(Polynomial):
         tame = bool(((largest < EXTREME) & (largest > 1 / EXTREME)).all())
         if self.degree == 2 and tame and condition_of(variables) <= KAPPA:
             return prepared
-        return prepared.within(pilot_basis(variables, weights, self.basis.apart, self.affine, complete))
+        return prepared.within(pilot_basis(variables, weights, self.basis.separate_targets, self.affine, complete))
 
     def rescaled(self, sizes: Array) -> Self:
-        """Columns that were zero in the pilot wait in units of their own; ``sizes`` are those units."""
+        """Scale columns that were zero in the pilot, and so far unscaled, by these ``sizes``."""
         scale = np.where(sizes > 0, 1.0 / np.where(sizes > 0, sizes, 1.0), 1.0)
         scale = np.concatenate([np.ones(int(self.affine)), scale])
-        waiting = self.basis.loose & (np.count_nonzero(self.basis.map[int(self.affine) :], axis=0) == 1)
+        waiting = self.basis.unconfirmed & (np.count_nonzero(self.basis.map[int(self.affine) :], axis=0) == 1)
         which = np.abs(self.basis.map[int(self.affine) :, waiting]).argmax(axis=0) + int(self.affine)
         factors = np.ones(self.basis.map.shape[1])
         factors[waiting] = scale[which]
@@ -83,7 +256,7 @@ class Powers(Polynomial):
         return other
 
     def resolution(self, block: Array) -> Array:
-        sizes = self.basis.sizes(block if self.affine else block[:, 1:])
+        sizes = self.basis.sizes(self.base_variables(block))
         least = sizes[sizes >= SMALL].min(initial=1.0)
         relative = 16 * EPS / np.maximum(np.minimum(sizes, least), EPS)  # rounding of a coordinate
         size = np.sqrt(np.square(self.coordinates(block)).mean(axis=0))
@@ -94,62 +267,62 @@ class Powers(Polynomial):
         return np.asarray(noise)
 
     def coordinates(self, block: Array) -> Array:
-        variables = block if self.affine else block[:, 1:]
-        if self.step is not None:  # the way the pass went: its map, then the final step, so that rounding is the same
-            return linalg.mapped(variables if self.before is None else linalg.mapped(variables, self.before), self.step)
-        return linalg.mapped(variables, self.basis.map) if self.mapped else variables
+        variables = self.base_variables(block)
+        for map_ in self.maps:
+            variables = linalg.mapped(variables, map_)
+        return variables
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
         own = self._own_statistic(block, weights)
         return own if self.single is None else (*own, *self.single.statistic(block, weights))
 
     def _own_statistic(self, block: Array, weights: Array | None) -> Statistic:
-        if self.degree == 2 and not self.mapped:
+        if self.degree == 2 and not self.maps:
             gram = linalg.gram_with_ones(block, weights)
             return (gram if self.affine else gram[1:, 1:],)
         variables = self.coordinates(block)
         gram = linalg.gram(variables, weights)
         return (gram,) if self.degree == 2 else (gram, self.products(variables, weights))
 
-    def settle(self, statistic: Statistic, total: float, last: bool = False) -> Settled:
+    def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
         if self.single is None:
-            return self._settle(statistic, total, last)
-        settled, also = self._settle(statistic[:-2], total, last), self.single.settle(statistic[-2:], total, last)
-        if also.again and not settled.again:  # a better shift, which the map takes along
-            return replace(settled, kernel=self._shifted(also.kernel), again=True)
-        assert settled.vanished is not None
+            return self._own_moments(statistic, total, last)
+        fitted, also = self._own_moments(statistic[:-2], total, last), self.single.fitted_moments(statistic[-2:], total, last)
+        if also.needs_pass and not fitted.needs_pass:  # a better shift, which the map takes along
+            return replace(fitted, kernel=self._shifted(also.kernel), needs_pass=True)
+        assert fitted.vanished is not None
         assert also.vanished is not None
-        return replace(settled, also=also, vanished=settled.vanished | also.vanished)
+        return replace(fitted, also_linear=also, vanished=fitted.vanished | also.vanished)
 
     def _shifted(self, single: Kernel) -> Self:
-        """The same coordinates of columns that are shifted otherwise."""
+        """The same coordinates, of columns with another shift."""
         move = np.concatenate([[0.0], single.shift - self.shift])
         basis = replace(self.basis, map=self.basis.map.copy())
         basis.map[0] += move @ self.basis.map
-        other = self.within(basis, mapped=True)
+        other = self.within(basis)
         other.single, other.shift = single, single.shift  # type: ignore[assignment]
         return other
 
-    def _settle(self, statistic: Statistic, total: float, last: bool) -> Settled:
+    def _own_moments(self, statistic: Statistic, total: float, last: bool) -> FittedMoments:
         gram = statistic[0]
         step, basis, poor, kappa = refine(self.basis, gram / total, self.degree, self.affine)
         if poor and not last:
             vanished = self._vanished(gram)
-            return Settled(self.within(basis), np.zeros(0), statistic, total, again=True, vanished=vanished)
+            return FittedMoments(self.within(basis), np.zeros(0), statistic, total, needs_pass=True, vanished=vanished)
         if self.degree == 2:
-            before = self.basis.map if self.mapped else None
-            kernel = self.within(basis, before=before, step=step)
+            # The same products as in the pass, then the final step, so that rounding is the same.
+            kernel = self.within(basis, (self.basis.map, step) if self.maps else (step,))
             statistic = (step.T @ gram @ step,)
         else:
             kernel, statistic = self._kept(statistic, total)
         moments = kernel.read_moments(statistic[-1], total)
-        return Settled(
+        return FittedMoments(
             kernel, moments, statistic, total, rounding=4 * EPS * kappa**self.degree, excluded=basis.excluded,
             vanished=self._vanished(gram),
         )  # fmt: skip
 
     def _vanished(self, gram: Array) -> Flags:
-        """Columns that wait in units of their own and have no second moment that a double can hold."""
+        """Columns that are still unscaled and have no second moment that a double can hold."""
         alone = np.zeros(self.columns, dtype=bool)
         lead = int(self.affine)
         small = np.diag(gram) <= TINY
@@ -168,68 +341,6 @@ class Powers(Polynomial):
         products = np.empty((len(left), len(right)))
         products[np.ix_(left, right)] = statistic[1][np.ix_(rows, columns)]
         return kernel, (statistic[0][np.ix_(~gone, ~gone)], products)
-
-    def dropped(self, sizes: Array) -> Array:
-        """The directions that were dropped (v, e), without entries that are rounding of zero; ``sizes`` of the variables."""
-        vectors = self.basis.excluded.vectors
-        terms = sizes[:, None] * np.abs(vectors)
-        vectors = np.where(terms >= NOTHING * terms.max(axis=0, initial=0.0), vectors, 0.0)
-        return np.asarray(vectors / np.abs(vectors).max(axis=0))
-
-    def look_again(self, rows: Rows) -> Self | None:
-        """The kernel with those dropped directions again that a row shows; None if all of them vanish in every row."""
-        vectors = self.dropped(np.concatenate([np.ones(int(self.affine)), column_sizes(rows, self.shift)]))
-
-        def products(block: Array, weights: Array | None, _: int) -> Array:
-            values = (block if self.affine else block[:, 1:]) @ vectors
-            return self.coordinates(block).T @ (values if weights is None else values * weights[:, None])
-
-        def visit(block: Array, weights: Array | None, _: int) -> Array:
-            return evidence(block if self.affine else block[:, 1:], vectors, weights)
-
-        # What rounding has left of other directions in them would hide that they vanish where these are small.
-        vectors = vectors - self.basis.map @ (sweep(rows, self.shift, products, np.add, vectors.shape) / rows.total)
-        found = sweep(rows, self.shift, visit, np.add, vectors.shape)
-        shown = is_real(found)
-        if not shown.any():
-            return None
-        basis = replace(self.basis, excluded=replace(self.basis.excluded, vectors=vectors))
-        return self.within(restored(basis, shown, np.sqrt(found[2, shown] / rows.total)))
-
-    def loose_evidence(self, rows: Rows) -> Array:
-        """What rows say about the coordinates that may still be dropped (3, r)."""
-        loose = self.basis.loose
-        vectors = self.basis.map[:, loose]
-        found = np.zeros((3, len(loose)))
-        if loose.any():
-
-            def visit(block: Array, weights: Array | None, _: int) -> Array:
-                return evidence(block if self.affine else block[:, 1:], vectors, weights)
-
-            found[:, loose] = sweep(rows, self.shift, visit, np.add, vectors.shape)
-        return found
-
-    def protecting(self, found: Array) -> Self:
-        """The kernel that drops no direction but loose ones that no row shows."""
-        other = self._copy()
-        other.basis = replace(self.basis, real=~self.basis.loose | is_real(found))
-        return other
-
-    def evaluate(self, block: Array, directions: Array) -> Array:
-        if self.degree != 2:
-            return super().evaluate(block, directions)
-        # Degree 2 is a quadratic form per direction, taken back to the columns of the block: one GEMM, and no features.
-        count, several = self.basis.map.shape[1], directions.shape[1]
-        forms = np.zeros((several, count, count))
-        forms[:, self.first, self.last] = (self.root[:, None] * directions[: len(self.root)]).T
-        variables = block if self.affine else block[:, 1:]
-        forms = self.basis.map @ forms @ self.basis.map.T
-        products = variables @ forms.transpose(1, 0, 2).reshape(variables.shape[1], -1)
-        values = np.einsum("bjr,br->bj", products.reshape(len(block), several, -1), variables)
-        return np.asarray(values + directions[-1] if self.total else values)
-
-    def unmixed(self) -> Kernel:
-        return Polynomials(self.columns, self.degree, affine=self.affine, total=self.total)
 
     def feature_name(self, feature: int, columns: list[str]) -> str:
         return "a product of combined columns"

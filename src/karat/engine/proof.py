@@ -37,26 +37,51 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import Directions, Flags, Kernel, Settled
-from karat.engine.linalg import Array
+from karat.engine.coordinates import Directions
+from karat.engine.dropped import dropped
+from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.linalg import Array, Flags
 from karat.engine.mean import MeanKernel
-from karat.engine.monomials import monomials
-from karat.engine.powers import Powers
-from karat.engine.rows import Rows
-from karat.engine.sweep import sweep
-from karat.engine.tolerances import EPS, FLOOR_SHARES, MEASURED, RESOLVED, ROUNDING, TINY, UNSEEN, sum_rounding, tolerance
+from karat.engine.powers import Powers, monomials
+from karat.engine.rows import Rows, own_weights, sample, sweep
+from karat.engine.tolerances import EPS, EXACT, FLOOR_SHARES, LOOSEST, MEASURED, RESOLVED, ROUNDING, TINY, UNSEEN
 
 REFINEMENTS = 3
-WITNESSES = 2**21  # features of rows looked at
+WITNESSES = 2**21  # features of rows looked at,
+MOST_WITNESSES = 16384  # and rows
 CUTS = tuple(10.0**k for k in range(-14, -1, 2))  # relative singular values below which c leaves a direction to the remainder
 OWN = 4 * EPS  # rounding of a coordinate itself, in units of its terms
 FINE = 1024.0  # a derivative is taken by a step so much smaller
 CHARGED = 0.25  # share of the second term that one entry of E may use
 
 
+def tolerance(power: int, condition: float) -> float:
+    """The largest ``loss_error`` that counts as exact; ``condition`` is 1 for sums of features."""
+    return min(LOOSEST, max(EXACT, 100 * power * EPS * condition))
+
+
+def handed_on(loss_error: float, power: int, condition: float) -> float:
+    """What a coreset of a coreset inherits of its loss error: all but ``power * EPS * condition``.
+
+    That part is what the rounding of coordinates does along the smallest direction.  It is in the loss error so that people see
+    it, and in the second term as well, which is inherited stage by stage.
+    """
+    return max(loss_error - power * EPS * condition, 0.0)
+
+
+def sum_rounding(power: int, width: int) -> float:
+    """What rounding may add to a measured loss error: 16 EPS per factor and entry, as the norm of a width x width matrix."""
+    return 16 * power * EPS * float(np.sqrt(width))
+
+
+def linear_class(fitted: FittedMoments) -> FittedMoments | None:
+    """The moments in features of the linear class; None if there are none."""
+    return fitted if fitted.absolute is not None else fitted.also_linear
+
+
 @dataclass(frozen=True)
 class Proof:
-    """What was measured.
+    """How exact weighted rows are.
 
     Attributes
     ----------
@@ -67,10 +92,10 @@ class Proof:
     moment_error : float
         Largest difference of a moment, relative to the sum of absolute values.
     condition : float
-        Largest over smallest relative size of the directions that the first term speaks of; 1 for the linear class.
+        Largest over smallest relative size of the directions that the first term covers; 1 for the linear class.
     excluded : tuple of float
-        Relative sizes of the directions of which only the second term speaks.
-    gap : float
+        Relative sizes of the directions that only the second term covers.
+    reducible_error : float
         The part of ``loss_error`` that other rows or weights might lower; the rest is rounding of the sums.
     power : int
         Degree of the loss, for the tolerance.
@@ -80,7 +105,7 @@ class Proof:
         Largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the second term of a later
         reduction of these rows is larger than that of all rows.
     small : int
-        How many of the excluded directions do not vanish, but are so small that only the second term speaks of them.
+        How many of the excluded directions do not vanish, but are so small that only the second term covers them.
     dropped : int
         How many were dropped as zero.
     covered : float
@@ -93,7 +118,7 @@ class Proof:
     moment_error: float
     condition: float
     excluded: tuple[float, ...]
-    gap: float
+    reducible_error: float
     power: int
     worst: int
     inflation: float = 1.0
@@ -121,7 +146,7 @@ class Proof:
 
     @staticmethod
     def trivial() -> Proof:
-        """Of rows with no feature at all, or kept with their own weights."""
+        """The proof of rows without features, or of rows that are kept with their own weights."""
         return Proof(0.0, 0.0, 0.0, 1.0, (), 0.0, 1, 0)
 
 
@@ -150,45 +175,65 @@ REDUCTION = Terms()
 Witnesses = Callable[[Kernel], tuple[Array, Array]]  # features of some rows of the data (N x m), and their own weights
 
 
-def prove(
-    settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None = None, terms: Terms = REDUCTION
-) -> Proof:
-    """Measure weighted rows ``[1 | D - shift]`` against the moments of all rows.
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def measure(
+    rows: Rows | None,
+    fitted: FittedMoments,
+    block: Array,
+    weights: Array,
+    witnesses: Rows | None = None,
+    terms: Terms = REDUCTION,
+) -> Proof:  # fmt: skip
+    """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows.
 
     Parameters
     ----------
-    witnesses : callable
-        Asked only if the moments of the linear class do not agree to rounding.
-    rows : Rows, optional
+    rows : Rows or None
         All rows, if they can be read again.
+    witnesses : Rows, optional
+        Some rows of the data with their own weights; by default a sample of all.
     terms : Terms
-        What the weighted rows may use.
+        What the weighted rows may use of the second term.
     """
-    kernel = settled.kernel
+    seen = rows if witnesses is None else witnesses
+
+    def features(kernel: Kernel) -> tuple[Array, Array]:
+        if seen is None:
+            return np.zeros((0, kernel.width)), np.zeros(0)
+        most = min(MOST_WITNESSES, max(4 * kernel.width, WITNESSES // kernel.width))
+        chosen = sample(np.random.default_rng(0), len(seen), most)
+        return kernel.features(seen.take(chosen, kernel.shift)), own_weights(seen, chosen)
+
+    return _prove(fitted, block, weights, features, rows, terms)
+
+
+def _prove(fitted: FittedMoments, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, terms: Terms) -> Proof:
+    """Prove by the class of the kernel; ``witnesses`` is called only if linear moments differ by more than rounding."""
+    kernel = fitted.kernel
     if isinstance(kernel, Powers):
-        if settled.also is None:
-            return _power(kernel, settled, block, weights, terms.rounding)
-        linear = _linear(settled.also, block, weights, witnesses, rows, terms.measured)
+        if fitted.also_linear is None:
+            return _power(kernel, fitted, block, weights, terms.rounding)
+        linear = _linear(fitted.also_linear, block, weights, witnesses, rows, terms.measured)
         if kernel.degree % 2:
             return linear
-        power = _power(kernel, settled, block, weights, terms.rounding)
+        power = _power(kernel, fitted, block, weights, terms.rounding)
         if linear.ok and not power.ok:
             return linear
         error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
         remainder = max(power.remainder, linear.remainder)
-        gap = max(power.gap, linear.gap)
+        gap = max(power.reducible_error, linear.reducible_error)
         covered = error - max(power.handed_on, linear.handed_on) if linear.ok else 0.0
         return replace(
-            power, loss_error=error, gap=gap, remainder=remainder, moment_error=linear.moment_error, worst=linear.worst,
-            inflation=linear.inflation, covered=covered,
+            power, loss_error=error, reducible_error=gap, remainder=remainder, moment_error=linear.moment_error,
+            worst=linear.worst, inflation=linear.inflation, covered=covered,
         )  # fmt: skip
     if isinstance(kernel, MeanKernel):
         core = exact_sum(kernel.features(block), weights)
-        gap = kernel.loss_error(settled.target, core)
-        error = gap + settled.rounding + sum_rounding(2, 1)
-        off = np.abs(core - settled.target) / np.maximum(np.abs(settled.target), settled.total)
+        gap = kernel.loss_error(fitted.target, core)
+        error = gap + fitted.rounding + sum_rounding(2, 1)
+        off = np.abs(core - fitted.target) / np.maximum(np.abs(fitted.target), fitted.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
-    return _linear(settled, block, weights, witnesses, rows, terms.measured)
+    return _linear(fitted, block, weights, witnesses, rows, terms.measured)
 
 
 def exact_sum(features: Array, weights: Array) -> Array:
@@ -196,23 +241,25 @@ def exact_sum(features: Array, weights: Array) -> Array:
     return np.asarray(np.multiply(np.ascontiguousarray(features.T), weights).sum(axis=1))
 
 
-def _linear(settled: Settled, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, limit: float) -> Proof:
-    absolute = settled.absolute
+def _linear(
+    fitted: FittedMoments, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, limit: float
+) -> Proof:
+    absolute = fitted.absolute
     assert absolute is not None
     size = np.where(absolute > 0, absolute, TINY)
-    features = settled.kernel.features(block)
-    rho = (exact_sum(features, weights) - settled.target) / size
+    features = fitted.kernel.features(block)
+    rho = (exact_sum(features, weights) - fitted.target) / size
     inflation = float(np.max(weights @ np.abs(features) / size, initial=1.0))
     off = np.abs(rho)
-    worst, power = int(off.argmax()), settled.kernel.power
+    worst, power = int(off.argmax()), fitted.kernel.power
     largest = float(off[worst])
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
         error = largest + 2 * sum_rounding(max(power, 2), 1)
         return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation)
-    seen = witnesses(settled.kernel)
+    seen = witnesses(fitted.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
     if rows is not None and (error > tolerance(power, 1.0) or rest > limit):
-        spread = _spread(settled, rho, size, x, rows, *seen, limit)
+        spread = _spread(fitted, rho, size, x, rows, *seen, limit)
         error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
     if rest > limit:
         error = np.inf
@@ -246,11 +293,11 @@ def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, li
 
 
 def _spread(
-    settled: Settled, rho: Array, size: Array, x: Array, rows: Rows, features: Array, weights: Array, limit: float
+    fitted: FittedMoments, rho: Array, size: Array, x: Array, rows: Rows, features: Array, weights: Array, limit: float
 ) -> tuple[float, float]:
     """The same on all rows: the x of the witnesses, brought to the length that all rows need, then the rest on witnesses."""
-    kernel = settled.kernel
-    share = float(weights.sum() / settled.total)
+    kernel = fitted.kernel
+    share = float(weights.sum() / fitted.total)
     direction = x * share / size
 
     def visit(block: Array, u: Array | None, _: int) -> tuple[Array, float]:
@@ -263,11 +310,11 @@ def _spread(
     return largest + error, rest
 
 
-def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, rounding: float) -> Proof:
-    variables = (block if kernel.affine else block[:, 1:]) * np.sqrt(weights)[:, None]
+def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, rounding: float) -> Proof:
+    variables = kernel.base_variables(block) * np.sqrt(weights)[:, None]
     sizes = kernel.basis.sizes(variables)
     tiny = sizes < RESOLVED
-    full = _full_gram(kernel, settled)
+    full = _full_gram(kernel, fitted)
     difference = kernel.half_gram(kernel.coordinates(block), weights) - full
     remainder = 0.0
     if tiny.any():
@@ -276,16 +323,16 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, round
         charged = np.clip(difference, -allowed, allowed)
         remainder = float(np.max(np.abs(charged) / allowed.clip(TINY)))
         difference = difference - charged
-    gap = _relative_error(kernel, settled, difference, full)
+    gap = _relative_error(kernel, fitted, difference, full)
     if kernel.total:
-        gap = max(gap, abs(float(weights.sum()) / settled.total - 1.0))
+        gap = max(gap, abs(float(weights.sum()) / fitted.total - 1.0))
     condition = 1.0 / float(sizes[~tiny].min(initial=1.0))
-    error = gap + settled.rounding + sum_rounding(kernel.degree, len(full)) + kernel.degree * EPS * condition
+    error = gap + fitted.rounding + sum_rounding(kernel.degree, len(full)) + kernel.degree * EPS * condition
     mixed = float(np.linalg.norm(kernel.basis.mixing(variables)[~tiny]))
     size = np.sqrt(np.diag(full)).clip(TINY)
     off = np.abs(difference) / size / size[:, None]
     worst = int(off[kernel.first, kernel.last].argmax()) if kernel.degree == 2 and off.size else 0
-    excluded = settled.excluded or Directions.none(len(kernel.basis.map))
+    excluded = fitted.excluded or Directions.none(len(kernel.basis.map))
     if excluded.vectors.shape[1]:
         remainder = max(remainder, _second_term(kernel, block, weights))
     small = (*sizes[tiny].tolist(), *excluded.sizes[excluded.sizes > 0].tolist())
@@ -305,9 +352,9 @@ def _power(kernel: Powers, settled: Settled, block: Array, weights: Array, round
     )
 
 
-def _full_gram(kernel: Powers, settled: Settled) -> Array:
+def _full_gram(kernel: Powers, fitted: FittedMoments) -> Array:
     """M, in isometric monomials."""
-    full, half = settled.statistic[-1], kernel.degree // 2
+    full, half = fitted.statistic[-1], kernel.degree // 2
     root = np.sqrt(monomials(kernel.variables, half).multinomials)
     return full if half == 1 else full * np.outer(root, root)
 
@@ -318,24 +365,24 @@ def _coordinate_rounding(kernel: Powers, block: Array, weights: Array, tiny: Fla
     What is rounding in a coordinate does not count as its size: R(q) is small where the data vanishes.  Also the power of
     that rounding itself, which is all that a row adds whose terms are large and cancel.
     """
-    terms = np.abs(block if kernel.affine else block[:, 1:]) @ np.abs(np.where(tiny, kernel.basis.map, 0.0))
+    terms = np.abs(kernel.base_variables(block)) @ np.abs(np.where(tiny, kernel.basis.map, 0.0))
     coordinates = np.maximum(np.abs(kernel.coordinates(block)) - OWN * terms, 0.0)
     moved = coordinates + (share / FINE) * terms
     allowed = FINE * (kernel.half_gram(moved, weights) - kernel.half_gram(coordinates, weights))
     return allowed, kernel.half_gram(EPS * terms, weights)
 
 
-def _relative_error(kernel: Powers, settled: Settled, difference: Array, full: Array) -> float:
+def _relative_error(kernel: Powers, fitted: FittedMoments, difference: Array, full: Array) -> float:
     """The norm of E relative to M; for p > 2, to M and its lower bound."""
     half = kernel.degree // 2
     if not len(full):
         return 0.0
     if half > 1:
-        lowest = max(float(linalg.eigh(settled.statistic[0] / settled.total)[0][-1]), 0.0)
-        floor = settled.total * lowest**half * np.eye(len(full))
+        lowest = max(float(linalg.eigh(fitted.statistic[0] / fitted.total)[0][-1]), 0.0)
+        floor = fitted.total * lowest**half * np.eye(len(full))
         return min(linalg.relative_norm(difference, (1 - share) * full + share * floor) for share in FLOOR_SHARES)
-    inner = len(full) - kernel.apart
-    blocks = [[*range(inner), t] for t in range(inner, len(full))] if kernel.apart else [list(range(len(full)))]
+    inner = len(full) - kernel.separate_targets
+    blocks = [[*range(inner), t] for t in range(inner, len(full))] if kernel.separate_targets else [list(range(len(full)))]
     return max((linalg.relative_norm(difference[np.ix_(b, b)], full[np.ix_(b, b)]) for b in blocks), default=0.0)
 
 
@@ -344,8 +391,8 @@ def _second_term(kernel: Powers, block: Array, weights: Array) -> float:
 
     That they vanish in every row of the data was seen when they were dropped.
     """
-    variables = block if kernel.affine else block[:, 1:]
-    vectors = kernel.dropped(linalg.column_norms(variables))
+    variables = kernel.base_variables(block)
+    vectors = dropped(kernel, linalg.column_norms(variables))
     values, terms = np.abs(variables @ vectors), np.abs(variables) @ np.abs(vectors)
     loss = weights @ values**kernel.degree
     allowed = kernel.degree * weights @ (values ** (kernel.degree - 1) * terms)

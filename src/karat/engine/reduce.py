@@ -1,16 +1,22 @@
-"""The pipeline: moments in one pass, a vertex among a few candidates, a proof.
+"""The pipeline: moments in one pass, a vertex among a few candidates, a proof; and the policy that chooses between the ways.
 
-    settled  = sum over rows of  weight * kernel features                # one pass, coordinates included
+    fitted   = sum over rows of  weight * kernel features                # one pass, coordinates included
     vertex   = positive weights on at most rank rows, the same moments   # onepass | tree | caratheodory
-    weights  = polish(vertex, settled.target)                            # the last digits
+    weights  = polish(vertex, fitted.target)                             # the last digits
     proof    = worst relative loss error over every query                # karat.engine.proof
 
-``onepass`` looks at uniform candidates first; whether they can meet the moments is decided by Newton's method, which fails
-fast.  Then come more of them, candidates drawn by kernel leverage, rows found by pricing a Farkas direction, and last the tree.
+**The policy** of ``method="auto"``.  A step is taken only if the steps before it did not lead to a proof.
 
-If the proof fails, stronger means follow, each of which costs more passes or more rows: the tree, its rows before the last
-elimination, features of single columns, the same for what is left when dominating rows are peeled, Caratheodory row by row,
-and, where there are few rows, all of them with their own weights, which is exact by definition.
+1. onepass: FIRST times as many uniform candidates as features, then SECOND times (all rows, if there are no more).  Newton's
+   method decides whether weights on them can meet the moments, and fails fast.
+2. tree: every row is looked at, two more readings.
+3. The rows of the tree before the last elimination, in features whose rank has not been decided.
+4. Features of single columns, for degrees above 2.
+5. Rows that dominate a moment are peeled: kept verbatim, with the rest reduced as above.
+6. caratheodory, row by row, where there are few rows.
+7. All rows with their own weights, where there are very few.  That is exact by definition.
+
+The other methods leave out 6; ``"tree"`` leaves out 1, and ``"caratheodory"`` goes row by row in place of 1 and 2.
 """
 
 from __future__ import annotations
@@ -21,70 +27,67 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.candidates import OUTSIDE, by_leverage, leverage, own_weights, sample
-from karat.engine.caratheodory import reduce_points
-from karat.engine.kernel import Flags, Kernel, Settled
-from karat.engine.linalg import Array, Indices
-from karat.engine.newton import meet
+from karat.engine.dropped import look_again
+from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import dominating, heaviest, lopsided
-from karat.engine.points import Frame, frame
-from karat.engine.polish import polish, polish_features
+from karat.engine.points import CandidatePoints, candidate_points
+from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
-from karat.engine.proof import REDUCTION, WITNESSES, Proof, Terms, prove
-from karat.engine.rows import Rows
-from karat.engine.sweep import Progress, column_sizes, evaluate, pass_over
+from karat.engine.proof import Proof, linear_class, measure
+from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
 from karat.engine.tolerances import EXACT, MEASURED, MISSED, ROUNDING, SHARP, TINY, UNSEEN
-from karat.engine.tree import chain, thin
+from karat.engine.tree import reduce_by_tree, reduce_sequentially
+from karat.engine.weights import match_moments, polish, polish_features, reduce_points
 from karat.errors import InputError
 
-PILOT = 2048
+PILOT = 2048  # rows on which coordinates are fitted, at least
 COMPLETE = 16384  # up to this many rows the pilot is all of them
-FIRST, SECOND = 2.5, 6.0  # uniform candidates, in units of m
-BESIDE = 0.5  # the same, beside rows that carry most of the moments already
-ROUNDS = 6
-PEELED = 16  # most rows to peel, in units of m
-LAST = ("tree", "caratheodory")  # ways after which there is no other
-FEW = 4  # in units of m: so few rows may all be kept, if nothing else is exact
-SLOW = 300  # in units of m: rows up to which Caratheodory's way is tried row by row
+FIRST, SECOND = 2.5, 6.0  # sampled candidates per feature
+BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
+PASSES = 6  # most passes that the coordinates may ask for
+PEELED = 16  # most rows to peel per feature
+LAST = ("tree", "caratheodory")  # ways that look at every row: no stronger one follows
+FEW = 4  # rows per feature: so few may all be kept, if nothing else is exact
+SLOW = 300  # rows per feature, and features, up to which rows are eliminated one by one
 
 
 class NonFiniteError(ArithmeticError):
-    """A pass met NaN or infinity; the caller knows the columns and says where."""
+    """A pass met NaN or infinity; the caller knows the columns and names them."""
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """A vertex, how it was found, and how exact it is.
+    """The rows kept, their weights, how they were found, and how exact they are.
 
     Attributes
     ----------
     positions, weights : arrays
         The rows kept, increasing, and their positive weights.
-    settled : Settled
+    fitted : FittedMoments
         The kernel in its final coordinates and the moments of all rows.
     rank : int
         Numerical rank of the kernel features.
     proof : Proof
-        How exact it is.
     method : str
-        The way that led to it.
+        How it was found.
     passes : int
         Passes over all rows.
     peeled : bool array (size,)
         Rows that are kept verbatim with their own weights, because they dominate a moment.
     inherited : float
-        Loss error of the rows that were reduced, if they stand for others.
+        Loss error of the rows that were reduced, if they represent others.
     before : float
         What earlier reductions have spent of the second term, in units of ROUNDING.
     inflation : float
-        That of the rows that were reduced, if they stand for others (:class:`karat.engine.proof.Proof`).
+        Inflation (:class:`karat.engine.proof.Proof`) of the rows that were reduced, if they represent others.
     in_the_way : int array
-        If it is not exact: rows that dominate a moment.
+        Rows that dominate a moment, if no exact reduction was found.
     """
 
     positions: Indices
     weights: Array
-    settled: Settled
+    fitted: FittedMoments
     rank: int
     proof: Proof
     method: str
@@ -120,7 +123,7 @@ class Reduction:
         return self.before + (UNSEEN + MEASURED * self.remainder) / ROUNDING
 
     def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
-        """The same, of the rows at ``left``, together with others that are kept as they are."""
+        """This reduction of the rows at ``left``, together with the rows ``alone`` that are kept as they are."""
         joint = np.concatenate([alone, left[self.positions]])
         weights = np.concatenate([own_weights(rows, alone), self.weights])
         order = np.argsort(joint)
@@ -135,11 +138,11 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
     """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`."""
     rng = np.random.default_rng(seed)
     best = _attempt(rows, kernel, method, rng, progress)
-    if not best.proof.ok and best.settled.linear is None and kernel.power > 2:
-        best = better(best, _attempt(rows, kernel, method, rng, progress, unmixed=True))
-    if not best.proof.ok or best.proof.small or (best.proof.dropped and lopsided(rows)):
+    if not best.proof.ok and linear_class(best.fitted) is None and kernel.power > 2:
+        best = better(best, _attempt(rows, kernel, method, rng, progress, single_columns=True))
+    if asks_for_peeling(best.proof, rows):
         best = better(best, _peeled(rows, kernel, method, rng, best))
-    width = best.settled.kernel.width
+    width = best.fitted.kernel.width
     if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:
         best = better(best, _attempt(rows, kernel, "caratheodory", rng, progress))
     if not best.proof.ok and len(rows) <= FEW * width:
@@ -164,42 +167,41 @@ def whole(rows: Rows, found: Reduction) -> Reduction:
 
 
 def _attempt(
-    rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None, unmixed: bool = False
+    rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None, single_columns: bool = False
 ) -> Reduction:
-    """The best vertex that the ways of a method lead to; it stops at the first that is exact.
+    """The best vertex that a method finds; it stops at the first that is exact.
 
-    ``unmixed``: rows are sought in monomials of single columns, which tails do not make parallel.
+    ``single_columns``: rows are sought in monomials of single columns, which tails do not make parallel.
     """
-    size = len(rows) if len(rows) <= COMPLETE else max(PILOT, int(FIRST * kernel.width))
-    pilot = sample(rng, len(rows), size)
-    settled, passes = settle(rows, kernel, pilot, progress)
-    if not settled.kernel.width:  # every feature vanishes on every row: any one row stands for all
+    pilot = sample(rng, len(rows), pilot_size(len(rows), kernel.width))
+    fitted, passes = fit_moments(rows, kernel, pilot, progress)
+    if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
-        return Reduction(first, np.array([rows.total]), settled, 0, Proof.trivial(), "onepass", passes)
+        return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
-    with linalg.few_threads(settled.kernel.width):
-        searches = (settle(rows, kernel.unmixed(), pilot, progress)[0],) if unmixed else settled.searches
-        ways = (way for search in searches for way in _ways(rows, search, method, pilot, rng, progress))
+    with linalg.few_threads(fitted.kernel.width):
+        sought = (fit_moments(rows, unmixed(kernel), pilot, progress)[0],) if single_columns else searches(fitted)
+        ways = (way for search in sought for way in feasible_weights(rows, search, method, pilot, rng, progress))
         for known, mass, way, more in ways:
             passes += more
-            found = vertex(rows, settled, known, mass, way, passes)
+            found = vertex(rows, fitted, known, mass, way, passes)
             best = found if best is None else better(best, found)
-            if not best.proof.ok and (way in LAST or settled.linear is not None):
-                best = without_rank_decision(rows, settled, best, known, mass, way, passes, last=way in LAST)
-            if best.proof.ok and best.proof.gap <= EXACT:
+            if not best.proof.ok and (way in LAST or linear_class(fitted) is not None):
+                best = without_rank_decision(rows, fitted, best, known, mass, way, passes, last=way in LAST)
+            if best.proof.ok and best.proof.reducible_error <= EXACT:
                 break
     assert best is not None
     return best
 
 
 def without_rank_decision(
-    rows: Rows, settled: Settled, best: Reduction, known: Frame, mass: Array, way: str, passes: int,
+    rows: Rows, fitted: FittedMoments, best: Reduction, known: CandidatePoints, mass: Array, way: str, passes: int,
     witnesses: Rows | None = None, last: bool = True,
 ) -> Reduction:  # fmt: skip
     """Eliminate in the features themselves, to as many rows as features; in the end, if need be, do not eliminate."""
-    plain = frame(rows, known.search, known.positions, known.root**2)
+    plain = candidate_points(rows, known.fitted, known.positions, known.root**2)
     for eliminate in (True, False) if last else (True,):
-        found = vertex(rows, settled, plain, mass, way, passes, witnesses, eliminate)
+        found = vertex(rows, fitted, plain, mass, way, passes, witnesses, eliminate)
         best = better(best, replace(found, rank=known.rank))
         if best.proof.ok:
             break
@@ -208,7 +210,7 @@ def without_rank_decision(
 
 def _peeled(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, before: Reduction) -> Reduction | None:
     """Keep dominating rows as they are and reduce the others; None if there are no such rows, or too many."""
-    width = before.settled.kernel.width
+    width = before.fitted.kernel.width
     positions = dominating(rows, kernel, PEELED * width)
     if positions is None or not len(positions):
         return None
@@ -227,14 +229,14 @@ def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
     """Try to eliminate peeled rows as well, and keep that only if the proof is as good."""
     if not found.proof.ok:
         return found
-    known = frame(rows, before.settled.searches[-1], found.positions, found.weights).resolve()
-    fewer = vertex(rows, before.settled, known, known.root, found.method, found.passes)
+    known = candidate_points(rows, searches(before.fitted)[-1], found.positions, found.weights).resolve()
+    fewer = vertex(rows, before.fitted, known, known.root, found.method, found.passes)
     allowed = max(SHARP, found.proof.loss_error)
     same = fewer.proof.merit[:2] >= found.proof.merit[:2]
     return fewer if same and fewer.proof.loss_error <= allowed else found
 
 
-def settle(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None) -> tuple[Settled, int]:
+def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None) -> tuple[FittedMoments, int]:
     """Fit the kernel's coordinates and sum its moments; also the number of passes it took."""
     block = rows.take(pilot, np.zeros(rows.columns))
     weights = None if rows.weights is None else rows.weights[pilot]
@@ -250,111 +252,104 @@ def settle(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None
         if not all(np.isfinite(part).all() for part in statistic):
             raise NonFiniteError
         passes += 1
-        settled = kernel.settle(statistic, rows.total, last=passes >= ROUNDS)  # the proof says whether that was good enough
-        if settled.vanished is not None and settled.vanished.any() and not looked:  # zero, or too small for its powers
+        # After the last pass the proof says whether the coordinates were good enough.
+        fitted = kernel.fitted_moments(statistic, rows.total, last=passes >= PASSES)
+        if fitted.vanished is not None and fitted.vanished.any() and not looked:  # zero, or too small for its powers
             looked = True
-            sizes = np.where(settled.vanished, column_sizes(rows, kernel.shift), 0.0)
+            sizes = np.where(fitted.vanished, column_sizes(rows, kernel.shift), 0.0)
             if sizes.any():
                 kernel = kernel.rescaled(sizes)
                 continue
-        if not settled.again:
-            more = _restored(rows, settled) if passes < ROUNDS else None
-            if more is None:
-                return settled, passes
-            kernel = more
+        if fitted.needs_pass:
+            kernel = fitted.kernel
             continue
-        kernel = settled.kernel
+        shown = _shown(fitted.kernel, rows) if passes < PASSES else None
+        if shown is None:
+            return fitted, passes
+        kernel = shown
 
 
-def _restored(rows: Rows, settled: Settled) -> Kernel | None:
+def _shown(kernel: Kernel, rows: Rows) -> Kernel | None:
     """The kernel with dropped directions that a row shows after all; None if there are none."""
-    kernel = settled.kernel
-    if not isinstance(kernel, Powers) or not kernel.basis.excluded.vectors.shape[1]:
-        return None
-    return kernel.look_again(rows)
+    if isinstance(kernel, Powers) and kernel.basis.excluded.vectors.shape[1]:
+        return look_again(kernel, rows)
+    return None
 
 
-Way = tuple[Frame, Array, str, int]  # points, weights on them that meet the moments, the way's name, passes it took
+Feasible = tuple[CandidatePoints, Array, str, int]  # points, weights on them that meet the moments, the way's name, its passes
 
 
-def _ways(
-    rows: Rows, settled: Settled, method: str, pilot: Indices, rng: np.random.Generator, progress: Progress | None
-) -> Iterator[Way]:
-    """Feasible weights on a few rows, by ever stronger means."""
-    width = settled.kernel.width
+def feasible_weights(
+    rows: Rows, fitted: FittedMoments, method: str, pilot: Indices, rng: np.random.Generator, progress: Progress | None
+) -> Iterator[Feasible]:
+    """Weights on a few rows that meet the moments, by ever stronger means: steps 1 and 2 of the policy."""
     if method in ("auto", "onepass"):
-        if len(rows) <= SECOND * width:
-            known = frame(rows, settled, np.arange(len(rows)), own_weights(rows, np.arange(len(rows)))).resolve()
+        if first_candidates(len(rows), fitted.kernel.width) == len(rows):
+            everything = np.arange(len(rows))
+            known = candidate_points(rows, fitted, everything, own_weights(rows, everything)).resolve()
             yield known, known.root, "onepass", 0
         else:
-            yield from _onepass(rows, settled, pilot, rng, patient=method == "onepass")
-    reducer, way, passes = (chain, "caratheodory", 1) if method == "caratheodory" else (thin, "tree", 2)
-    positions, weights = reducer(rows, settled, progress)
+            candidates = sampled(rows, fitted, pilot, rng)
+            if candidates is not None:
+                yield *candidates, "onepass", 0
+    sequentially = method == "caratheodory"
+    positions, weights = (reduce_sequentially if sequentially else reduce_by_tree)(rows, fitted, progress)
     check_any(positions)
-    known = frame(rows, settled, positions, weights).resolve()
-    yield known, known.root, way, passes
+    known = candidate_points(rows, fitted, positions, weights).resolve()
+    yield known, known.root, *(("caratheodory", 1) if sequentially else ("tree", 2))
 
 
-def sampled(rows: Rows, settled: Settled, pool: Indices, rng: np.random.Generator, held: int = 0) -> tuple[Frame, Array | None]:
-    """The first ``held`` rows and a uniform sample of the others (from ``pool`` while it lasts), as candidates.
+def first_candidates(count: int, width: int) -> int:
+    """How many of ``count`` rows are candidates at first: all of a few, else a sample."""
+    return count if count <= SECOND * width else int(FIRST * width)
 
-    Also the weights on them that meet the moments; None if Newton's method finds that there are none.
+
+def sample_size(width: int) -> int:
+    """Rows that are sampled, where there are many, to fit coordinates to them."""
+    return max(PILOT, int(FIRST * width))
+
+
+def pilot_size(count: int, width: int) -> int:
+    """Rows that are read before the pass: all of them where there are not many."""
+    return count if count <= COMPLETE else sample_size(width)
+
+
+def searches(fitted: FittedMoments) -> tuple[FittedMoments, ...]:
+    """The features in which rows are sought, in this order."""
+    return (fitted,) if fitted.also_linear is None else (fitted, fitted.also_linear)
+
+
+def asks_for_peeling(proof: Proof, rows: Rows) -> bool:
+    """Whether rows that dominate a moment may be in the way of a proof, or of a better one."""
+    return not proof.ok or bool(proof.small) or bool(proof.dropped and lopsided(rows))
+
+
+def sampled(
+    rows: Rows, fitted: FittedMoments, pool: Indices, rng: np.random.Generator, held: int = 0
+) -> tuple[CandidatePoints, Array] | None:
+    """Candidates and weights on them that meet the moments; None if Newton's method finds that there are none.
+
+    The candidates are the first ``held`` rows and a uniform sample of the others, from ``pool`` while it lasts.
     """
     always = np.arange(held)
     share = rows.total - float(own_weights(rows, always).sum())
     for times in (FIRST, SECOND) if not held else (BESIDE, FIRST, SECOND):
-        size = int(times * settled.kernel.width)
+        size = int(times * fitted.kernel.width)
         chosen = pool[sample(rng, len(pool), size)] if size <= len(pool) else held + sample(rng, len(rows) - held, size)
         nominal = own_weights(rows, chosen) * (share / max(own_weights(rows, chosen).sum(), TINY))
         positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
-        known = frame(rows, settled, positions, weights).resolve()
+        known = candidate_points(rows, fitted, positions, weights).resolve()
         if known.missed > MISSED:
-            break
-        outcome = meet(known)
-        if outcome.met:
-            return known, known.root * outcome.factors
-    return known, None
-
-
-def _onepass(rows: Rows, settled: Settled, pilot: Indices, rng: np.random.Generator, patient: bool) -> Iterator[Way]:
-    known, mass = sampled(rows, settled, pilot, rng)
-    if mass is not None:
-        yield known, mass, "onepass", 0
-    if not patient:
-        return
-    passes = 0
-    for _ in range(ROUNDS):  # until the candidates span what all rows span
-        known = known if known.span is not None else known.independent()
-        scores = leverage(rows, settled, known, rng)
-        passes += 1
-        outside = np.flatnonzero(scores > OUTSIDE)
-        if not len(outside):
-            break
-        known = _extended(rows, settled, known, outside[sample(rng, len(outside), 2 * known.rank)])
-    known = frame(rows, settled, *by_leverage(rows, scores, 6 * known.rank, rng)).resolve()
-    for _ in range(ROUNDS):  # until they can meet the moments
-        outcome = meet(known)
-        if outcome.met and known.missed <= MISSED:
-            yield known, known.root * outcome.factors, "onepass with leverage candidates", passes
-            return
-        prices = evaluate(rows, settled.kernel, known.direction(outcome.direction)[:, None])[:, 0]
-        passes += 1
-        prices[known.positions] = -np.inf
-        entering = np.argpartition(prices, -known.rank)[-known.rank :]
-        entering = entering[prices[entering] > 0]
-        if not len(entering):
-            return
-        known = _extended(rows, settled, known, entering)
-
-
-def _extended(rows: Rows, settled: Settled, known: Frame, entering: Indices) -> Frame:
-    positions = np.concatenate([known.positions, entering])
-    return frame(rows, settled, positions, np.concatenate([known.root**2, own_weights(rows, entering)])).resolve()
+            return None
+        factors = match_moments(known)
+        if factors is not None:
+            return known, known.root * factors
+    return None
 
 
 def vertex(
-    rows: Rows, settled: Settled, known: Frame, mass: Array, way: str, passes: int, witnesses: Rows | None = None,
-    eliminate: bool = True,
+    rows: Rows, fitted: FittedMoments, known: CandidatePoints, mass: Array, way: str, passes: int,
+    witnesses: Rows | None = None, eliminate: bool = True,
 ) -> Reduction:  # fmt: skip
     """Eliminate to a vertex (or keep all points), polish it, and prove it; ``witnesses`` as in :func:`measure`."""
     if len(rows) <= known.rank:  # nothing to reduce: the rows with their own weights
@@ -368,15 +363,15 @@ def vertex(
     support, refined = support[order], refined[order]
     weights = refined * known.root[support]
     positions = known.positions[support]
-    block = rows.take(positions, settled.kernel.shift)
-    proof = measure(rows if witnesses is None else None, settled, block, weights, witnesses)
-    linear = settled.linear
+    block = rows.take(positions, fitted.kernel.shift)
+    proof = measure(rows if witnesses is None else None, fitted, block, weights, witnesses)
+    linear = linear_class(fitted)
     if not proof.ok and linear is not None:
         assert linear.absolute is not None
         size = np.where(linear.absolute > 0, linear.absolute, 1.0)
         weights = polish_features(linear.kernel.features(block) / size, weights, linear.target / size)
-        proof = measure(rows if witnesses is None else None, settled, block, weights, witnesses)
-    return Reduction(positions, weights, settled, min(known.rank, len(positions)), proof, way, passes)
+        proof = measure(rows if witnesses is None else None, fitted, block, weights, witnesses)
+    return Reduction(positions, weights, fitted, min(known.rank, len(positions)), proof, way, passes)
 
 
 def check_any(support: Indices) -> None:
@@ -384,29 +379,3 @@ def check_any(support: Indices) -> None:
         raise InputError(
             "The moments of this data are all zero, so an empty coreset would do; keep the total weight: total_weight=True."
         )
-
-
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def measure(
-    rows: Rows | None, settled: Settled, block: Array, weights: Array, witnesses: Rows | None = None, terms: Terms = REDUCTION
-) -> Proof:
-    """Prove weighted rows (a block in the coordinates of the kernel) against all rows.
-
-    Parameters
-    ----------
-    rows : Rows or None
-        All rows, if they can be read again.
-    witnesses : Rows, optional
-        Some rows of the data with their own weights; by default a sample of all.
-    terms : Terms
-        What the weighted rows may use.
-    """
-    seen = rows if witnesses is None else witnesses
-
-    def features(kernel: Kernel) -> tuple[Array, Array]:
-        if seen is None:
-            return np.zeros((0, kernel.width)), np.zeros(0)
-        chosen = sample(np.random.default_rng(0), len(seen), min(COMPLETE, max(4 * kernel.width, WITNESSES // kernel.width)))
-        return kernel.features(seen.take(chosen, kernel.shift)), own_weights(seen, chosen)
-
-    return prove(settled, block, weights, features, rows, terms)

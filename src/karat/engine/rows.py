@@ -1,56 +1,41 @@
-"""Rows: a table ``[X | Y]`` with weights, read in blocks as float64.
+"""Rows: a table ``[X | Y]`` with weights, read in blocks as float64; and one pass over all of them.
 
-The table is never copied whole.  A block is written into a small buffer as ``[1 | D - shift]``: the leading ones give
-totals and first moments, and the shift (a pilot's column means, or zero) keeps later products accurate at no cost, since
-the copy is made anyway.  Integers, float32 and sparse rows become float64 only there.
+**Reading.**  The table is never copied whole.  A block is written into a small buffer as ``[1 | D - shift]``: the leading ones
+give totals and first moments, and the shift (a pilot's column means, or zero) keeps later products accurate at no cost, since
+the copy is made anyway.  Integers, float32 and sparse rows become float64 only there.  A double holds every whole number up to
+2^53; larger ones (identifiers, timestamps in nanoseconds) are read as differences to an offset, which is subtracted before the
+conversion, so that nothing is rounded (:mod:`karat.engine.offsets` chooses the offsets).
+
+**The pass.**  A kernel's statistic is summed by BLAS-3 on blocks, on every core.  A thread reads its own range of rows block by
+block.  Where the products of a block are so small that BLAS would run them on one thread anyway, our threads share the work,
+copies included; where they are large, BLAS has its own threads and we use one.  Block sums are added in a fixed order, so the
+result does not depend on timing.
 """
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from itertools import pairwise
+from typing import Any, Protocol, cast
 
 import numpy as np
 from scipy import sparse
 
 from karat.engine.linalg import Array, Indices
-from karat.engine.offsets import Offsets, lowered
 
 GATHERED = 2**16  # rows that are gathered at a time: a part may have to compute them
+FEW = 0.2  # share of the columns up to which they are shifted one by one
+SERIAL_PRODUCT = 8e5  # OpenBLAS multiplies (a x b)(b x c) on one thread below about this a*b*c
+CACHE = 2**19  # bytes of a block that stay in a core's second-level cache
+LARGE_BLOCK = 2**24  # bytes of a block handed to a threaded BLAS
 
-
-FEW = 0.2  # of the columns
-
-
-class Chunked:
-    """A column or block of columns, its rows in several arrays one after the other; a slice of one of them is not copied."""
-
-    def __init__(self, chunks: Sequence[Any]) -> None:
-        self.chunks = [chunk for chunk in chunks if len(chunk)]
-        self.edges = np.cumsum([0, *(len(chunk) for chunk in self.chunks)]).tolist()
-        self.shape = (self.edges[-1], *chunks[0].shape[1:])
-        self.dtype = np.result_type(*(chunk.dtype for chunk in self.chunks))
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
-    def __getitem__(self, where: Any) -> Any:
-        if isinstance(where, slice):
-            start, stop, _ = where.indices(len(self))
-            first = bisect_right(self.edges, start) - 1
-            if stop <= self.edges[min(first + 1, len(self.chunks))]:
-                return self.chunks[min(first, len(self.chunks) - 1)][start - self.edges[first] : stop - self.edges[first]]
-            last = bisect_right(self.edges, stop - 1)
-            spans = zip(self.chunks[first:last], self.edges[first:last], strict=True)
-            return np.concatenate([c[max(start - edge, 0) : max(stop - edge, 0)] for c, edge in spans])
-        positions = np.asarray(where)
-        owner = np.searchsorted(self.edges, positions, side="right") - 1
-        values = np.empty((len(positions), *self.shape[1:]), dtype=self.dtype)
-        for i in np.unique(owner):
-            mine = np.flatnonzero(owner == i)
-            values[mine] = self.chunks[i][positions[mine] - self.edges[i]]
-        return values
+Offsets = Mapping[int, int]  # by column; columns without one are read as they are
+Progress = Callable[[int, int], None]
+Statistic = tuple[Array, ...]
 
 
 class Rows:
@@ -100,7 +85,7 @@ class Rows:
         return other
 
     def gathered(self) -> Rows:
-        """The same rows in one array, for those who read them many times and in pieces (sparse rows stay as they are)."""
+        """The same rows in one array, to be read many times and in pieces (sparse rows stay as they are)."""
         one = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
         if one or any(sparse.issparse(part) for part in self.parts):
             return self
@@ -139,6 +124,16 @@ def useful_shift(pilot: Array, weights: Array | None = None, harmless: float = 1
     return np.where(near, 0.0, mean)
 
 
+def sample(rng: np.random.Generator, count: int, size: int) -> Indices:
+    """A sorted uniform sample without replacement."""
+    return np.sort(rng.choice(count, size, replace=False, shuffle=False)) if size < count else np.arange(count)
+
+
+def own_weights(rows: Rows, positions: Indices) -> Array:
+    """The weights that rows have themselves; 1 if they have none."""
+    return np.ones(len(positions)) if rows.weights is None else rows.weights[positions]
+
+
 class Blocks:
     """Runs of rows as blocks ``[1 | D - shift]``, each written over the one before it.
 
@@ -163,3 +158,171 @@ class Blocks:
             for column in self.shifted:
                 block[:, column + 1] -= self.shift[column]
         return block
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def block_rows(columns: int, left: int, right: int) -> tuple[int, int]:
+    """Rows per block, and threads of ours, for blocks multiplied as ``(left x b)(b x right)``."""
+    rows = min(int(SERIAL_PRODUCT / max(1, left * right)), CACHE // (8 * max(columns, left)), 8192)
+    if rows >= 128:
+        return rows, cores()
+    return max(256, min(4096, LARGE_BLOCK // (8 * (columns + left + right)))), 1
+
+
+def sweep(
+    rows: Rows,
+    shift: Array,
+    visit: Callable[[Array, Array | None, int], Any],
+    combine: Callable[[Any, Any], Any],
+    shape: tuple[int, int],
+    progress: Progress | None = None,
+) -> Any:
+    """Combine ``visit(block, weights, start)`` over all blocks of rows, in row order.
+
+    ``shape`` is (left, right): the products of a block are of that size (see :func:`block_rows`).
+    """
+    block, threads = block_rows(rows.columns + 1, *shape)
+    starts = range(0, len(rows), block)
+    threads = max(1, min(threads, len(starts) // 4))
+
+    def run(part: range) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):  # non-finite sums are noticed, and explained, by the caller
+            return read(part)
+
+    def read(part: range) -> Any:
+        blocks = Blocks(rows, shift, min(block, len(rows)))
+        sums: list[Any] = []  # of 1, 2, 4, ... blocks: added pairwise, so that rounding grows with their logarithm
+        for number, start in enumerate(part, 1):
+            stop = min(start + block, len(rows))
+            weights = None if rows.weights is None else rows.weights[start:stop]
+            sums.append(visit(blocks.read(start, stop), weights, start))
+            for _ in range((number & -number).bit_length() - 1):
+                sums[-2:] = [combine(*sums[-2:])]
+            if progress is not None:
+                progress(stop, len(rows))
+        return reduce(lambda right, left: combine(left, right), reversed(sums))
+
+    if threads == 1:
+        return run(starts)
+    cuts = np.linspace(0, len(starts), threads + 1).astype(int)
+    own, *others = [starts[a:b] for a, b in pairwise(cuts)]
+    with ThreadPoolExecutor(threads - 1) as workers:
+        coming = workers.map(run, others)
+        return reduce(combine, coming, run(own))
+
+
+def add(left: Statistic, right: Statistic) -> Statistic:
+    """Sum of two statistics, in the place of the first."""
+    for mine, other in zip(left, right, strict=True):
+        np.add(mine, other, out=mine)
+    return left
+
+
+class Summable(Protocol):
+    """What a pass needs of a kernel: what to subtract from the columns, and the statistic of a block to add up."""
+
+    shift: Array
+    product_shape: tuple[int, int]
+
+    def statistic(self, block: Array, weights: Array | None) -> Statistic: ...
+
+
+def pass_over(rows: Rows, kernel: Summable, progress: Progress | None = None) -> Statistic:
+    """The kernel's statistic, summed over all rows."""
+    return cast(
+        Statistic,
+        sweep(rows, kernel.shift, lambda b, w, _: kernel.statistic(b, w), add, kernel.product_shape, progress),
+    )
+
+
+def column_sizes(rows: Rows, shift: Array) -> Array:
+    """The largest absolute value of every shifted column."""
+    largest = sweep(rows, shift, lambda b, w, _: np.abs(b[:, 1:]).max(axis=0), np.maximum, (rows.columns + 1, 1))
+    return np.asarray(largest)
+
+
+def is_long(kind: np.dtype[Any]) -> bool:
+    """Whether a type holds whole numbers that a double may not."""
+    return kind.kind in "iu" and kind.itemsize > 4
+
+
+def less(values: np.ndarray, offset: int) -> Array:
+    """``values - offset`` in double precision, without rounding where the difference is a double."""
+    if not is_long(values.dtype):
+        return values.astype(float) - float(offset)
+    size, below = distances(values, offset)
+    difference = size.astype(float)
+    return np.where(below, -difference, difference)
+
+
+def distances(values: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
+    """Distances of whole numbers to an offset, and which are below it.  Modulo 2^64 signed numbers subtract as unsigned."""
+    above = values.astype(np.uint64) - np.uint64(offset % 2**64)
+    below = values < offset
+    return np.where(below, ~above + np.uint64(1), above), below
+
+
+class Lowered:
+    """A block of columns, some of them less an offset."""
+
+    def __init__(self, part: Any, offsets: Offsets) -> None:
+        self.part, self.offsets = part, offsets
+        self.shape, self.dtype = part.shape, np.dtype(float)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, where: Any) -> Any:
+        if isinstance(where, tuple):
+            return self[where[0]][:, where[1]]
+        values = self.part[where]
+        block = values.astype(float)
+        for column, offset in self.offsets.items():
+            block[:, column] = less(values[:, column], offset)
+        return block
+
+
+def lowered(parts: list[Any], offsets: Offsets | None) -> list[Any]:
+    """Column blocks less their offsets, which are numbered through all blocks."""
+    if not offsets:
+        return parts
+    blocks, left = [], 0
+    for part in parts:
+        right = left + int(part.shape[1])
+        own = {column - left: offset for column, offset in offsets.items() if left <= column < right}
+        blocks.append(Lowered(part, own) if own else part)
+        left = right
+    return blocks
+
+
+class Chunked:
+    """A column or block of columns, its rows in several arrays one after the other; a slice of one of them is not copied."""
+
+    def __init__(self, chunks: Sequence[Any]) -> None:
+        self.chunks = [chunk for chunk in chunks if len(chunk)]
+        self.edges = np.cumsum([0, *(len(chunk) for chunk in self.chunks)]).tolist()
+        self.shape = (self.edges[-1], *chunks[0].shape[1:])
+        self.dtype = np.result_type(*(chunk.dtype for chunk in self.chunks))
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, where: Any) -> Any:
+        if isinstance(where, slice):
+            start, stop, _ = where.indices(len(self))
+            first = bisect_right(self.edges, start) - 1
+            if stop <= self.edges[min(first + 1, len(self.chunks))]:
+                return self.chunks[min(first, len(self.chunks) - 1)][start - self.edges[first] : stop - self.edges[first]]
+            last = bisect_right(self.edges, stop - 1)
+            spans = zip(self.chunks[first:last], self.edges[first:last], strict=True)
+            return np.concatenate([c[max(start - edge, 0) : max(stop - edge, 0)] for c, edge in spans])
+        positions = np.asarray(where)
+        owner = np.searchsorted(self.edges, positions, side="right") - 1
+        values = np.empty((len(positions), *self.shape[1:]), dtype=self.dtype)
+        for i in np.unique(owner):
+            mine = np.flatnonzero(owner == i)
+            values[mine] = self.chunks[i][positions[mine] - self.edges[i]]
+        return values

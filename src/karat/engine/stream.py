@@ -1,4 +1,4 @@
-"""A stream of rows, folded: few rows that carry the moments of everything seen, without drift.
+"""A stream of rows: after every fold, few rows carry the moments of everything seen, without drift.
 
     moments += statistic(new rows)                            # compensated, in coordinates that stay fixed
     rows     = vertex(held rows and new rows, moments)        # at most rank rows again
@@ -8,10 +8,10 @@ every fold aims at the running sum of the stream itself, so nothing accumulates.
 high + low (Knuth's two-sum: ``s = a + b`` and its exact error), so its own error does not grow with the number of folds.
 
 Coordinates come from the rows held when the sum was started: they have the second moments of all rows before them, so
-the map whitens exactly.  No direction is dropped; what vanished so far waits, because later rows may need it.  Should
-the stream wander off (its mean or scale moves by orders of magnitude) the kernel asks for better coordinates.  Earlier
-rows are gone, but the held ones stand for them: the sum starts afresh from these.  That happens a logarithmic number of
-times; the claim of the held rows is then inherited, and both of its terms are added to that of the result.
+the map whitens exactly.  No direction is dropped, not even one that has vanished so far, because later rows may need
+it.  If the mean or scale of the stream moves by orders of magnitude, the kernel asks for better coordinates.  Earlier rows are
+gone, but the held ones represent them: the sum starts again from these.  That happens a logarithmic number of times; the claim
+of the held rows is then inherited, and both of its terms are added to that of the result.
 
 A row that dominates a moment is peeled on arrival: it is held verbatim and left out of the sum, so that its rounding does not
 spoil what the others contribute.  Its share can only fall while rows arrive, and every fold tries first to give peeled rows
@@ -24,31 +24,29 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from karat.engine.candidates import own_weights, sample
-from karat.engine.kernel import Flags, Kernel, Settled
-from karat.engine.linalg import Array, Indices
-from karat.engine.peel import dominating, lopsided
-from karat.engine.points import frame
+from karat.engine.dropped import protected, unconfirmed_evidence
+from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.peel import dominating
+from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
-from karat.engine.proof import Proof
+from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.reduce import (
-    COMPLETE,
-    FIRST,
     PEELED,
-    PILOT,
     NonFiniteError,
     Reduction,
+    asks_for_peeling,
     better,
-    measure,
+    fit_moments,
+    pilot_size,
     sampled,
-    settle,
+    searches,
     vertex,
     without_rank_decision,
-)  # fmt: skip
-from karat.engine.rows import Rows
-from karat.engine.sweep import pass_over
+)
+from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.engine.tolerances import CONTENT, ROUNDING, SHARP, TINY, UNSEEN
-from karat.engine.tree import thin
+from karat.engine.tree import reduce_by_tree
 
 WAY = "sketch"
 
@@ -74,13 +72,13 @@ class Running:
     spent : float
         What the reductions that those rows had been through have spent of the second term, in units of ROUNDING.
     inflation : float
-        By how much their absolute moments exceed those of the rows that they stand for.
-    gap : float
+        By how much their absolute moments exceed those of the rows that they represent.
+    held_error : float
         Relative loss error of the rows held now, against this sum.
     used : float
         What the last reduction to these rows has spent, in units of ROUNDING.
-    hard : bool
-        A sample of candidates was not enough before, so that the tree should be taken at once.
+    needs_tree : bool
+        A sample of candidates was not enough before: begin with the tree.
     evidence : array or None
         What the rows say about coordinates that may still vanish.
     """
@@ -93,9 +91,9 @@ class Running:
     inherited: float = 0.0
     spent: float = 0.0
     inflation: float = 1.0
-    gap: float = 0.0
+    held_error: float = 0.0
     used: float = 0.0
-    hard: bool = False
+    needs_tree: bool = False
     evidence: Array | None = None
 
     @staticmethod
@@ -110,7 +108,7 @@ class Running:
 
     @staticmethod
     def within(fitted: Kernel, pilot: Array, weights: Array) -> Running:
-        """The same, in given coordinates."""
+        """A sum that begins with some weighted rows, in given coordinates."""
         block = pilot - np.concatenate([[0.0], fitted.shift])
         high = (*fitted.statistic(block, weights), np.array([weights.sum()]))
         few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
@@ -143,21 +141,21 @@ class Running:
     def total(self) -> float:
         return float((self.high[-1] + self.low[-1])[0])
 
-    def after(self, found: Reduction, hard: bool) -> Running:
-        """The same sum, when the rows held are those of a reduction."""
-        return replace(self, gap=found.proof.handed_on, used=found.spent - found.before, hard=hard)
+    def after(self, found: Reduction, needs_tree: bool) -> Running:
+        """This sum, now that the rows held are those of a reduction."""
+        return replace(self, held_error=found.proof.handed_on, used=found.spent - found.before, needs_tree=needs_tree)
 
     def claimed(self, found: Reduction) -> Reduction:
         """A reduction to the rows of this sum, with what is inherited from the rows that it began with."""
         return replace(found, inherited=self.inherited, before=self.spent, inflation=self.inflation)
 
-    def settle(self, last: bool = False) -> Settled:
+    def fitted_moments(self, last: bool = False) -> FittedMoments:
         """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay as they are."""
         *statistic, total = (a + b for a, b in zip(self.high, self.low, strict=True))
         kernel = self.kernel
         if isinstance(kernel, Powers) and self.evidence is not None:
-            kernel = kernel.protecting(self.evidence)
-        return kernel.settle(tuple(statistic), float(total[0]), last)
+            kernel = protected(kernel, self.evidence)
+        return kernel.fitted_moments(tuple(statistic), float(total[0]), last)
 
 
 def larger(first: Claim, second: Claim) -> Claim:
@@ -171,10 +169,11 @@ def grown(now: Claim, before: Claim, parts: Claim) -> Claim:
 
 
 def _evidence(kernel: Kernel, rows: Rows) -> Array | None:
-    return kernel.loose_evidence(rows) if isinstance(kernel, Powers) else None
+    return unconfirmed_evidence(kernel, rows) if isinstance(kernel, Powers) else None
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """The rounded sum and its exact error (Knuth)."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -205,7 +204,7 @@ def fold(
     if running is not None:
         found, grown = _continued(rows, new, kernel, running, rng, peeled)
         afford = running.spent + running.used + UNSEEN / ROUNDING <= 1.0  # a fresh start spends of the second term
-        if found is not None and found.proof.ok and (found.proof.gap <= CONTENT or not afford):
+        if found is not None and found.proof.ok and (found.proof.reducible_error <= CONTENT or not afford):
             return found, grown
     fresh, started = _afresh(rows, peeled, kernel, running, rng)
     if found is not None and (found.proof.ok, -found.error) >= (fresh.proof.ok, -fresh.error):
@@ -223,28 +222,28 @@ def _continued(
     held = len(peeled)
     back = new if not peeled.any() else rows.subset(np.concatenate([np.flatnonzero(peeled), np.arange(held, len(rows))]))
     grown = running.plus(back)
-    settled = grown.settle()
-    if settled.again:
+    fitted = grown.fitted_moments()
+    if fitted.needs_pass:
         return None, running
-    found, hard = _reduce(rows, settled, held, held + np.arange(0), rng, running.hard)
-    if found.proof.ok and not found.proof.small and not (found.proof.dropped and lopsided(rows)):
-        return running.claimed(found), grown.after(found, hard)
-    heavy = dominating(rows, kernel, PEELED * settled.kernel.width)
+    found, needs_tree = _reduce(rows, fitted, held, held + np.arange(0), rng, running.needs_tree)
+    if not asks_for_peeling(found.proof, rows):
+        return running.claimed(found), grown.after(found, needs_tree)
+    heavy = dominating(rows, kernel, PEELED * fitted.kernel.width)
     if heavy is None or not len(heavy):
-        return running.claimed(found), grown.after(found, hard)
+        return running.claimed(found), grown.after(found, needs_tree)
     alone = np.zeros(len(rows), dtype=bool)
     alone[heavy] = True
     alone[:held] &= peeled  # the others are in the sum already
     left = np.flatnonzero(~alone)
     without = running.plus(rows.subset(left[(left >= held) | np.isin(left, np.flatnonzero(peeled))]))
-    settled = without.settle()
-    if settled.again or not alone.any():
-        return running.claimed(found), grown.after(found, hard)
-    rest, hard = _reduce(rows.subset(left), settled, int((left < held).sum()), np.arange(0), rng, running.hard)
+    fitted = without.fitted_moments()
+    if fitted.needs_pass or not alone.any():
+        return running.claimed(found), grown.after(found, needs_tree)
+    rest, needs_tree = _reduce(rows.subset(left), fitted, int((left < held).sum()), np.arange(0), rng, running.needs_tree)
     if not rest.proof.merit > found.proof.merit:
-        return running.claimed(found), grown.after(found, hard)
+        return running.claimed(found), grown.after(found, needs_tree)
     whole = rest.with_peeled(rows, left, np.flatnonzero(alone))
-    return running.claimed(whole), without.after(rest, hard)
+    return running.claimed(whole), without.after(rest, needs_tree)
 
 
 def _afresh(
@@ -252,30 +251,30 @@ def _afresh(
 ) -> tuple[Reduction, Running]:
     """Fit coordinates to held and new rows, and start a sum with them."""
     held = len(peeled)
-    hard = running is not None and running.hard
-    inherited = 0.0 if running is None else running.inherited + running.gap
+    needs_tree = running is not None and running.needs_tree
+    inherited = 0.0 if running is None else running.inherited + running.held_error
     before = 0.0 if running is None else running.spent + running.used
     inflation = 1.0 if running is None else _inflation(rows, peeled, running)
-    fresh, hard = _fitted(rows, held, kernel, rng, hard)
-    if not fresh.proof.ok or fresh.proof.small or (fresh.proof.dropped and lopsided(rows)):
-        heavy = dominating(rows, kernel, PEELED * max(1, fresh.settled.kernel.width))
+    fresh, needs_tree = _fitted(rows, held, kernel, rng, needs_tree)
+    if asks_for_peeling(fresh.proof, rows):
+        heavy = dominating(rows, kernel, PEELED * max(1, fresh.fitted.kernel.width))
         if heavy is not None and 0 < len(heavy) < len(rows):
             left = np.setdiff1d(np.arange(len(rows)), heavy)
-            rest, hard = _fitted(rows.subset(left), int((left < held).sum()), kernel, rng, hard)
+            rest, needs_tree = _fitted(rows.subset(left), int((left < held).sum()), kernel, rng, needs_tree)
             fresh = better(fresh, rest.with_peeled(rows, left, heavy))
     fresh = replace(fresh, inherited=inherited, before=before, inflation=inflation)
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
-    if fresh.settled.linear is None and fresh.proof.gap <= SHARP:  # the kept rows stand for all, and their claim is inherited
-        return fresh, replace(started, inherited=fresh.handed_on, spent=fresh.spent, inflation=inflation, hard=hard)
+    if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:  # the kept rows represent all
+        return fresh, replace(started, inherited=fresh.handed_on, spent=fresh.spent, inflation=inflation, needs_tree=needs_tree)
     heavy = fresh.positions[fresh.peeled]  # worth another pass: the sum of all these rows, so that later folds can do better
     started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
-    return fresh, replace(started, inherited=inherited, spent=before, inflation=inflation).after(fresh, hard)
+    return fresh, replace(started, inherited=inherited, spent=before, inflation=inflation).after(fresh, needs_tree)
 
 
 def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
     """By how much the absolute moments of the held rows exceed those of the rows before them, all without the peeled."""
-    linear = running.settle().linear
+    linear = linear_class(running.fitted_moments())
     among = np.flatnonzero(~peeled)
     if linear is None or linear.absolute is None or not len(among):
         return running.inflation
@@ -283,38 +282,38 @@ def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
     return running.inflation * float(np.max(sums / np.maximum(linear.absolute, TINY), initial=1.0))
 
 
-def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, hard: bool) -> tuple[Reduction, bool]:
+def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, needs_tree: bool) -> tuple[Reduction, bool]:
+    """Reduce in coordinates fitted to these rows; also whether it needed the tree."""
     count = len(rows) - held
-    size = count if len(rows) <= COMPLETE else max(PILOT, int(FIRST * kernel.width))
-    pool = held + sample(rng, count, size)
-    settled, passes = settle(rows, kernel, np.concatenate([np.arange(held), pool]))
-    if not settled.kernel.width:  # every feature vanishes on every row: any one row stands for all
+    pool = held + sample(rng, count, pilot_size(len(rows), kernel.width))
+    fitted, passes = fit_moments(rows, kernel, np.concatenate([np.arange(held), pool]))
+    if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
-        return Reduction(first, np.array([rows.total]), settled, 0, Proof.trivial(), WAY, passes), hard
-    fresh, hard = _reduce(rows, settled, held, pool, rng, hard)
-    return replace(fresh, passes=passes), hard
+        return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), WAY, passes), needs_tree
+    fresh, needs_tree = _reduce(rows, fitted, held, pool, rng, needs_tree)
+    return replace(fresh, passes=passes), needs_tree
 
 
 def _reduce(
-    rows: Rows, settled: Settled, held: int, pool: Indices, rng: np.random.Generator, hard: bool
+    rows: Rows, fitted: FittedMoments, held: int, pool: Indices, rng: np.random.Generator, needs_tree: bool
 ) -> tuple[Reduction, bool]:
-    """A vertex among the held rows and a sample of the new ones; by the tree, if that is not enough (``hard``)."""
+    """A vertex among the held rows and a sample of the new ones; by the tree, if that is not enough (``needs_tree``)."""
     best: Reduction | None = None
     fresh = rows.subset(np.arange(held, len(rows))) if held else rows  # rows that have their own weights
-    if not hard:
-        known, mass = sampled(rows, settled, pool, rng, held)
-        if mass is not None:
-            best = vertex(rows, settled, known, mass, WAY, 1, fresh)
+    if not needs_tree:
+        candidates = sampled(rows, fitted, pool, rng, held)
+        if candidates is not None:
+            best = vertex(rows, fitted, *candidates, WAY, 1, fresh)
             if best.proof.ok:
                 return best, False
     rows = rows.gathered()
     way = f"{WAY} by the tree"
-    for search in settled.searches:
-        known = frame(rows, search, *thin(rows, search)).resolve()
-        found = vertex(rows, settled, known, known.root, way, 1, fresh)
+    for search in searches(fitted):
+        known = candidate_points(rows, search, *reduce_by_tree(rows, search)).resolve()
+        found = vertex(rows, fitted, known, known.root, way, 1, fresh)
         best = found if best is None else better(best, found)
         if not best.proof.ok:
-            best = without_rank_decision(rows, settled, best, known, known.root, way, 1, fresh)
+            best = without_rank_decision(rows, fitted, best, known, known.root, way, 1, fresh)
         if best.proof.ok:
             break
     assert best is not None
@@ -327,13 +326,13 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
     everything = np.arange(len(rows))
     rest = rows.subset(everything[~peeled]) if peeled.any() else rows
     among = np.arange(len(rest))
-    settled = running.settle()
-    if settled.again:
-        settled, _ = settle(rest, kernel, among)
+    fitted = running.fitted_moments()
+    if fitted.needs_pass:
+        fitted, _ = fit_moments(rest, kernel, among)
     weights = own_weights(rest, among)
-    proof = measure(None, settled, rest.take(among, settled.kernel.shift), weights)
-    rank = frame(rest, settled, among, weights).resolve().rank if settled.kernel.width else 0
+    proof = measure(None, fitted, rest.take(among, fitted.kernel.shift), weights)
+    rank = candidate_points(rest, fitted, among, weights).resolve().rank if fitted.kernel.width else 0
     return Reduction(
-        everything, own_weights(rows, everything), settled, rank, proof, WAY, 1, peeled, running.inherited, running.spent,
+        everything, own_weights(rows, everything), fitted, rank, proof, WAY, 1, peeled, running.inherited, running.spent,
         running.inflation,
     )  # fmt: skip

@@ -4,7 +4,7 @@
 
     |f_c(q) - f(q)|  <=  loss_error * sum_i u_i |f_i(q)|  +  rounding * R(q),
 
-where R(q) is what rounding does to f(q) on the full data, evaluated in double precision the good way:
+where R(q) is what rounding does to f(q) on the full data, evaluated in double precision:
 
     powers of one linear form    R(q) = p sum_i u_i |d_i.z|^(p-1) sum_j |z_j d_ij|      (residual first, then the power)
     sums of features             R(q) = sum_t |h_t| sum_i u_i |phi_t(i)|                (d and phi of shifted columns)
@@ -21,7 +21,7 @@ running sums, blocks are added pairwise: off by about 5 EPS of the sum of absolu
 worst seen.  The remainder that a proof may leave per feature, MEASURED, is what is left of the 64.
 
 **Tolerance.**  A query along a direction of relative size 1/kappa has a loss that one ulp of the data moves by about
-p EPS kappa, and a hundred times that is still called exact, but never more than 1e-8; below 1e-10 nobody asks.  It is kappa,
+p EPS kappa.  A hundred times that still counts as exact, but never more than 1e-8; less than 1e-10 always does.  It is kappa,
 not kappa^p: residuals are computed before they are raised to the power.  Sums of features have no kappa at all, since the
 second term already says what rounding does to them.
 """
@@ -38,25 +38,10 @@ ROUNDING = 64 * EPS
 MEASURED = 24 * EPS
 UNSEEN = 8 * EPS
 EXACT, LOOSEST = 1e-10, 1e-8
-RESOLVED = 1e-7  # relative size of a direction below which doubles hold so few digits of it that only the second term speaks
-FLOOR_SHARES = (
-    0.1,
-    0.5,
-    0.9,
-)  # shares of Jensen's lower bound in the denominator of an even power; any is valid, the best is taken
+RESOLVED = 1e-7  # relative size below which doubles hold so few digits of a direction that only the second term covers it
+FLOOR_SHARES = (0.1, 0.5, 0.9)  # of Jensen's lower bound in the denominator of an even power: any is valid, the best is taken
 
-
-def tolerance(power: int, condition: float) -> float:
-    """The largest ``loss_error`` that counts as exact; ``condition`` is 1 for sums of features."""
-    return min(LOOSEST, max(EXACT, 100 * power * EPS * condition))
-
-
-def sum_rounding(power: int, width: int) -> float:
-    """What rounding may add to a measured loss error: 16 EPS per factor and entry, as the norm of a width x width matrix."""
-    return 16 * power * EPS * float(np.sqrt(width))
-
-
-# Coordinates (karat.engine.coordinates).
+# Coordinates (karat.engine.coordinates, karat.engine.dropped).
 NULL = 16 * EPS  # per variable: a combination of columns this small beside its terms is their rounding
 ROWWISE = 32 * EPS  # in a single row, more than this beside its terms is not rounding,
 SHOWN = 0.05  # and a direction is real if such rows add more than this share of the second term
@@ -75,5 +60,5 @@ PIVOT = 1e-11  # smallest relative squared Cholesky pivot of independent feature
 MISSED = 1e-9  # relative part of the target outside the candidates' span beyond which it is not rounding
 MET = 1e-9  # relative residual of weights that meet the target; polishing brings it to rounding
 DOMINATES = 0.1  # share of a feature's absolute moment from which on a row is kept verbatim
-SHARP = 1e-13  # rows with a larger error do not stand for those they were made of when a sum starts
+SHARP = 1e-13  # rows with a larger error do not represent those they were made of when a sum starts
 CONTENT = 1e-11  # a fold of a stream with a larger error tries whether fresh coordinates do better, while ROUNDING has room

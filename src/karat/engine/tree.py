@@ -1,11 +1,12 @@
-"""The merge-reduce tree (the paper's Algorithm 5, corrected): always works, and reads ever fewer rows.
+"""Reducers that look at every row: they always find weights, however the data is distributed.
 
-All rows are cut into 2m contiguous groups, the groups' moments are reduced by Caratheodory's theorem to at most m, and
-the rows of the groups that survive go to the next level with their group's factor.  Half of the rows are left after a level, so
-all levels together read the data twice.  The paper allows any number of groups; with m or fewer nothing is ever removed
-and its recursion does not end.
+**The tree** (the paper's Algorithm 5, corrected).  All rows are cut into 2m contiguous groups, the groups' moments are reduced
+by Caratheodory's theorem to at most m, and the rows of the groups that survive go to the next level with their group's factor.
+Half of the rows are left after a level, so all levels together read the data twice.  The paper allows any number of groups;
+with m or fewer nothing is ever removed and its recursion does not end.  Group moments are Gram matrices of contiguous rows, so
+nothing is copied and no n x m matrix is formed.
 
-Group moments are Gram matrices of contiguous rows, so nothing is copied and no n x m matrix is formed.
+**Row by row** (the paper's Algorithm 6 on a stream).  At most 2m + 1 rows are held at a time; it costs O(n m^2).
 """
 
 from __future__ import annotations
@@ -14,21 +15,20 @@ from itertools import pairwise
 
 import numpy as np
 
-from karat.engine.caratheodory import eliminate, group_bounds
-from karat.engine.kernel import Kernel, Settled
+from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Blocks, Rows
-from karat.engine.sweep import Progress
+from karat.engine.rows import Blocks, Progress, Rows, own_weights
+from karat.engine.weights import eliminate, group_bounds
 
 GROUPS_PER_FEATURE = 2.0
 
 
-def thin(rows: Rows, settled: Settled, progress: Progress | None = None) -> tuple[Indices, Array]:
+def reduce_by_tree(rows: Rows, fitted: FittedMoments, progress: Progress | None = None) -> tuple[Indices, Array]:
     """Positions and weights of at most 2m + 2 rows with the same moments."""
-    kernel = settled.kernel
+    kernel = fitted.kernel
     groups = int(GROUPS_PER_FEATURE * kernel.width) + 2
     positions = np.arange(len(rows))
-    weights = np.ones(len(rows)) if rows.weights is None else rows.weights.copy()
+    weights = own_weights(rows, positions)
     while len(positions) > groups:
         bounds = group_bounds(len(positions), groups)
         here = rows if len(positions) == len(rows) else rows.subset(positions)
@@ -41,12 +41,12 @@ def thin(rows: Rows, settled: Settled, progress: Progress | None = None) -> tupl
     return positions, weights
 
 
-def chain(rows: Rows, settled: Settled, progress: Progress | None = None) -> tuple[Indices, Array]:
-    """Algorithm 6 on a stream: keep at most m rows, take in m more, reduce, until the rows are used up.  O(n m^2)."""
-    kernel = settled.kernel
+def reduce_sequentially(rows: Rows, fitted: FittedMoments, progress: Progress | None = None) -> tuple[Indices, Array]:
+    """Positions and weights of at most m rows: hold at most m rows, take in m + 1 more, eliminate, until all rows are used."""
+    kernel = fitted.kernel
     positions = np.zeros(0, dtype=np.intp)
     weights = np.zeros(0)
-    own = np.ones(len(rows)) if rows.weights is None else rows.weights
+    own = own_weights(rows, np.arange(len(rows)))
     step = kernel.width + 1
     for start in range(0, len(rows), step):
         stop = min(start + step, len(rows))

@@ -24,8 +24,8 @@ from karat._core.verify import measured, proof, shared_groups
 from karat._data import containers
 from karat._data.batch import Piece
 from karat._data.checks import read_input
-from karat.engine.kernel import Settled
-from karat.engine.reduce import Reduction, better, settle
+from karat.engine.kernel import FittedMoments
+from karat.engine.reduce import Reduction, better, fit_moments
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, Run, fold_rows
@@ -154,7 +154,9 @@ def _mergeable(
     while True:
         passes += 1
         sketch, run = scan(hashes)
-        poor = {label: sums.kernel for label, running in sketch._running.items() if (sums := running.settle()).again}
+        poor = {
+            label: sums.kernel for label, running in sketch._running.items() if (sums := running.fitted_moments()).needs_pass
+        }
         if coordinates is None or not poor or passes == ROUNDS:
             break
         coordinates, hashes = coordinates | poor, None
@@ -171,8 +173,8 @@ def _mergeable(
         afresh = scan(None)[0]._running
         for i, label in enumerate(labels):
             if label in centred:
-                settled = afresh[label].settle(last=True)
-                reductions[i] = better(reductions[i], _summed(core, settled, rest(label), passes + 1, layout))
+                fitted = afresh[label].fitted_moments(last=True)
+                reductions[i] = better(reductions[i], _summed(core, fitted, rest(label), passes + 1, layout))
     data, changed = compare(stored, content, short_names(source.names), run.counts)
     refuted = bool(notes)
     if sketch.moved and (data != "reordered" or (again and not all_present(own, _read(source, layout)))):
@@ -188,27 +190,27 @@ def _mergeable(
 def _group(core: Coreset, sketch: Watching, kept: Rows, label: Any, passes: int, layout: Layout) -> Reduction:
     """The coreset against the moments of one group of the data."""
     running = sketch._running[label]
-    settled, held = running.settle(), sketch._held
+    fitted, held = running.fitted_moments(), sketch._held
     if held is None:
-        if settled.again:
+        if fitted.needs_pass:
             raise NotExactError(
                 "The moments of this data cannot be summed accurately; it is nothing like the kept rows, or needs scaling."
             )
-        return _summed(core, settled, kept, passes, layout)
+        return _summed(core, fitted, kept, passes, layout)
     # The rows that a sketch holds stand for the others, and are off by what they claim.
     reduction = sketch._reduction(label)
     rows = held.rows(None if label is None else np.flatnonzero(held.groups == label))
-    if settled.again or core.absorbed or reduction.peeled.any():
-        settled, _ = settle(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
-        found = measured(core, rows, settled, kept, passes)
+    if fitted.needs_pass or core.absorbed or reduction.peeled.any():
+        fitted, _ = fit_moments(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
+        found = measured(core, rows, fitted, kept, passes)
         return replace(found, inherited=reduction.error, before=found.before + reduction.spent)
-    found = _summed(core, settled, kept, passes, layout)
+    found = _summed(core, fitted, kept, passes, layout)
     return replace(found, inherited=running.inherited, before=found.before + running.spent)
 
 
-def _summed(core: Coreset, settled: Settled, kept: Rows, passes: int, layout: Layout) -> Reduction:
+def _summed(core: Coreset, fitted: FittedMoments, kept: Rows, passes: int, layout: Layout) -> Reduction:
     """Kept rows against moments of rows that are not there any more."""
-    return measured(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
+    return measured(core, None, fitted, kept, passes, witnesses=unweighted(kept, layout))
 
 
 def unweighted(kept: Rows, layout: Layout) -> Rows | None:

@@ -97,9 +97,10 @@ class TensorContraction(Problem):
         check_degree(self.p, "The order p of TensorContraction")
 
     def kernel(self, columns: int, targets: int) -> Kernel:
+        single = Polynomials(columns + targets, self.p, affine=False, total=self.total_weight)
         if self.p == 1:
-            return Polynomials(columns + targets, 1, affine=False, total=self.total_weight)
-        return Powers(columns + targets, self.p, affine=False, total=self.total_weight, polynomials=True)
+            return single
+        return Powers(columns + targets, self.p, affine=False, total=self.total_weight, single=single)
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         vectors = _direction(query, X.shape[1])
@@ -138,9 +139,10 @@ class Moments(Problem):
             raise InputError("Moments keeps the total weight in any case: it is the moment of degree 0.")
 
     def kernel(self, columns: int, targets: int) -> Kernel:
+        single = Polynomials(columns + targets, self.degree, affine=True)
         if self.degree == 1:
-            return Polynomials(columns + targets, 1, affine=True)
-        return Powers(columns + targets, self.degree, affine=True, polynomials=True)
+            return single
+        return Powers(columns + targets, self.degree, affine=True, single=single)
 
     @property
     def shifts(self) -> bool:

@@ -64,7 +64,8 @@ class _Regression(Problem):
         return 0.0
 
     def kernel(self, columns: int, targets: int) -> Kernel:
-        return Powers(columns + targets, self.power, affine=self.fit_intercept, total=self.keeps_total, apart=targets)
+        total = self.fit_intercept or self.keeps_total  # with an intercept the constant is a feature anyway
+        return Powers(columns + targets, self.power, affine=self.fit_intercept, total=total, separate_targets=targets)
 
     @property
     def shifts(self) -> bool:

@@ -22,10 +22,8 @@ from karat._core.facts import kept_columns
 from karat._core.latent import kept_sample, read_sample
 from karat._data import containers
 from karat._data.checks import read_input
-from karat.engine.candidates import sample
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows
-from karat.engine.sweep import Progress
+from karat.engine.rows import Progress, Rows, sample
 from karat.errors import InputError, MissingExtraError
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample

@@ -17,9 +17,8 @@ from karat._core.coreset import Coreset
 from karat._data.checks import read_input
 from karat.engine.linalg import Array
 from karat.engine.reduce import NonFiniteError
-from karat.engine.rows import Rows
+from karat.engine.rows import Progress, Rows
 from karat.engine.stream import Running
-from karat.engine.sweep import Progress
 from karat.errors import InputError
 from karat.io import verify_files
 from karat.io.read_all import layout_of, pieces, whole
@@ -52,9 +51,9 @@ class FileData(Data):
     @cached_property
     def _seen(self) -> _Seen:
         """What one pass shows; another follows if the data is so unlike the kept rows that their coordinates do not fit."""
-        fitted = Running.fit(self.kernel, self._block, self.core.weights)
+        kernel = Running.fit(self.kernel, self._block, self.core.weights)
         for _ in range(ROUNDS):
-            running = Running.within(fitted, self._block, self.core.weights).emptied()
+            running = Running.within(kernel, self._block, self.core.weights).emptied()
             columns = np.zeros((3, self.kept.columns))
             for piece in pieces(self.core, self.source, self.progress):
                 rows = Rows(piece.parts, piece.weights, offsets=self.offsets)
@@ -65,11 +64,11 @@ class FileData(Data):
                 except NonFiniteError:
                     raise InputError("The data has values so large that their powers overflow; rescale the columns.") from None
                 columns += column_sums(rows, self.shift)
-            settled = running.settle()
-            if not settled.again:
+            fitted = running.fitted_moments()
+            if not fitted.needs_pass:
                 break
-            fitted = settled.kernel
-        return _Seen(columns, match(settled, self.kept))
+            kernel = fitted.kernel
+        return _Seen(columns, match(fitted, self.kept))
 
     def sample(self) -> Array:
         layout = layout_of(self.core)

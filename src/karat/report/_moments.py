@@ -14,13 +14,11 @@ from karat._core.construct import kernel_of
 from karat._core.coreset import Coreset
 from karat._core.latent import kept_sample
 from karat._data.checks import Table, read_input
-from karat.engine.candidates import sample
-from karat.engine.kernel import Settled
+from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
-from karat.engine.polynomial import Polynomial
-from karat.engine.reduce import settle
-from karat.engine.rows import Rows
-from karat.engine.sweep import sweep
+from karat.engine.powers import Polynomial
+from karat.engine.reduce import fit_moments
+from karat.engine.rows import Rows, sample, sweep
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample
 
@@ -55,23 +53,23 @@ def thinned(difference: Array, most: int) -> Array:
     return np.union1d(np.arange(0, len(difference), step), np.argmax(np.abs(difference)))
 
 
-def match(settled: Settled, kept: Rows) -> MomentMatch:
+def match(fitted: FittedMoments, kept: Rows) -> MomentMatch:
     """Compare the kept rows with the moments of all rows."""
-    kernel = settled.kernel
+    kernel = fitted.kernel
     features = kernel.features(kept.take(np.arange(len(kept)), kernel.shift))
     weights = np.ones(len(kept)) if kept.weights is None else kept.weights
     size = np.sqrt(weights @ np.square(features) / weights.sum())
     size[size == 0] = 1.0
-    unit = size * settled.total
-    return MomentMatch(settled.target / unit, weights @ features / unit)
+    unit = size * fitted.total
+    return MomentMatch(fitted.target / unit, weights @ features / unit)
 
 
 def match_in_memory(core: Coreset, table: Table) -> MomentMatch:
     """Compare the moments of rows ``[X | y]`` in memory, in one pass."""
     own = read_input(core.X, core.y, core.problem, core.weights, None, table.unit, table.offsets)
     rows = table.rows()
-    settled, _ = settle(rows, kernel_of(core.problem, own), sample(np.random.default_rng(1), len(rows), PILOT))
-    return match(settled, own.rows())
+    fitted, _ = fit_moments(rows, kernel_of(core.problem, own), sample(np.random.default_rng(1), len(rows), PILOT))
+    return match(fitted, own.rows())
 
 
 def match_latent(core: Coreset, data: Sample) -> MomentMatch:
@@ -80,8 +78,8 @@ def match_latent(core: Coreset, data: Sample) -> MomentMatch:
     assert isinstance(problem, Latent)
     maps = problem.maps(data)
     rows, kernel = problem.kernelize(data, maps)
-    settled, _ = settle(rows, kernel, sample(np.random.default_rng(1), len(rows), PILOT))
-    return match(settled, kept_sample(core).rows(problem.reader(maps, problem.keep), kernel.columns))
+    fitted, _ = fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), PILOT))
+    return match(fitted, kept_sample(core).rows(problem.reader(maps, problem.keep), kernel.columns))
 
 
 def column_sums(rows: Rows, shift: Array) -> Array:

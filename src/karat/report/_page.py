@@ -22,7 +22,7 @@ from karat._core import wording
 from karat._core.coreset import Coreset
 from karat._storage.atomic import write_atomically
 from karat.engine.linalg import Array
-from karat.engine.sweep import Progress
+from karat.engine.rows import Progress
 from karat.errors import InputError, MissingExtraError
 from karat.report import _charts
 from karat.report._data import Data, kept_block, open_data, row_names

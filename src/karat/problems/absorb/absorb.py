@@ -1,4 +1,4 @@
-"""Let the regulariser carry a part of the moments: few rows within a box, by column generation.
+"""Absorb a part of the moments into the regulariser: fewer rows, by linear programmes with column generation.
 
 With the weights of the regulariser's rows eliminated, the paper's Algorithms 2 and 3 ask for data weights w >= 0 with
 
@@ -36,20 +36,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat.engine.candidates import own_weights
-from karat.engine.coordinates import Basis
-from karat.engine.kernel import Flags, Settled
-from karat.engine.linalg import Array, Indices
-from karat.engine.monomials import monomials
-from karat.engine.polish import polish
-from karat.engine.powers import Powers
+from karat.engine.kernel import FittedMoments
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.powers import Powers, monomials
 from karat.engine.reduce import Reduction
-from karat.engine.rows import Rows
-from karat.engine.sweep import Progress
+from karat.engine.rows import Progress, Rows, own_weights
 from karat.engine.tolerances import EPS
+from karat.engine.weights import polish
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.programme import Budget, price_all, sparsest
-from karat.problems.absorb.regularised import Regularised, regularised
+from karat.problems.absorb.regularised import Regularised, powers_within, regularised
 
 LIMIT = 1e-11
 REFUTED = 1e-10
@@ -60,14 +56,14 @@ CANDIDATES = 12  # in units of the number of monomials
 
 @dataclass(frozen=True)
 class Absorbed:
-    """Rows kept, what the regulariser carries, and the proof.
+    """Rows kept, what the regulariser carries, and the error of both together.
 
     Attributes
     ----------
     positions, weights : arrays
     correction : Correction
         Zero if nothing was absorbed.
-    gap : float
+    loss_error : float
         Worst relative error of the regularised loss over every query, correction included.
     passes : int
     """
@@ -75,7 +71,7 @@ class Absorbed:
     positions: Indices
     weights: Array
     correction: Correction
-    gap: float
+    loss_error: float
     passes: int
 
 
@@ -91,6 +87,8 @@ def absorb(
     seed: int = 0,
     progress: Progress | None = None,
     unit: float = 1.0,
+    budget: Budget | None = None,
+    widest: int = WIDEST,
 ) -> Absorbed:
     """Reduce rows ``[X | y]`` as far as a regulariser of strength alpha allows.
 
@@ -102,13 +100,17 @@ def absorb(
         What the given rows miss already, when absorbed coresets are merged.
     unit : float
         A power of two, in which the weights of rows, alpha and corrections are given; results are stored without it.
+    budget : Budget, optional
+        The time that linear programmes may take.
+    widest : int
+        The number of monomials up to which they are tried.
     """
-    loss = regularised(rows, exact.settled, degree, intercept, alpha, missing, progress)
+    loss = regularised(rows, exact.fitted, degree, intercept, alpha, missing, progress)
     passes = 1
     if loss is not None and loss.rounding <= LIMIT:
         kernel = scaled_kernel(loss, total)
-        if kernel.width <= WIDEST:
-            found, more = _vertex(rows, exact, loss, kernel, alpha, box, seed, unit)
+        if kernel.width <= widest:
+            found, more = _vertex(rows, exact, loss, kernel, alpha, box, seed, unit, budget or Budget())
             passes += more
             if found is not None and (missing is not None or len(found.positions) < len(exact.positions)):
                 return found
@@ -126,8 +128,9 @@ def absorb(
 
 
 def _vertex(
-    rows: Rows, exact: Reduction, loss: Regularised, kernel: Powers, alpha: float, box: bool, seed: int, unit: float
-) -> tuple[Absorbed | None, int]:
+    rows: Rows, exact: Reduction, loss: Regularised, kernel: Powers, alpha: float, box: bool, seed: int, unit: float,
+    budget: Budget,
+) -> tuple[Absorbed | None, int]:  # fmt: skip
     """A vertex of the polyhedron, None if none was found or its error is too large; also the passes it took."""
     kinds = Kinds(kernel, rows.columns)
     moments = scaled_moments(loss, kernel)
@@ -139,7 +142,7 @@ def _vertex(
     fixed = lower == upper
     rng = np.random.default_rng(seed)
     candidates = np.union1d(exact.positions, rng.integers(0, len(rows), CANDIDATES * kernel.width))
-    budget, passes, known = Budget(), 0, None
+    passes, known = 0, None
     if box:
         candidates, known, _, passes = price_all(rows, kernel, candidates, lower, upper, budget)
         if known is None:
@@ -182,7 +185,14 @@ def _polished(features: Array, weights: Array, moments: Array, lower: Array, upp
 
 
 class Kinds:
-    """The monomials by what may happen to them."""
+    """The monomials, by what the regulariser may do to their moments.
+
+    Attributes
+    ----------
+    plain : those without the constant
+    pure : powers of one input, whose moment may fall by any amount and rise by alpha
+    free : those whose moment may change
+    """
 
     def __init__(self, kernel: Powers, columns: int) -> None:
         sets = monomials(kernel.basis.map.shape[1], kernel.degree).indices
@@ -210,10 +220,8 @@ class Kinds:
 
 def scaled_kernel(loss: Regularised, total: bool) -> Powers:
     """Monomials of shifted and scaled columns, not mixed: the box belongs to the raw monomials."""
-    kernel = Powers(len(loss.shift), loss.degree, affine=bool(loss.lead), total=total)
-    kernel.shift = loss.shift
     scale = 1.0 / np.where(loss.size > 0, loss.size, 1.0)
-    return kernel.within(Basis.given(np.diag(scale)))
+    return powers_within(np.diag(scale), loss.shift, loss.degree, bool(loss.lead), total)
 
 
 def scaled_moments(loss: Regularised, kernel: Powers) -> Array:
@@ -223,10 +231,10 @@ def scaled_moments(loss: Regularised, kernel: Powers) -> Array:
 
 
 def measure_absorbed(
-    rows: Rows, settled: Settled, degree: int, intercept: bool, alpha: float, kept: Rows, correction: Correction
+    rows: Rows, fitted: FittedMoments, degree: int, intercept: bool, alpha: float, kept: Rows, correction: Correction
 ) -> float:
     """Worst relative loss error of kept rows, with their weights and correction, against all rows."""
-    loss = regularised(rows, settled, degree, intercept, alpha)
+    loss = regularised(rows, fitted, degree, intercept, alpha)
     if loss is None:
         return np.inf
     everything = np.arange(len(kept))

@@ -1,4 +1,4 @@
-"""Linear programmes over the rows, solved on a few candidates, within a budget of time.
+"""Linear programmes over the rows, solved on a few candidates within a limit of time.
 
     minimise  cost . w    subject to   lower <= sum_i w_i phi_i <= upper,   w >= 0.
 
@@ -7,8 +7,8 @@ every other row at ``1 - phi_i . y`` in one pass, and rows of negative price joi
 an optimum over all rows (column generation): of the sum of weights, which is not the number of rows.
 
 Nearly collinear features make the simplex stall for minutes.  All programmes of one coreset share a :class:`Budget`; what was
-found when it ends is used.  The solver does not return to Python before it is done, so it runs on a thread of its own, and the
-calling thread, which waits, can be interrupted at any time.
+found when it ends is used.  The solver does not return to Python before it is done, so it runs on a thread of its own.  The
+calling thread waits, and can be interrupted at any time.
 """
 
 from __future__ import annotations
@@ -20,28 +20,34 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows
-from karat.engine.sweep import evaluate
+from karat.engine.powers import Powers
+from karat.engine.rows import Rows, sweep
 
 FEASIBLE = 1e-9  # HiGHS's tolerance
 PRICE = 1e-7  # a reduced cost above minus this is zero
 REWEIGHTINGS = 5
 ROUNDS = 30
 ENTERING, TRIM = 4, 3  # candidates entering and kept per round, in units of the number of features
-SECONDS = 20.0  # for all programmes of one coreset
-PATIENCE = 2.0  # seconds for one programme of few features, and
-WIDE = 250  # features for which one may take all there is; the cost grows with their cube
-LATE = 5.0  # by how much HiGHS may overrun its limit (it looks at the clock between steps) before it is left alone
-TICK = 0.1  # between looks at whether it is done
+WIDE = 250  # features for which one programme may take all the time there is; the cost grows with their cube
+LATE = 5.0  # seconds by which HiGHS may overrun its limit (it looks at the clock between steps) before it is abandoned
+TICK = 0.1  # seconds between looks at whether it is done
 
 
 @dataclass
 class Budget:
-    """Wall time that all programmes of one coreset have together."""
+    """Wall time that all programmes of one coreset have together; the clock starts when it is made.
 
-    seconds: float = field(default_factory=lambda: SECONDS)
+    Attributes
+    ----------
+    seconds : float
+        For all programmes of one coreset.
+    patience : float
+        Seconds for one programme of few features.
+    """
+
+    seconds: float = 20.0
+    patience: float = 2.0
     start: float = field(default_factory=time.perf_counter)
 
     @property
@@ -49,8 +55,8 @@ class Budget:
         return max(0.0, self.seconds - (time.perf_counter() - self.start))
 
     def share(self, width: int) -> float:
-        """What one programme of so many features may take: one that needs much more than its like has stalled."""
-        return min(self.left, PATIENCE + self.seconds * (width / WIDE) ** 3)
+        """Seconds that one programme of so many features may take: one that takes much longer has stalled."""
+        return min(self.left, self.patience + self.seconds * (width / WIDE) ** 3)
 
 
 class Vertex(NamedTuple):
@@ -87,9 +93,7 @@ def _solved(limit: float, arguments: dict[str, Any]) -> Any:
     return outcome[0]
 
 
-def programme(
-    features: Array, cost: Array, lower: Array, upper: Array, total: float, budget: Budget | None = None
-) -> Vertex | None:
+def programme(features: Array, cost: Array, lower: Array, upper: Array, total: float, budget: Budget) -> Vertex | None:
     """A vertex of the programme on the candidates, and its dual; None if the solver gives up or time is over."""
     size = np.sqrt(np.square(features).mean(axis=0))
     size[size == 0] = 1.0
@@ -101,7 +105,7 @@ def programme(
     exact, above, below = lower == upper, (lower != upper) & np.isfinite(upper), (lower != upper) & np.isfinite(lower)
     options = {"primal_feasibility_tolerance": FEASIBLE, "dual_feasibility_tolerance": FEASIBLE}
     result = _solved(
-        (Budget() if budget is None else budget).share(len(lower)),
+        budget.share(len(lower)),
         {
             "c": cost,
             "A_ub": np.vstack([matrix[above], -matrix[below]]) if above.any() or below.any() else None,
@@ -125,6 +129,23 @@ def programme(
     return Vertex(np.where(weights > 1e-10 * weights.max(), weights, 0.0), dual / size)
 
 
+def evaluate(rows: Rows, kernel: Powers, direction: Array) -> Array:
+    """``features @ direction`` for every row (n,), in one pass."""
+    form = np.zeros((kernel.variables, kernel.variables))
+    if kernel.degree == 2:  # a quadratic form, taken back to the columns of the block: one GEMM, and no features
+        form[kernel.first, kernel.last] = kernel.root * direction[: len(kernel.root)]
+        form = kernel.basis.map @ form @ kernel.basis.map.T
+
+    def values(block: Array, _weights: Array | None, _start: int) -> list[Array]:
+        if kernel.degree != 2:
+            return [kernel.features(block) @ direction]
+        variables = kernel.base_variables(block)
+        found = np.einsum("br,br->b", variables @ form, variables)
+        return [found + direction[-1] if kernel.total else found]
+
+    return np.concatenate(sweep(rows, kernel.shift, values, lambda a, b: a + b, kernel.product_shape))
+
+
 class Priced(NamedTuple):
     """Candidates after column generation, with the weights of the last vertex on them (None: there was none)."""
 
@@ -134,11 +155,8 @@ class Priced(NamedTuple):
     passes: int
 
 
-def price_all(
-    rows: Rows, kernel: Kernel, candidates: Indices, lower: Array, upper: Array, budget: Budget | None = None
-) -> Priced:
+def price_all(rows: Rows, kernel: Powers, candidates: Indices, lower: Array, upper: Array, budget: Budget) -> Priced:
     """Column generation at cost 1 per row: candidates that hold an optimum over all rows if the reduced cost is zero."""
-    budget = Budget() if budget is None else budget
     reduced, known = -np.inf, None
     for passes in range(1, ROUNDS + 1):
         features = kernel.features(rows.take(candidates, kernel.shift))
@@ -146,7 +164,7 @@ def price_all(
         if solved is None:
             return Priced(candidates, _spread(known, candidates), -np.inf, passes - 1)
         known = candidates[solved.weights > 0], solved.weights[solved.weights > 0]
-        prices = 1.0 + evaluate(rows, kernel, -solved.dual[:, None])[:, 0]
+        prices = 1.0 + evaluate(rows, kernel, -solved.dual)
         reduced = min(float(prices.min()), 0.0)
         own = np.argsort(prices[candidates])[: TRIM * kernel.width]  # the vertex has price zero and stays
         candidates = np.union1d(candidates[own], known[0])

@@ -37,12 +37,10 @@ from scipy import linalg as sla
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis
-from karat.engine.kernel import Settled
+from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
-from karat.engine.monomials import monomials
-from karat.engine.powers import Powers
-from karat.engine.rows import Rows
-from karat.engine.sweep import Progress, pass_over, sweep
+from karat.engine.powers import Powers, monomials
+from karat.engine.rows import Progress, Rows, pass_over, sweep
 from karat.engine.tolerances import EPS
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.forms import balanced, form_of, gathered, lifted
@@ -59,7 +57,7 @@ class Regularised:
     ----------
     kernel : Powers
         Reads rows in the coordinates T.
-    frame : array (v, v)
+    map : array (v, v)
         T.
     form : array
         The form of all rows in T, on monomials of degree h, for weights of sum 1.
@@ -68,7 +66,7 @@ class Regularised:
     def __init__(
         self,
         rows: Rows,
-        settled: Settled,
+        fitted: FittedMoments,
         degree: int,
         intercept: bool,
         alpha: float,
@@ -79,22 +77,22 @@ class Regularised:
         self.variables = rows.columns + self.lead
         self.total, self.missing = rows.total, missing
         self.alpha = alpha / self.total
-        _, self.shift = _coordinates(settled)
-        self.frame = _completed(rows, settled, intercept)
-        self.kernel = _reader(rows.columns, degree, intercept, self.shift, self.frame)
+        _, self.shift = _coordinates(fitted)
+        self.map = _completed(rows, fitted, intercept)
+        self.kernel = powers_within(self.map, self.shift, degree, intercept)
         statistic = pass_over(rows, self.kernel, progress)
         self.gram, self.form = statistic[0] / self.total, statistic[-1] / self.total
-        length = np.linalg.norm(self.frame, axis=1)
-        self.back = np.linalg.inv(self.frame / length[:, None]) / length  # from the coordinates to the base variables
+        length = np.linalg.norm(self.map, axis=1)
+        self.back = np.linalg.inv(self.map / length[:, None]) / length  # from the coordinates to the base variables
         self.size = np.sqrt(np.maximum(np.diag(self.back.T @ self.gram @ self.back), 0.0))
         self._ready = self._prepare()
 
     def _prepare(self) -> bool:
         """The maps to q and the root of B^-1; False if B is not positive definite to working precision."""
-        inputs = self.frame[self.lead : -1]
+        inputs = self.map[self.lead : -1]
         share = (self.alpha * len(inputs) ** (1.0 - self.half)) ** (1.0 / self.half)
         square = self.gram + share * inputs.T @ inputs
-        carried = None if self.missing is None else self._carried(self.missing, self.frame)
+        carried = None if self.missing is None else self._carried(self.missing)
         if carried is not None and self.half == 1:
             square = square + carried
         jensen = self.missing is None or self.half == 1 or self.lead == 1
@@ -103,7 +101,7 @@ class Regularised:
         inverse = _cholesky_inverse(square) if stacked is None else linalg.triangular_map(stacked, 0.0)[0]
         if inverse is None or not np.isfinite(inverse).all():
             return False
-        self.whole = self.frame @ inverse
+        self.whole = self.map @ inverse
         self.inner, self.outer = lifted(inverse, self.half), lifted(self.whole, self.half)
         ones = inverse.T @ square @ inverse if stacked is None else linalg.gram(stacked @ inverse, None)
         least = float(linalg.eigh(ones)[0][-1])  # 1 but for rounding
@@ -126,13 +124,13 @@ class Regularised:
         if not jensen:  # f >= |s|^2 / largest eigenvalue of B^-1
             self.floor = float(values[-1] * scale.min() ** 2)
         self.root = vectors / np.sqrt(values) / scale[:, None]
-        noise = np.linalg.norm(self.size[:, None] * self.frame, axis=0)
+        noise = np.linalg.norm(self.size[:, None] * self.map, axis=0)
         self.kappa = float(np.linalg.norm(noise[:, None] * inverse, axis=0).max())
         return True
 
-    def _carried(self, correction: Correction, frame: Array) -> Array:
+    def _carried(self, correction: Correction) -> Array:
         """The form of a correction in coordinates."""
-        change = lifted(frame, self.half)
+        change = lifted(self.map, self.half)
         return np.asarray(change.T @ (correction.form(self.lead) / self.total) @ change)
 
     @property
@@ -185,7 +183,7 @@ class Regularised:
 
 def regularised(
     rows: Rows,
-    settled: Settled,
+    fitted: FittedMoments,
     degree: int,
     intercept: bool,
     alpha: float,
@@ -197,28 +195,28 @@ def regularised(
         return None
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return Regularised(rows, settled, degree, intercept, alpha, missing, progress)
+            return Regularised(rows, fitted, degree, intercept, alpha, missing, progress)
     except np.linalg.LinAlgError:
         return None
 
 
-def _coordinates(settled: Settled) -> tuple[Array, Array]:
+def _coordinates(fitted: FittedMoments) -> tuple[Array, Array]:
     """Whitening map and shift of an exact coreset's kernel: all that is used of it."""
-    kernel = settled.kernel
+    kernel = fitted.kernel
     assert isinstance(kernel, Powers)
     return kernel.basis.map, kernel.shift
 
 
-def _reader(columns: int, degree: int, intercept: bool, shift: Array, frame: Array) -> Powers:
+def powers_within(map_: Array, shift: Array, degree: int, intercept: bool, total: bool = False) -> Powers:
     """The polynomial kernel in given coordinates."""
-    kernel = Powers(columns, degree, affine=intercept, total=False)
+    kernel = Powers(len(shift), degree, affine=intercept, total=total)
     kernel.shift = shift
-    return kernel.within(Basis.given(frame))
+    return kernel.within(Basis.given(map_))
 
 
-def _completed(rows: Rows, settled: Settled, intercept: bool) -> Array:
+def _completed(rows: Rows, fitted: FittedMoments, intercept: bool) -> Array:
     """The whitening map, and directions along which the rows vanish, if it left out any: a square matrix."""
-    white, shift = _coordinates(settled)
+    white, shift = _coordinates(fitted)
     count = rows.columns + int(intercept)
     if white.shape[1] == count:
         return white
@@ -227,7 +225,7 @@ def _completed(rows: Rows, settled: Settled, intercept: bool) -> Array:
     seen = size[:, None] * white
     seen = seen / np.linalg.norm(seen, axis=0)
     others = sla.qr(seen, check_finite=False)[0][:, white.shape[1] :]
-    gram = pass_over(rows, _reader(rows.columns, 2, intercept, shift, np.diag(1 / size)))[0] / rows.total
+    gram = pass_over(rows, powers_within(np.diag(1 / size), shift, 2, intercept))[0] / rows.total
     white = size[:, None] * white
     others = others - white @ np.linalg.solve(white.T @ gram @ white, white.T @ gram @ others)
     return np.hstack([white, others]) / size[:, None]

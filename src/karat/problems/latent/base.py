@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows
-from karat.engine.sweep import pass_over
+from karat.engine.rows import Rows, pass_over
 from karat.engine.tolerances import EPS, EXACT
 from karat.errors import InputError
 from karat.problems.base import NEVER_KEPT, Problem
@@ -180,7 +179,7 @@ class Latent(Problem):
         terms, count = self.terms(sample.columns, maps, "tensor")
         kernel = TermKernel(terms, count, sum(sample.columns) * self.k)
         rows = sample.rows(self.reader(maps, "tensor"), count)
-        target = kernel.settle(pass_over(rows, kernel), sample.total).target
+        target = kernel.fitted_moments(pass_over(rows, kernel), sample.total).target
         if not np.isfinite(target).all():
             raise InputError("The third moments overflow double precision; rescale the columns.")
         values = kernel.parts(target / float(maps["total"]))

@@ -9,8 +9,7 @@ from scipy import sparse
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows, useful_shift
-from karat.engine.sweep import add, sweep
+from karat.engine.rows import Rows, add, sweep, useful_shift
 from karat.problems.latent.sample import Sample, Through, select
 from karat.problems.latent.sums import Sums, counted
 

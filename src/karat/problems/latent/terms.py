@@ -24,9 +24,10 @@ from typing import ClassVar, Self, final
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import Kernel, Settled, Statistic
+from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
-from karat.engine.monomials import monomials
+from karat.engine.powers import monomials
+from karat.engine.rows import Statistic
 
 
 def expand(unique: Array, variables: int, order: int) -> Array:
@@ -228,8 +229,8 @@ class TermKernel(Kernel):
     def _sums(self, c: Array, weights: Array | None) -> Statistic:
         return tuple(part for term in self.terms for part in term.statistic(c, weights))
 
-    def settle(self, statistic: Statistic, total: float, last: bool = False) -> Settled:
-        return Settled(self, self._moments(statistic[:-1]), statistic, total, absolute=statistic[-1])
+    def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
+        return FittedMoments(self, self._moments(statistic[:-1]), statistic, total, absolute=statistic[-1])
 
     def _moments(self, sums: Statistic) -> Array:
         rest, moments = list(sums), []

@@ -1,6 +1,21 @@
-"""Caratheodory's theorem as an algorithm (the paper's Algorithm 6, corrected).
+"""Positive weights on candidates: match the moments, eliminate to a vertex, polish.
 
-Given points ``f_1..f_N`` in R^m and weights ``w > 0``, find new weights ``w' >= 0`` with
+**Match** (:func:`match_moments`).  Candidates ``f_i`` carry nominal weights ``v_i`` (what sampling would give them).  We look
+for factors close to one,
+
+    minimise  1/2 sum_i v_i (s_i - 1)^2    subject to   sum_i v_i s_i f_i = t,   s >= 0.
+
+The dual is smooth, convex and unconstrained in R^m,
+
+    minimise  D(x) = 1/2 sum_i v_i (1 + f_i . x)_+^2 - t . x ,      s_i = (1 + f_i . x)_+ ,
+
+with gradient ``sum v_i s_i f_i - t`` and the Hessian ``sum over active i of v_i f_i f_i'``.  Semi-smooth Newton ends exactly
+once the active set is found, mostly in 2 to 9 steps.  The Hessian is updated by the rows that enter or leave, not summed
+anew.  If no such weights exist D is unbounded below, and the method notices soon.  The code holds ``g_i = sqrt(v_i) f_i``:
+the Hessian is then their Gram matrix.
+
+**Eliminate** (:func:`reduce_points`; the paper's Algorithm 6, Caratheodory's theorem, corrected).  Given points ``f_1..f_N`` in
+R^m and weights ``w > 0``, find new weights ``w' >= 0`` with
 
     sum_i w'_i f_i = sum_i w_i f_i        and at most  rank(F)  of them positive.
 
@@ -8,7 +23,6 @@ One step of the classical proof takes a null vector ``v`` (``sum_i v_i f_i = 0``
 first weight reaches zero: the ratio test ``alpha = min_{v_i > 0} w_i / v_i`` (the paper's proof says max, which leaves
 negative weights).  The total weight is kept if, and only if, the constant is among the features; so a null vector may be
 followed in either direction, and of the two pivots we take the larger one, which keeps the elimination stable.
-
 Three things make it fast and exact:
 
 * **All null vectors at once, by LU.**  ``P F = L U`` with ``L = [L1; L2]`` gives ``k = N - m`` null vectors
@@ -21,17 +35,76 @@ Three things make it fast and exact:
 
 The points should be given in coordinates of their span (:mod:`karat.engine.points`): then m is the rank, where the paper stops
 at the ambient dimension.  On dependent features the LU still gives N - m null vectors, as the tree needs them.
+
+**Polish** (:func:`polish`).  The support of a vertex determines its weights.  Each round solves ``F_S' dw = t - F_S' w`` (least
+squares, should the features depend on each other, or least norm, should the support be larger than the rank) and is accepted
+only if the residual falls and every weight stays positive.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
+from karat.engine.points import CandidatePoints
+from karat.engine.tolerances import EPS, MET
 
-PANEL = 24
+STEPS = 40  # of Newton's method
+DIVERGED = 1e4  # a factor this large means that the dual is unbounded
+SHORT = 1e-6  # a line search shorter than this also means that the dual is unbounded
+PANEL = 24  # points that enter between two GEMMs of the elimination
 GROUPS_PER_FEATURE = 1.5  # groups summed at one halving level, in units of m; 1.5 costs least (1.9 m^3 per level)
+ROUNDS = 4  # of polishing
+CUTS = (1e-13, 1e-11, 1e-9, 1e-7)  # relative singular values left out, where a full solution would spoil the signs
+
+
+def match_moments(known: CandidatePoints) -> Array | None:
+    """Factors s >= 0 (N,) on the nominal weights of resolved points that meet the target; None if none were found."""
+    points, root, target = known.points, known.root, known.target
+    hessian, factor = known.gram.copy(order="F"), known.factor
+    ridge = 4 * EPS * np.diag(hessian)
+    x = np.zeros(points.shape[1])
+    excess = np.ones(len(points))  # 1 + f_i . x
+    active = np.ones(len(points), dtype=bool)
+    gradient = linalg.product(points.T, root[:, None])[:, 0] - target
+    value = 0.5 * float(root @ root)
+    for _ in range(STEPS):
+        move = -linalg.cholesky_solve(factor, gradient)
+        along = linalg.product(points, move[:, None])[:, 0] / root
+        slope, push = float(gradient @ move), float(target @ move)
+        base = value + float(target @ x)
+        length = 1.0
+        while True:
+            held = np.maximum(excess + length * along, 0.0)
+            trial = 0.5 * float(np.square(root * held).sum()) - float(target @ x) - length * push
+            if trial <= value + 1e-4 * length * slope + 1e-12 * abs(base) or length < SHORT:
+                break
+            length *= 0.5
+        x += length * move
+        excess += length * along
+        value = trial
+        if length < SHORT or held.max() > DIVERGED:
+            break
+        changed = np.flatnonzero((held > 0) != active)
+        gradient = linalg.product(points.T, (root * held)[:, None])[:, 0] - target
+        if not len(changed) and length == 1.0:
+            return held if np.linalg.norm(gradient) <= MET * np.linalg.norm(target) else None
+        came = held[changed] > 0
+        active[changed] = came
+        if len(changed) > 0.5 * active.sum():
+            hessian = linalg.upper_gram(points[active])
+        else:
+            hessian += linalg.upper_gram(points[changed[came]]) - linalg.upper_gram(points[changed[~came]])
+        damped = hessian.copy(order="F")
+        damped[np.diag_indices_from(damped)] += ridge
+        next_factor = linalg.cholesky(damped)
+        if next_factor is None:
+            break
+        factor = next_factor
+    return None
 
 
 def reduce_points(points: Array, weights: Array) -> Array:
@@ -173,3 +246,42 @@ def _exchange(rest: Array, rows: Array, columns: Indices) -> None:
         rows[:i, c] = 0.0
         rest[:, c] = 0.0
     linalg.add_product(rest, multiples, rows)
+
+
+def polish(points: Array, weights: Array, target: Array) -> Array:
+    """Refine positive weights on ``points`` (s x m) so that ``weights @ points`` meets ``target``."""
+    for solver in (linalg.square_solver, linalg.least_squares_solver):
+        solve = solver(points.T)
+        if solve is None:
+            continue
+        refined = _rounds(solve, points, weights, target)
+        if refined is not weights or not (target - weights @ points).any():
+            return refined
+    return weights
+
+
+def polish_features(features: Array, weights: Array, target: Array) -> Array:
+    """The same for dependent features of equal absolute moments, each of which is to be met as closely as the others."""
+    largest = np.abs(target - weights @ features).max(initial=0.0)
+    best = weights
+    for cut in CUTS:
+        found = _rounds(
+            linalg.least_squares_solver(features.T * weights, cut), features * weights[:, None], np.ones(len(weights)), target
+        )
+        rest = np.abs(target - (weights * found) @ features).max(initial=0.0)
+        if rest < largest:
+            best, largest = weights * found, rest
+        if (found != 1.0).any():
+            break
+    return best
+
+
+def _rounds(solve: Callable[[Array], Array], points: Array, weights: Array, target: Array) -> Array:
+    residual = target - weights @ points
+    for _ in range(ROUNDS):
+        refined = weights + solve(residual)
+        rest = target - refined @ points
+        if not (refined > 0).all() or not np.linalg.norm(rest) < np.linalg.norm(residual):
+            break
+        weights, residual = refined, rest
+    return weights
