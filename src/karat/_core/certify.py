@@ -1,15 +1,20 @@
-"""The certificate: what was kept, to what error, at what size against which bound; and what is not kept.
+"""Certificates: what a coreset keeps, to what error, at what size against which bound; and what it does not keep.
 
-The proof is :mod:`karat.engine.proof`, its constants are :mod:`karat.engine.tolerances`; here it becomes a record that prints,
-travels in files and says whether it still counts.
+The proof is :mod:`karat.engine.proof`, its constants are :mod:`karat.engine.tolerances`.  Here it becomes a record that can be
+printed and stored in files:
+
+    certify(reductions)                                          of a new coreset
+    certify_again(core, [measure_again(core, moments, ...)])     of a coreset that is compared with data
+    certify_union(certificate, parts)                            of a coreset of coresets
+    require_proven(certificate)                                  an error, unless it is proven
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +22,13 @@ from karat.engine.candidates import own_weights
 from karat.engine.kernel import Settled
 from karat.engine.reduce import Reduction, measure
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EPS, ROUNDING, tolerance
+from karat.engine.tolerances import EPS, ROUNDING, handed_on, tolerance
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
+from karat.problems.absorb.absorb import REFUTED
+
+if TYPE_CHECKING:
+    from karat._core.coreset import Coreset
 
 PROOF_VERSION = 2  # 1: karat 0.1.0, which left directions out of the proof
 OLDER = "proven by an older version: verify again"
@@ -161,16 +170,6 @@ class Certificate:
         return " ".join([text, *self.notes])
 
 
-def standard_errors(problem: Problem, loss_error: float, n_rows: int) -> float | None:
-    """By how many standard errors the coefficients of least squares move at most, about."""
-    return loss_error * sqrt(n_rows) if isinstance(problem, LeastSquares | Ridge) else None
-
-
-def rounding_of(spent: float) -> float:
-    """The second term of a claim of which so much has been spent, in units of ROUNDING."""
-    return ROUNDING * max(1.0, spent)
-
-
 def certify(
     problem: Problem,
     reductions: Sequence[Reduction],
@@ -179,10 +178,9 @@ def certify(
     seconds: float,
     notes: Sequence[str] = (),
     *,
-    refuted: bool = False,
     size: int | None = None,
 ) -> Certificate:
-    """The certificate of a coreset from the proofs of its groups.
+    """The certificate of a new coreset, from the reductions of its groups.
 
     Parameters
     ----------
@@ -196,7 +194,7 @@ def certify(
     error, spent = max(r.error for r in reductions), max(r.spent for r in reductions)
     return Certificate(
         loss_error=float(error),
-        rounding=rounding_of(spent),
+        rounding=_rounding(spent),
         spent=spent,
         remainder=max(r.remainder for r in reductions),
         moment_error=max(p.moment_error for p in proofs),
@@ -209,37 +207,100 @@ def certify(
         condition=max(p.condition for p in proofs),
         excluded_directions=tuple(x for p in proofs for x in p.excluded),
         method=" and ".join(sorted({r.method for r in reductions})),
-        passes=max(r.passes for r in reductions),
+        passes=max(r.passes for r in reductions) + (not problem.mergeable),  # the pass that finds the maps
         seconds=seconds,
         keeps=problem.keeps,
         excludes=problem.excludes,
         n_rows=n_rows,
         notes=tuple(notes),
-        refuted=refuted,
         inflation=max(r.inflation * p.inflation for r, p in zip(reductions, proofs, strict=True)),
-        standard_errors=standard_errors(problem, float(error), n_rows),
+        standard_errors=_standard_errors(problem, float(error), n_rows),
     )
 
 
-def claimed(
-    certificate: Certificate, rows: Rows | None, settled: Settled, kept: Rows, passes: int, witnesses: Rows | None = None
+def measure_again(
+    core: Coreset,
+    rows: Rows | None,
+    settled: Settled,
+    kept: Rows,
+    passes: int,
+    unit: float = 1.0,
+    witnesses: Rows | None = None,
 ) -> Reduction:
-    """The reduction that a coreset claims to be: its rows measured afresh against the settled moments of all rows.
+    """The kept rows of a coreset measured against the settled moments of all rows.
 
     Parameters
     ----------
-    certificate : Certificate
-        Of the coreset; it says how large the second term may be.
     rows : Rows or None
         All rows, if they can be read again.
+    kept : Rows
+        The kept rows with their weights.
+    unit : float
+        In which the weights of ``rows`` and ``kept`` are measured.
     witnesses : Rows, optional
-        Some rows of the data with their own weights, if they cannot.
+        Some rows of the data with their own weights, if ``rows`` cannot be read again.
     """
     positions = np.arange(len(kept))
-    weights, terms = own_weights(kept, positions), certificate.rounding / ROUNDING
+    weights, terms = own_weights(kept, positions), core.certificate.rounding / ROUNDING
     proof = measure(rows, settled, kept.take(positions, settled.kernel.shift), weights, witnesses, terms)
+    if core.absorbed:  # else the rows carry everything, with or without a regulariser
+        assert rows is not None
+        error = core.problem.absorbed_error(rows, settled, kept, core.absorbed, unit)
+        proof = replace(proof, loss_error=error, moment_error=error, remainder=0.0)
     method, before = "verified on the full data", terms if terms > 1.0 else 0.0
-    return Reduction(positions, weights, settled, certificate.rank, proof, method, passes, before=before)
+    return Reduction(positions, weights, settled, core.certificate.rank, proof, method, passes, before=before)
+
+
+def certify_again(
+    core: Coreset, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float, refutations: Sequence[str],
+    notes: Sequence[str] = (),
+) -> Certificate:  # fmt: skip
+    """A fresh certificate of a coreset, from what :func:`measure_again` found; the rank is not measured again.
+
+    Parameters
+    ----------
+    refutations : sequence of str
+        Facts other than moments that speak against the coreset.
+    """
+    refutations = list(refutations)
+    if core.absorbed and not max(r.proof.loss_error for r in reductions) <= REFUTED:
+        refutations.append(f"Rows and correction of an absorbed coreset must agree with the data to {REFUTED:.0e}.")
+    fresh = certify(core.problem, reductions, total, n_rows, seconds, [*notes, *refutations], size=len(core))
+    return replace(fresh, refuted=bool(refutations), rank=core.certificate.rank, peeled=core.certificate.peeled)
+
+
+def certify_union(fresh: Certificate, parts: Sequence[Coreset], notes: Sequence[str]) -> Certificate:
+    """The certificate of a coreset of kept rows, with what the parts inherited from their own reductions.
+
+    The parts may be off by what their own certificates say, relative to a smaller loss than that of the union.  With a
+    correction each of them is relative to a loss that has the regulariser in it, so that they add up.
+    """
+    proofs = [core.certificate for core in parts]
+    errors = [
+        proof.loss_error if core.absorbed else handed_on(proof.loss_error, proof.power, proof.condition)
+        for core, proof in zip(parts, proofs, strict=True)
+    ]
+    inherited = sum(errors) if any(core.absorbed for core in parts) else max(errors)
+    spent = fresh.spent + max(proof.spent for proof in proofs)
+    return replace(
+        fresh,
+        loss_error=fresh.loss_error + inherited,
+        standard_errors=_standard_errors(parts[0].problem, fresh.loss_error + inherited, sum(core.n_rows for core in parts)),
+        rounding=_rounding(spent),
+        spent=spent,
+        notes=tuple(notes),
+        proof_version=min(fresh.proof_version, *(proof.proof_version for proof in proofs)),
+    )
+
+
+def _standard_errors(problem: Problem, loss_error: float, n_rows: int) -> float | None:
+    """By how many standard errors the coefficients of least squares move at most, about."""
+    return loss_error * sqrt(n_rows) if isinstance(problem, LeastSquares | Ridge) else None
+
+
+def _rounding(spent: float) -> float:
+    """The second term of a certificate, of which so much has been spent in units of ROUNDING."""
+    return ROUNDING * max(1.0, spent)
 
 
 def require_proven(

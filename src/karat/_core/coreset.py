@@ -15,12 +15,11 @@ from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
-from karat.problems.latent import Latent
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coreset:
-    """What a reducer leaves of the rows when a problem's kernel moments must not change.
+    """Weighted input rows with the same loss as all rows.
 
     Made by :func:`karat.coreset`; all fields are read-only.
 
@@ -44,6 +43,8 @@ class Coreset:
         Latent-variable problems: the maps of the full data, without which the rows do not give its parameters.
     provenance : dict or None
         Where the rows came from (files, columns, seed, version, content hashes), as :func:`karat.coreset_files` writes it.
+    absorbed : Correction or None
+        What an absorbing regulariser carries.
     """
 
     indices: np.ndarray
@@ -89,8 +90,12 @@ class Coreset:
         y = np.asarray(containers.as_table(self.y, "y"), dtype=float)
         return np.asarray(X, dtype=float), y[:, 0] if containers.dimensions(self.y) == 1 else y
 
+    def tables(self) -> tuple[Any, ...]:
+        """The tables of X as arrays or CSR matrices: one, or one per view."""
+        return tuple(containers.as_table(view, "X") for view in (self.X if isinstance(self.X, tuple) else (self.X,)))
+
     def lowered(self) -> tuple[Array, Array | None, list[int]]:
-        """The same less an offset per column, which is not 0 where whole numbers are too large for doubles; and the offsets."""
+        """The arrays less an offset per column, and the offsets: not 0 where whole numbers are too large for doubles."""
         X, y = self.arrays()
         columns = X.shape[1]
         if not self.problem.shifts:
@@ -104,21 +109,12 @@ class Coreset:
 
     def loss(self, query: Any) -> float:
         """The preserved loss at a query, equal to that of the full data; the problem says what a query is."""
-        if isinstance(self.problem, Latent):
-            from karat._core.latent import latent_loss
-
-            return latent_loss(self, query)
-        X, y, away = self.lowered()
-        if any(away):
-            query = self.problem.shifted(query, away[: X.shape[1]], away[X.shape[1] :])
-        if self.absorbed is not None:
-            return self.problem.loss(X, y, self.weights, query, self.absorbed)  # type: ignore[call-arg]
-        return self.problem.loss(X, y, self.weights, query)
+        return self.problem.loss_on(self, query)
 
     def fit(self, estimator: Any) -> Any:
         """Fit a scikit-learn estimator on the kept rows with their weights.
 
-        Refuses, with a sentence, what would not give the answer of the full data.
+        An estimator that would not give the answer of the full data is refused; the error says why.
         """
         from karat.estimators.fitting import fit_on_core
 
@@ -137,7 +133,7 @@ class Coreset:
         p : int, optional
             The power; by default that of the problem.
         """
-        power = p if p is not None else getattr(self.problem, "power", getattr(self.problem, "p", None))
+        power = p if p is not None else self.problem.power
         if power is None:
             raise InputError(f"{self.problem.describe()} has no power of its own; pass p.")
         if not power > 0:
@@ -182,7 +178,7 @@ class Coreset:
 
         save(self, Path(path))
 
-    def _renumbered(self, indices: np.ndarray, n_rows: int, keys: np.ndarray | None) -> Coreset:
+    def renumbered(self, indices: np.ndarray, n_rows: int, keys: np.ndarray | None) -> Coreset:
         """The same rows under other numbers, those of a larger source."""
         order = np.argsort(indices, kind="stable")
         return replace(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from karat._data import containers
+from karat._data import containers, frames
 
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
@@ -85,7 +85,7 @@ def kept_columns(core: Coreset) -> list[Column]:
 def named_columns(table: Any, letter: str) -> dict[str, np.ndarray]:
     """The columns of any table by name; those of arrays are numbered after a letter, a lone series is the letter itself."""
     if containers.is_frame(table) and (containers.dimensions(table) == 2 or getattr(table, "name", None) is not None):
-        return containers.columns_of(table)
+        return frames.columns_of(table)
     values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
     if values.ndim == 1:
         return {letter: values}

@@ -8,71 +8,59 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.certify import Certificate, certify, claimed
-from karat._core.construct import kernel_of, refuse_for_latent, refuse_lengths
+from karat._core.certify import Certificate, certify_again, measure_again
+from karat._core.construct import read_rows
 from karat._core.coreset import Coreset
-from karat._data import containers
-from karat._data.checks import Table, explain_non_finite, group_labels, read_input
+from karat._core.latent import Samples
+from karat._data.checks import Table, read_input
+from karat._data.frames import aligned
 from karat.engine.candidates import own_weights, sample
-from karat.engine.kernel import Flags, Settled
+from karat.engine.kernel import Flags
 from karat.engine.linalg import Indices
 from karat.engine.proof import Proof
 from karat.engine.reduce import NonFiniteError, Reduction, settle
 from karat.engine.rows import Rows
 from karat.errors import InputError
-from karat.problems import LpRegression, Ridge
-from karat.problems.absorb.absorb import REFUTED, measure_absorbed
-from karat.problems.latent import Latent
+
+OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
 
 
 def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any) -> Certificate:
     """See :meth:`karat.Coreset.verify`."""
-    X = containers.aligned(X, core.X)
-    if isinstance(core.problem, Latent):
-        from karat._core.latent import verify_latent
-
-        refuse_for_latent(core.problem, y, groups)
-        return verify_latent(core, X, sample_weight, lengths)
-    refuse_lengths(core.problem, lengths)
     start = time.perf_counter()
-    table = read_input(X, y, core.problem, sample_weight, groups)
+    data = read_rows(aligned(X, core.X), y, core.problem, sample_weight, groups, lengths)
     if (core.groups is None) != (groups is None):
         raise InputError(
             "The coreset " + ("has no groups" if core.groups is None else "was built with groups") + "; verify it likewise."
         )
-    labels = group_labels(table)
-    own = read_input(core.X, core.y, core.problem, core.weights, core.groups, table.unit, table.offsets)
-    if own.columns != table.columns or own.targets != table.targets:
-        raise InputError(
-            f"The coreset has {own.columns} columns and {own.targets} targets, the data has {table.columns} and "
-            f"{table.targets}."
-        )
-    known, notes = shared_groups(core, labels)
-    refuted = bool(notes)
+    table, own, refutations = _beside(core, data)
+    if own.shape != table.shape:
+        raise InputError(f"The coreset has {own.shape}, the data has {table.shape}.")
+    known, others = shared_groups(core, table.labels)
+    refutations += others
     reductions = [_group(core, table, own, label) for label in known]
-    if not core.absorbed and core.n_rows == table.count and not _same_rows(core, table, own):
-        notes.append("The kept rows are not the rows of this data at the stored indices.")
-        refuted = True
-    if core.n_rows != table.count:
-        notes.append(f"The coreset stands for {core.n_rows:,} rows, the data has {table.count:,}.")
-        refuted = True
-    return proof(core, reductions, table.total, table.count, start, notes, refuted)
-
-
-def proof(
-    core: Coreset, reductions: list[Reduction], total: float, n_rows: int, start: float, notes: list[str], refuted: bool
-) -> Certificate:
-    """A fresh certificate; the rank, that of all groups, is not measured again."""
-    if core.absorbed and not max(r.proof.loss_error for r in reductions) <= REFUTED:
-        notes = [*notes, f"Rows and correction of an absorbed coreset must agree with the data to {REFUTED:.0e}."]
-        refuted = True
+    samples = isinstance(table, Samples)
+    if not core.absorbed and (samples or core.n_rows == table.n_rows) and not table.same_rows(own, core.indices):
+        refutations.append(OTHER_ROWS)
+    if not samples and core.n_rows != table.n_rows:
+        refutations.append(f"The coreset stands for {core.n_rows:,} rows, the data has {table.n_rows:,}.")
     seconds = time.perf_counter() - start
-    fresh = certify(core.problem, reductions, total, n_rows, seconds, notes, refuted=refuted, size=len(core))
-    return replace(fresh, rank=core.certificate.rank, peeled=core.certificate.peeled)
+    return certify_again(core, reductions, table.total, table.n_rows, seconds, refutations, data.notes)
+
+
+def _beside(core: Coreset, data: Table | Samples) -> tuple[Any, Any, list[str]]:
+    """The data and the kept rows in the same coordinates, and what speaks against the stored maps."""
+    if isinstance(data, Table):
+        own = read_input(core.X, core.y, core.problem, core.weights, core.groups, data.unit, data.offsets)
+        return data, own, []
+    table = data if core.maps is None else replace(data, used=core.maps)  # the rows keep the tensor of the stored maps
+    apart = [] if core.maps is None else data.other_maps(core.maps)
+    refuted = [f"The stored maps are not those of this data ({', '.join(apart)} differ)."] if apart else []
+    return table, table.kept(core), refuted
 
 
 def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str]]:
-    """Those groups of the data that the coreset has, and what is to be said if they are not the same."""
+    """Those groups of the data that the coreset has, and a refutation if they are not the same."""
     if core.groups is None:
         return labels, []
     own = set(np.unique(core.groups))
@@ -82,7 +70,7 @@ def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str
     return known, [] if len(known) == len(labels) == len(own) else ["The groups are not those of the coreset."]
 
 
-def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
+def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: Any) -> Reduction:
     """The coreset measured against the full data of one group."""
     rows, kept = table.rows(label), own.rows(label)
     found = _against(core, table, rows, kept)
@@ -101,14 +89,14 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     return replace(rest, positions=np.arange(len(kept)), weights=weights) if rest.proof.ok else found
 
 
-def _against(core: Coreset, table: Table, rows: Rows, kept: Rows) -> Reduction:
-    """Weighted rows measured against all rows."""
+def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> Reduction:
+    """Kept rows measured against all rows."""
     try:
         pilot = sample(np.random.default_rng(1), len(rows), 16384)
-        settled, passes = settle(rows, kernel_of(core.problem, table), pilot)
+        settled, passes = settle(rows, table.kernel(core.problem), pilot)
     except NonFiniteError:
-        raise explain_non_finite(table, "its powers") from None
-    return measured(core, rows, settled, kept, passes, table.unit)
+        raise table.explain_non_finite() from None
+    return measure_again(core, rows, settled, kept, passes, table.unit)
 
 
 def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None) -> tuple[Flags, Indices]:
@@ -121,37 +109,3 @@ def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None
     same = (rows.take(places, zeros) == kept.take(everything, zeros)).all(axis=1)
     alone = there & same & (own_weights(rows, places) == own_weights(kept, everything))
     return alone, where[alone]
-
-
-def measured(
-    core: Coreset,
-    rows: Rows | None,
-    settled: Settled,
-    kept: Rows,
-    passes: int,
-    unit: float = 1.0,
-    witnesses: Rows | None = None,
-) -> Reduction:
-    """The reduction that a coreset claims to be, against settled moments; ``rows`` have them, and show what rows look like.
-
-    ``unit`` is that of the weights of both.
-    """
-    found = claimed(core.certificate, rows, settled, kept, passes, witnesses)
-    if not core.absorbed:  # the rows carry everything, with or without a regulariser
-        return found
-    problem = core.problem
-    assert isinstance(problem, Ridge | LpRegression)
-    assert rows is not None
-    gap = measure_absorbed(
-        rows, settled, problem.power, problem.fit_intercept, problem.penalty / unit, kept, core.absorbed.over(unit)
-    )
-    absorbed = replace(found.proof, loss_error=gap, moment_error=gap, remainder=0.0)
-    return replace(found, proof=absorbed)
-
-
-def _same_rows(core: Coreset, table: Table, own: Table) -> bool:
-    if not len(core) or core.indices[-1] >= table.count:
-        return False
-    zeros = np.zeros(table.columns + table.targets)
-    full, kept = (Rows(t.parts, offsets=t.offsets) for t in (table, own))
-    return bool(np.array_equal(full.take(core.indices, zeros), kept.take(np.arange(len(core)), zeros)))

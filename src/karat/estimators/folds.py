@@ -20,7 +20,7 @@ import numpy as np
 
 from karat._core.construct import coreset
 from karat._core.coreset import Coreset
-from karat._data import containers
+from karat._data import containers, frames
 from karat.errors import InputError, NotExactError
 from karat.estimators.registry import check_splitter
 from karat.problems import LeastSquares, Problem
@@ -184,7 +184,7 @@ def _stacked(cores: list[Coreset]) -> Coreset:
     first = cores[0]
     X, y = first.X, first.y
     for core in cores[1:]:
-        X, y = containers.stack_rows(X, core.X), containers.stack_rows(y, core.y)
+        X, y = frames.stack_rows(X, core.X), frames.stack_rows(y, core.y)
     starts = np.cumsum([0, *(int(np.max(core.groups)) + 1 for core in cores if core.groups is not None)])
     certificates = [core.certificate for core in cores]
     note = f"The data stands here {len(cores)} times, once per repeat of the splits: refit on one repeat only."

@@ -14,7 +14,7 @@ import numpy as np
 
 import karat
 from karat import models, problems
-from karat._core.latent import kept_sample, own_maps, read_sample
+from karat._core.latent import read_sample
 from karat.engine.linalg import Array
 from karat.experiments.measure import difference, kmeans_loss, real_data, seconds
 from karat.experiments.result import Experiment, Table
@@ -75,8 +75,8 @@ def tensor_seconds(X: Array, core: karat.Coreset) -> tuple[float, float]:
     """Time to sum the whitened tensor, over all rows and over the coreset's; the part that the paper's speed-up is about."""
     problem: Any = core.problem
     sample, _ = read_sample(X, problem, None, None)
-    kept = kept_sample(core)
-    maps = own_maps(core, kept)
+    kept = problem.kept_sample(core)
+    maps = problem.kept_maps(core, kept)
     return seconds(lambda: problem.statistics(sample, maps)), seconds(lambda: problem.statistics(kept, maps))
 
 

@@ -17,22 +17,22 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow.compute as pc
 
-from karat._core.construct import Progress, refuse_for_latent
+from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.plan import FOLD, fold_memory
+from karat._data.checks import check_taken, chosen_problem
 from karat._stream import state as sketch_state
 from karat._stream.sketch import Sketch
-from karat.errors import InputError
+from karat.errors import InputError, check_whole
 from karat.io.background import behind
 from karat.io.latent_roles import latent_roles, refuse_sequence
 from karat.io.layout import Layout
 from karat.io.provenance import described_source, provenance
 from karat.io.row_hashes import Content
 from karat.io.source import Place, Source, open_source
-from karat.problems import Kernel, LeastSquares, Moments, Problem
+from karat.problems import Kernel, Problem
 from karat.problems.latent import Latent, MultiView
 
 MEMORY = 10**9
@@ -113,16 +113,15 @@ def coreset_files(
     if isinstance(problem, Latent):
         from karat.io.two_pass import TwoPass
 
-        refuse_for_latent(problem, target, groups)
+        check_taken(problem, y=target, groups=groups)
         roles = latent_roles(problem, columns, sequence, sample_weight, key, pipeline, on_missing)
         run = TwoPass(source, problem, roles, batch_rows, memory, checkpoint, progress, random_state, content)
         return run.finish(source)
     refuse_sequence(problem, sequence)
-    if problem is None:
-        problem = LeastSquares() if targets else Moments(2)
-    if isinstance(problem, Problem) and problem.needs_target and not targets:
+    problem = chosen_problem(problem, bool(targets))
+    if problem.needs_target and not targets:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
-    if hasattr(problem, "transform"):
+    if problem.transform is not None:
         raise InputError("Rows in files are transformed by a fitted pipeline=; pass the inner problem, and the pipeline.")
     sketch = Sketch(problem, key, random_state=random_state)
     opened = open_source(source, batch_rows or FOLD)
@@ -152,8 +151,7 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     most = (memory - fixed) // each
     if wanted is None:
         return int(min(FOLD, most))
-    if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 1:
-        raise InputError(f"batch_rows must be a whole number of at least 1, not {wanted!r}.")
+    check_whole("batch_rows", wanted)
     if wanted > most:
         raise InputError(f"batch_rows={wanted:,} do not fit in memory={memory:,}; at most {most:,} do.")
     return int(wanted)

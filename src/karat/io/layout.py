@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from karat._data import containers
+from karat._data import containers, frames
 from karat._data.batch import Piece
 from karat._stream.sketch import Sketch
 from karat.errors import InputError
@@ -174,4 +174,4 @@ class Layout:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
-        return containers.as_keys(values)
+        return frames.as_keys(values)

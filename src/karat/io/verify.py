@@ -16,11 +16,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from karat._core.certify import certify_again, measure_again
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import load
-from karat._core.verify import measured, proof, shared_groups
-from karat._data import containers
+from karat._core.verify import OTHER_ROWS, shared_groups
+from karat._data import containers, frames
 from karat._data.batch import Piece
 from karat._data.checks import read_input
 from karat.engine.reduce import Reduction, settle
@@ -77,7 +78,7 @@ def verify_files(
         Not ``ok`` if a moment differs, if the kept rows are not in the data, or if any row has changed.
     """
     core = core if isinstance(core, Coreset) else load(core)
-    if hasattr(core.problem, "transform"):
+    if core.problem.transform is not None:
         raise InputError("A coreset of transformed columns is verified in memory, by core.verify(X, y).")
     known = core.provenance or {}
     roles = known.get("roles") or {}
@@ -117,7 +118,7 @@ def verify_files(
 def _own_names(core: Coreset) -> list[str]:
     if not containers.is_frame(core.X):
         raise InputError("The coreset does not say what its columns are called in the data; name them in columns=.")
-    return list(containers.columns_of(core.X))
+    return list(frames.columns_of(core.X))
 
 
 def _mergeable(
@@ -156,14 +157,12 @@ def _mergeable(
     labels, notes = shared_groups(core, [*(label for label, total in totals.items() if total), *sketch.strange])
     reductions = [_group(core, sketch, rest(label), label, passes, layout) for label in labels]
     data, changed = compare(stored, content, short_names(source.names), run.counts)
-    refuted = bool(notes)
     if sketch.moved and (data != "reordered" or (again and not all_present(own, _read(source, layout)))):
-        notes.append("The kept rows are not the rows of this data at the stored indices.")
-        refuted = True
+        notes.append(OTHER_ROWS)
     if core.n_rows != sketch.n_rows:
         notes.append(f"The coreset stands for {core.n_rows:,} rows, the data has {sketch.n_rows:,}.")
-        refuted = True
-    certificate = proof(core, reductions, sum(totals.values()), sketch.n_rows, start, notes, refuted)
+    seconds = time.perf_counter() - start
+    certificate = certify_again(core, reductions, sum(totals.values()), sketch.n_rows, seconds, notes)
     return FileVerification(certificate, data, changed, tuple(sorted(sketch.moved)), tuple(content.columns))
 
 
@@ -176,15 +175,15 @@ def _group(core: Coreset, sketch: Watching, kept: Rows, label: Any, passes: int,
             raise NotExactError(
                 "The moments of this data cannot be summed accurately; it is nothing like the kept rows, or needs scaling."
             )
-        return measured(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
+        return measure_again(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
     # The rows that a sketch holds stand for the others, and are off by what they claim.
     reduction = sketch._reduction(label)
     rows = held.rows(None if label is None else np.flatnonzero(held.groups == label))
     if settled.again or core.absorbed or reduction.peeled.any():
         settled, _ = settle(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
-        found = measured(core, rows, settled, kept, passes)
+        found = measure_again(core, rows, settled, kept, passes)
         return replace(found, inherited=reduction.error, before=found.before + reduction.spent)
-    found = measured(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
+    found = measure_again(core, None, settled, kept, passes, witnesses=unweighted(kept, layout))
     return replace(found, inherited=running.inherited, before=found.before + running.spent)
 
 

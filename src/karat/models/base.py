@@ -15,7 +15,7 @@ import numpy as np
 from scipy import linalg as sla
 
 from karat._core.coreset import Coreset
-from karat._core.latent import guarded, kept_sample, own_maps, read_sample
+from karat._core.latent import guarded, read_sample
 from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, MissingExtraError, NotExactError
@@ -85,8 +85,8 @@ class Learner(BaseEstimator):
                 f"The coreset keeps {core.problem.describe()}, but this estimator needs {wanted.describe()}; build it "
                 "with that problem."
             )
-        kept = kept_sample(core)
-        maps = own_maps(core, kept)
+        kept = wanted.kept_sample(core)
+        maps = wanted.kept_maps(core, kept)
         self.n_dropped_ = 0
         return self._learn(wanted.statistics(kept, maps), maps, wanted)
 

@@ -7,30 +7,88 @@ Algorithm 1).  It hands the engine its kernel, evaluates its loss, and says in w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from karat.engine.kernel import Kernel
+from karat.engine.kernel import Kernel, Settled
 from karat.engine.linalg import Array
+from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows
+from karat.engine.sweep import Progress
 from karat.errors import InputError
+from karat.problems.absorb.correction import Correction
 
 NEVER_KEPT = ("likelihoods", "medians and absolute errors", "leave-one-out scores", "privacy (kept rows are real records)")
 
 
+class KeptRows(Protocol):
+    """What a problem reads of a coreset."""
+
+    @property
+    def weights(self) -> Array: ...
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def maps(self) -> dict[str, Array] | None: ...
+
+    @property
+    def absorbed(self) -> Correction | None: ...
+
+    def arrays(self) -> tuple[Array, Array | None]: ...
+
+    def lowered(self) -> tuple[Array, Array | None, list[int]]: ...
+
+    def tables(self) -> tuple[Any, ...]: ...
+
+
 class Problem(ABC):
-    """Base class of all problems; subclasses are frozen dataclasses of their parameters."""
+    """Base class of all problems; subclasses are frozen dataclasses of their parameters.
+
+    Attributes
+    ----------
+    keeps : str
+        What a coreset keeps, in words.
+    excludes : tuple of str
+        What it does not keep.
+    takes : set of str
+        The arguments of :func:`karat.coreset` that some problems do not take: y, groups, lengths.
+    needs_target : bool
+        Whether there must be a target y.
+    mergeable : bool
+        Whether the features of a row depend on that row only.  If not, one more pass over all rows comes first.
+    storable : bool
+        Whether the parameters can be written to a file.
+    transform : callable or None
+        Row-wise map to the columns that the kernel reads.
+    absorb : str or None
+        How a regulariser carries a part of the data, if it does (:meth:`absorb_rows`).
+    fit_intercept : bool
+        Whether first moments are kept.
+    total_weight : bool or None
+        Whether the total weight was asked for.
+    """
 
     keeps: ClassVar[str]
     excludes: ClassVar[tuple[str, ...]] = NEVER_KEPT
+    takes: ClassVar[frozenset[str]] = frozenset({"y", "groups"})
     needs_target: ClassVar[bool] = False
     mergeable: ClassVar[bool] = True
     storable: ClassVar[bool] = True
+    transform: Callable[[Any], Any] | None = None
+    absorb: str | None = None
+    fit_intercept: bool = True
     total_weight: bool | None
+
+    @property
+    def power(self) -> int | None:
+        """Degree of the loss in the row, if it is homogeneous."""
+        return None
 
     @property
     def shifts(self) -> bool:
@@ -54,8 +112,26 @@ class Problem(ABC):
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         """``sum_i weights_i f(row_i, query)`` on any weighted rows."""
 
+    def loss_on(self, core: KeptRows, query: Any) -> float:
+        """The loss of all rows at a query, from a coreset."""
+        X, y, away = core.lowered()
+        if any(away):
+            query = self.shifted(query, away[: X.shape[1]], away[X.shape[1] :])
+        return self.loss(X, y, core.weights, query)
+
+    def absorb_rows(
+        self, rows: Rows, exact: Reduction, seed: int, progress: Progress | None, missing: Correction | None = None,
+        unit: float = 1.0, inherited: float = 0.0,
+    ) -> tuple[Reduction, Correction]:  # fmt: skip
+        """Fewer rows than an exact reduction keeps, and what the regulariser carries instead; if ``absorb`` is not None."""
+        raise NotImplementedError
+
+    def absorbed_error(self, rows: Rows, settled: Settled, kept: Rows, correction: Correction, unit: float) -> float:
+        """Worst relative loss error of kept rows and a correction against all rows; if ``absorb`` is not None."""
+        raise NotImplementedError
+
     def view(self, rows: Rows) -> Rows:
-        """What the kernel reads of rows as they are stored: by default all of it."""
+        """What the kernel reads of rows as they are stored; by default the rows themselves."""
         return rows
 
     def width(self, columns: int, targets: int = 1) -> int:
@@ -67,7 +143,7 @@ class Problem(ABC):
         return asdict(self)  # type: ignore[call-overload,no-any-return]
 
     def describe(self) -> str:
-        """The problem and those of its parameters that differ from the defaults, in one word."""
+        """The name of the problem with those of its parameters that differ from the defaults."""
         changed = [
             f"{f.name}={getattr(self, f.name)!r}"
             for f in fields(self)  # type: ignore[arg-type]

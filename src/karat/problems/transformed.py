@@ -7,7 +7,7 @@ way the row is stored.  So the engine looks at the z_i, and the coreset keeps th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 from karat.engine.kernel import Kernel
@@ -29,7 +29,7 @@ class Transformed(Problem):
     """
 
     problem: Problem
-    transform: Callable[[Any], Any]
+    transform: Callable[[Any], Any] = field()
     storable: ClassVar[bool] = False
 
     @property

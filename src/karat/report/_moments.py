@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat._core.construct import kernel_of
 from karat._core.coreset import Coreset
-from karat._core.latent import kept_sample
 from karat._data.checks import Table, read_input
 from karat.engine.candidates import sample
 from karat.engine.kernel import Settled
@@ -65,7 +63,7 @@ def match_in_memory(core: Coreset, table: Table) -> MomentMatch:
     """For rows ``[X | y]`` in memory, in one pass."""
     own = read_input(core.X, core.y, core.problem, core.weights, None, table.unit, table.offsets)
     rows = table.rows()
-    settled, _ = settle(rows, kernel_of(core.problem, own), sample(np.random.default_rng(1), len(rows), PILOT))
+    settled, _ = settle(rows, own.kernel(core.problem), sample(np.random.default_rng(1), len(rows), PILOT))
     return match(settled, own.rows())
 
 
@@ -76,7 +74,7 @@ def match_latent(core: Coreset, data: Sample) -> MomentMatch:
     maps = problem.maps(data)
     rows, kernel = problem.kernelize(data, maps)
     settled, _ = settle(rows, kernel, sample(np.random.default_rng(1), len(rows), PILOT))
-    return match(settled, kept_sample(core).rows(problem.reader(maps, problem.keep), kernel.columns))
+    return match(settled, problem.kept_sample(core).rows(problem.reader(maps, problem.keep), kernel.columns))
 
 
 def column_sums(rows: Rows, shift: Array) -> Array:
@@ -105,5 +103,5 @@ def keeps_columns(core: Coreset) -> bool:
     if isinstance(core.problem, Latent) or core.absorbed is not None:
         return False
     own = read_input(core.X, core.y, core.problem, core.weights, None)
-    kernel = kernel_of(core.problem, own)
+    kernel = own.kernel(core.problem)
     return isinstance(kernel, Polynomial) and kernel.affine and kernel.degree >= 2

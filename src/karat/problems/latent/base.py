@@ -23,8 +23,8 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows
 from karat.engine.sweep import pass_over
 from karat.engine.tolerances import EPS, EXACT
-from karat.errors import InputError
-from karat.problems.base import NEVER_KEPT, Problem
+from karat.errors import InputError, check_whole
+from karat.problems.base import NEVER_KEPT, KeptRows, Problem
 from karat.problems.latent.sample import Reader, Sample
 from karat.problems.latent.sums import Sums
 from karat.problems.latent.terms import Columns, Term, TermKernel, expand
@@ -39,12 +39,14 @@ WIDEST = 2000  # features up to which mode C is worth its name
 class Latent(Problem):
     """Base class of the latent-variable problems."""
 
+    takes: ClassVar[frozenset[str]] = frozenset()
     mergeable: ClassVar[bool] = False
     order: ClassVar[int] = 3
     parts: ClassVar[str]
     short: ClassVar[str] = ""  # what is wrong with inputs that are left out
-    reach: ClassVar[int] = 1  # rows that make a sample
+    rows_per_sample: ClassVar[int] = 1
     tables: ClassVar[int] = 1  # of d columns each, that are stored of a sample
+    input_tables: ClassVar[int] = 1  # that X is made of
     keep: Keep
     total_weight: bool
 
@@ -61,10 +63,17 @@ class Latent(Problem):
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
         """The views of samples that are stored side by side in tables, as in a coreset, read when they are asked for."""
 
-    def kept_sample(self, tables: tuple[Any, ...], weights: Array, maps: Maps | None) -> Sample:
-        """The rows of a coreset, as samples."""
-        count = len(weights)
-        return Sample(tuple(view[:] for view in self.views(tables, maps)), weights, None, count, count)
+    def kept_sample(self, core: KeptRows) -> Sample:
+        """The samples that a coreset keeps."""
+        count = len(core.weights)
+        views = self.views(core.tables(), core.maps)
+        return Sample(tuple(view[:] for view in views), core.weights, None, count, count)
+
+    def kept_maps(self, core: KeptRows, kept: Sample) -> Maps:
+        """The stored maps of the full data; in mode C those of the kept rows, which are the same."""
+        if core.maps is not None:
+            return core.maps
+        return self.maps(kept) | {"n": np.array(float(core.n_rows))}  # sampling noise is that of all rows
 
     def nothing(self, inputs: int, dropped: int) -> str:
         """What to say where no sample is left."""
@@ -115,8 +124,7 @@ class Latent(Problem):
 
     def check(self) -> None:
         """Check the parameters that all share."""
-        if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or self.k < 1:
-            raise InputError(f"The number of {self.parts} must be a whole number of at least 1, not {self.k!r}.")
+        check_whole(f"The number of {self.parts}", self.k)
         if self.keep not in KEEPS:
             raise InputError(f'keep must be one of "tensor", "moments" and "all", not {self.keep!r}.')
 
@@ -189,12 +197,14 @@ class Latent(Problem):
     def loss(self, X: Any, y: Any, weights: Array, query: Any) -> float:
         raise InputError("The loss of a latent-variable problem needs its maps: use core.loss(query).")
 
-    def contraction(self, sample: Sample, maps: Maps, query: Any) -> float:
-        """``sum_i w_i t~_i(query, .., query)`` at a vector of k numbers."""
+    def loss_on(self, core: KeptRows, query: Any) -> float:
+        """The contraction of the whitened tensor, ``sum_i w_i t~_i(query, .., query)``, at a vector of k numbers."""
         vector = np.asarray(query, dtype=float)
         if vector.shape != (self.k,):
             raise InputError(f"A query is a vector of {self.k} numbers in the whitened space, not of shape {vector.shape}.")
-        value = self.statistics(sample, maps)["tensor"]
+        kept = self.kept_sample(core)
+        maps = self.kept_maps(core, kept)
+        value = self.statistics(kept, maps)["tensor"]
         for _ in range(self.order):
             value = value @ vector
         return float(value) * float(maps["total"])

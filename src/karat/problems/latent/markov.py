@@ -52,7 +52,8 @@ class HiddenMarkov(ThreeViews):
     total_weight: bool = True
     parts: ClassVar[str] = "states"
     short: ClassVar[str] = "sequences have fewer than 3 steps"
-    reach: ClassVar[int] = 3
+    takes: ClassVar[frozenset[str]] = frozenset({"lengths"})
+    rows_per_sample: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         self.check()
@@ -88,19 +89,6 @@ class HiddenMarkov(ThreeViews):
 
     def nothing(self, inputs: int, dropped: int) -> str:
         return "No window of three steps has a positive weight: every sequence is shorter than 3, or has weight 0."
-
-    @staticmethod
-    def steps(lengths: Any, count: int) -> Indices:
-        """The place of every row in its sequence, from 0 on."""
-        try:
-            long = np.asarray(lengths)
-        except ValueError:  # rows of unequal length
-            long = np.zeros(0)
-        if long.ndim != 1 or long.dtype.kind not in "iu" or (long < 1).any():
-            raise InputError("lengths must be a list of whole numbers of at least 1, one per sequence.")
-        if int(long.sum()) != count:
-            raise InputError(f"lengths add up to {int(long.sum())}, but X has {count} rows; they must be equal.")
-        return np.asarray(np.arange(count) - np.repeat(np.cumsum(long) - long, long))
 
     def _observations(self, table: Any, symbols: int | None = None) -> Any:
         """One-hot rows of the symbols, or the table itself."""

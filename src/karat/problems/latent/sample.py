@@ -15,10 +15,26 @@ from scipy import sparse
 
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows
+from karat.errors import InputError
 
 BLOCK = 2**22  # bytes of a block of samples
 
 Reader = Callable[..., Array]  # blocks of the views -> coordinates (b x q)
+
+
+def sequence_steps(lengths: Any, count: int) -> Indices:
+    """The place of every row in its sequence, from 0 on, for sequences of given lengths one after another."""
+    try:
+        long = np.asarray(lengths)
+    except ValueError:  # rows of unequal length
+        long = np.zeros(0)
+    if long.ndim != 1 or long.dtype.kind not in "iu" or (long < 1).any():
+        raise InputError("lengths must be a list of whole numbers of at least 1, one per sequence.", argument="lengths")
+    if int(long.sum()) != count:
+        raise InputError(
+            f"lengths add up to {int(long.sum())}, but X has {count} rows; they must be equal.", argument="lengths"
+        )
+    return np.asarray(np.arange(count) - np.repeat(np.cumsum(long) - long, long))
 
 
 class Selected:

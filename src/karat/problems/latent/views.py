@@ -173,6 +173,7 @@ class MultiView(ThreeViews):
     keep: Keep = "tensor"
     total_weight: bool = True
     parts: ClassVar[str] = "components"
+    input_tables: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         self.check()
