@@ -22,7 +22,7 @@ from karat._core.construct import coreset
 from karat._core.coreset import Coreset
 from karat._data import containers, frames
 from karat.errors import InputError, NotExactError
-from karat.estimators.registry import check_splitter
+from karat.estimators.searches import check_splitter
 from karat.problems import LeastSquares, Problem
 
 Split = tuple[np.ndarray, np.ndarray]

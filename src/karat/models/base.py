@@ -19,7 +19,7 @@ from karat._core.latent import guarded, read_sample
 from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.models.tensor import Recovery, decompose, doubt
+from karat.models.tensor import Recovery, decompose, warn_recovery
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 
@@ -60,7 +60,7 @@ class Learner(BaseEstimator):
         problem = self._problem(X)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
         for note in problem.notes(sample.inputs, sample.dropped):
-            doubt(note)
+            warn_recovery(note)
 
         def moments() -> tuple[dict[str, Array], Maps]:
             maps = problem.maps(sample)
@@ -149,7 +149,7 @@ def as_distributions(rows: Array, what: str) -> Array:
     total = positive.sum(axis=1, keepdims=True)
     negative = float(np.max((total - rows.sum(axis=1, keepdims=True)) / np.maximum(total, 1e-300), initial=0.0))
     if negative > CLIPPED:
-        doubt(
+        warn_recovery(
             f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data are too few, or "
             "not of this model."
         )
@@ -161,7 +161,7 @@ def positive_variances(variances: Array, common: float, what: str) -> Array:
     floor = FLOOR * max(common, 1e-300)
     if (variances < floor).any():
         listed = ", ".join(f"{x:.3g}" for x in variances)
-        doubt(
+        warn_recovery(
             f"{what} came out as {listed}; those below {floor:.3g} were raised to it. The data are too few, or not of "
             "this model."
         )

@@ -40,7 +40,7 @@ class RecoveryWarning(UserWarning):
     """The moments do not look like those of the model."""
 
 
-def doubt(message: str) -> None:
+def warn_recovery(message: str) -> None:
     """Warn, at the line of the user's code that led here."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("karat."):
@@ -277,4 +277,4 @@ def _warn(report: Recovery, k: int, parts: str) -> None:
             f"the {parts} found one by one are not stable on the whole tensor (residual {report.tensor_residual:.2g})"
         )
     if doubts:
-        doubt(f"The model may not fit: {'; '.join(doubts)}. Ask for fewer {parts}, or give more data. [{report}]")
+        warn_recovery(f"The model may not fit: {'; '.join(doubts)}. Ask for fewer {parts}, or give more data. [{report}]")

@@ -18,7 +18,7 @@ from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.models.base import Learner, as_distributions
-from karat.models.tensor import doubt
+from karat.models.tensor import warn_recovery
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
@@ -43,7 +43,7 @@ class _TopicLearner(Learner):
         """Word distributions (k x d); a warning where there are few documents to tell."""
         documents = int(maps["n"])
         if documents < FEW * problem.k:
-            doubt(
+            warn_recovery(
                 f"Only {documents} documents of at least 3 words for {problem.k} topics; the result is mostly noise below "
                 f"{FEW * problem.k}."
             )
