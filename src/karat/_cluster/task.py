@@ -130,7 +130,7 @@ def task(
         raise InputError(f"{problem.describe()} needs a target: name its column.")
     Sketch(problem, random_state=random_state)  # refuses, with a sentence, what cannot be merged
     if not columns:
-        raise InputError("No columns are left for the features; name some in columns=.")
+        raise InputError("No columns are left for the features; keep at least one.")
     layout = Layout(tuple(columns), targets, sample_weight, groups, key, pipeline, on_missing == "drop")
     return Task(problem, layout, int(random_state))
 

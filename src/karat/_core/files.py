@@ -155,7 +155,9 @@ def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) ->
     """The problem that a file was written for; ``problem`` where the file cannot hold it."""
     if problem is None:
         if header["params"] is None:
-            raise InputError(f"{name} keeps a user's function, which is not saved: load it with problem=Kernel(...).")
+            raise InputError(
+                f"{name} keeps a user's function, which is not saved: load it with problem=Kernel(...).", argument="problem"
+            )
         return getattr(problems, header["problem"])(**header["params"])  # type: ignore[no-any-return]
     if type(problem).__name__ != header["problem"]:
         raise InputError(f"{name} was saved for a {header['problem']}, not a {type(problem).__name__}.")

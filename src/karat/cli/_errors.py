@@ -26,17 +26,11 @@ from karat.errors import InputError, MissingExtraError, NotExactError, StorageEr
 
 FAILED, WRONG, UNREAD = 1, 2, 141
 COMPLETING = "_KARAT_COMPLETE"  # set by the shell that asks for completions
-SPOKEN = {  # arguments of the library, in the words of the command line
-    "on_missing='drop'": "--on-missing drop",
-    "choose columns=, or encode it by a fitted pipeline=": "leave it out with --drop-columns, or encode it first",
-    "name some in columns=": "leave fewer out",
-    "leave it out of columns=": "leave it out of --columns",
-    "name it in target=": "add --target",
-    "name them in columns=": "add --columns",
-    "memory=": "--memory ",
-    "MultiView takes columns as three lists of names, one per view": "--problem multi-view needs --view three times",
-    "sequence is for HiddenMarkov only": "--sequence is for hidden-markov only",
-    "allow more": "allow more with --memory",
+REMEDIES = {  # by the argument of the library that would help: what to do, in the options of the command line
+    "on_missing": "Correct the data, or leave such rows out with --on-missing drop.",
+    "pipeline": "Leave it out with --drop-columns, or encode it first.",
+    "target": "Name it: add --target.",
+    "columns": "Name them: add --columns; --problem multi-view needs --view three times.",
 }
 
 
@@ -114,10 +108,9 @@ def _say(text: str) -> None:
 def _sentence(error: Exception) -> str:
     """The error in words: ours are sentences already, those of the command line parser and the system become some."""
     if isinstance(error, InputError | MissingExtraError | NotExactError | StorageError):
-        sentence = str(error)
-        for written, typed in SPOKEN.items():
-            sentence = sentence.replace(written, typed)
-        return sentence
+        if isinstance(error, InputError) and error.remedy and error.argument in REMEDIES:
+            return f"{error.message} {REMEDIES[error.argument]}"
+        return str(error)
     if hasattr(error, "format_message"):  # the command line could not be parsed
         return _of_usage(error)
     if isinstance(error, OSError) and error.strerror:

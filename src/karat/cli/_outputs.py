@@ -55,7 +55,7 @@ def _is_coreset(path: Path) -> bool:
         karat.load(path)
     except InputError as error:
         # One that holds a user's function loads with problem=... only, but it is one.
-        return "problem=" in str(error)
+        return error.argument == "problem"
     return True
 
 

@@ -130,7 +130,7 @@ def coreset_files(
         taken = {*targets, sample_weight, groups, key}
         columns = [c for c in schema.names if c not in taken]
     if not columns:
-        raise InputError("No columns are left for the features; name some in columns=.")
+        raise InputError("No columns are left for the features; keep at least one.")
     layout = Layout(tuple(columns), targets, sample_weight, groups, key, pipeline, on_missing == "drop")
     layout.check(schema)
     sketch.buffer_rows = fold_rows(problem, layout, memory, batch_rows)
@@ -147,13 +147,15 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
         tables = 3 if isinstance(problem, MultiView) else 1
         fixed, each = fold_memory(problem, -(-len(layout.features) // tables), len(layout.targets))
     if not isinstance(memory, int) or memory < fixed + each * LEAST_ROWS:
-        raise InputError(f"memory={memory!r} is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least.")
+        raise InputError(
+            f"A memory of {memory!r} bytes is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least."
+        )
     most = (memory - fixed) // each
     if wanted is None:
         return int(min(FOLD, most))
     check_whole("batch_rows", wanted)
     if wanted > most:
-        raise InputError(f"batch_rows={wanted:,} do not fit in memory={memory:,}; at most {most:,} do.")
+        raise InputError(f"batch_rows={wanted:,} do not fit into {memory:,} bytes of memory; at most {most:,} do.")
     return int(wanted)
 
 

@@ -93,7 +93,9 @@ def verify_files(
         )
     target = target if target is not None else known.get("target") or own_targets(core)
     if target is None and core.y is not None:
-        raise InputError("The coreset does not say what its target is called in the data; name it in target=.")
+        raise InputError(
+            "The coreset does not say what its target is called in the data.", "Name it in target=.", argument="target"
+        )
     targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
     named = columns if columns is not None else known.get("columns") or _own_names(core)
     group = groups or roles.get("group")
@@ -117,7 +119,9 @@ def verify_files(
 
 def _own_names(core: Coreset) -> list[str]:
     if not containers.is_frame(core.X):
-        raise InputError("The coreset does not say what its columns are called in the data; name them in columns=.")
+        raise InputError(
+            "The coreset does not say what its columns are called in the data.", "Name them in columns=.", argument="columns"
+        )
     return list(frames.columns_of(core.X))
 
 
@@ -217,8 +221,8 @@ def _latent(
         counts[batch.file] = counts.get(batch.file, 0) + batch.table.num_rows
         if 4 * 8 * len(layout.features) * content.rows > memory:
             raise InputError(
-                f"{core.problem.describe()} needs all rows in memory to be verified, and they do not fit in "
-                f"memory={memory:,}; allow more."
+                f"{core.problem.describe()} needs all rows in memory to be verified, and they do not fit into {memory:,} "
+                "bytes; allow more memory."
             )
         if progress is not None and batch.end is not None:
             progress(*source.share(batch.end))
