@@ -18,21 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from karat._data import containers
 from karat.errors import NotExactError
-from karat.estimators.registry import (
-    ARRAY,
-    BY_CLASS,
-    GIVEN,
-    HOMES,
-    IGNORES_WEIGHTS,
-    OF_COVARIANCE,
-    SEARCHES,
-    SELECTS_ITSELF,
-    SQUARED_LOSS,
-    UNCHANGED,
-    WHY_NOT,
-    WITH_WEIGHTS,
-    Rule,
-)
+from karat.estimators import registry
 from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge, Transformed
 
 if TYPE_CHECKING:
@@ -42,9 +28,9 @@ if TYPE_CHECKING:
 def fit_on_core(core: Coreset, estimator: Any) -> Any:
     """See :meth:`karat.Coreset.fit`."""
     transformers, leaf = split_pipeline(estimator)
-    if key_of(leaf) in SEARCHES or key_of(leaf) in SELECTS_ITSELF:
+    if key_of(leaf) in registry.SEARCHES or key_of(leaf) in registry.SELECTS_ITSELF:
         raise refuse(leaf, "its folds are parts of the full data; use karat.CoresetRegressor, which makes one coreset per fold")
-    check_listed(leaf, SQUARED_LOSS, BY_CLASS, OF_COVARIANCE)
+    check_listed(leaf, registry.SQUARED_LOSS, registry.BY_CLASS, registry.OF_COVARIANCE)
     if transformers is not None:
         check_transformers(transformers, in_folds=False)
         if not only_scales(transformers):
@@ -53,7 +39,7 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
                 "this coreset was built on the columns as they are; give the whole pipeline to karat.CoresetRegressor",
             )
     y = core.y
-    if key_of(leaf) in BY_CLASS:
+    if key_of(leaf) in registry.BY_CLASS:
         if core.groups is None or core.y is not None:
             raise refuse(
                 leaf, "it needs the moments of every class; build with karat.coreset(X, problem=Moments(2), groups=labels)"
@@ -68,7 +54,7 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
     name, problem = type(leaf).__name__, core.problem
     if isinstance(problem, Transformed):
         raise refuse(leaf, "this coreset was built on transformed columns; give the pipeline to karat.CoresetRegressor")
-    if key_of(leaf) in SQUARED_LOSS and core.y is None:
+    if key_of(leaf) in registry.SQUARED_LOSS and core.y is None:
         raise NotExactError(f"{name} needs a target, but the coreset was built without y.")
     if not keeps_squares(problem):
         raise NotExactError(
@@ -112,7 +98,7 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
 
 
 def _takes_weights(step: Any) -> bool:
-    return _has_weights(step.__class__) and key_of(step) not in IGNORES_WEIGHTS
+    return _has_weights(step.__class__) and key_of(step) not in registry.IGNORES_WEIGHTS
 
 
 @cache
@@ -123,7 +109,7 @@ def _has_weights(kind: Hashable) -> bool:
 def key_of(thing: Any) -> str | None:
     """The name under which a class is listed here, or None for foreign classes (subclasses are foreign too)."""
     home, name = type(thing).__module__.split(".")[0], type(thing).__name__
-    return None if home not in HOMES else name if home == "sklearn" else f"karat.{name}"
+    return None if home not in registry.HOMES else name if home == "sklearn" else f"karat.{name}"
 
 
 def refuse(thing: Any, reason: str) -> NotExactError:
@@ -134,10 +120,10 @@ def refuse(thing: Any, reason: str) -> NotExactError:
 def unknown(thing: Any) -> NotExactError:
     """The error for an object that is not listed."""
     name = type(thing).__name__
-    if name in WITH_WEIGHTS:
-        reason = f"it does not take (or fully use) sample_weight; {WITH_WEIGHTS[name]} does, and gives the same answer"
-    elif name in WHY_NOT:
-        reason = WHY_NOT[name]
+    if name in registry.WITH_WEIGHTS:
+        reason = f"it does not take (or fully use) sample_weight; {registry.WITH_WEIGHTS[name]} does, and gives the same answer"
+    elif name in registry.WHY_NOT:
+        reason = registry.WHY_NOT[name]
     elif hasattr(thing, "tree_") or "Tree" in name or "Forest" in name or "Boosting" in name:
         reason = "where a tree splits depends on the order of all rows, not on moments"
     else:
@@ -148,7 +134,7 @@ def unknown(thing: Any) -> NotExactError:
     return refuse(thing, reason)
 
 
-def check_listed(estimator: Any, *tables: dict[str, tuple[Rule, ...]]) -> None:
+def check_listed(estimator: Any, *tables: dict[str, tuple[registry.Rule, ...]]) -> None:
     """Refuse an estimator that is in none of the tables, or whose parameters break a rule."""
     key = key_of(estimator)
     for table in tables:
@@ -162,15 +148,15 @@ def check_listed(estimator: Any, *tables: dict[str, tuple[Rule, ...]]) -> None:
 
 
 def _refused(value: Any, refused: Any) -> bool:
-    if refused is GIVEN:
+    if refused is registry.GIVEN:
         return value is not None
-    return hasattr(value, "__array__") if refused is ARRAY else value in refused
+    return hasattr(value, "__array__") if refused is registry.ARRAY else value in refused
 
 
 def split_pipeline(estimator: Any) -> tuple[Pipeline | None, Any]:
     """The transformers of a pipeline (or None) and the estimator behind them."""
     if key_of(estimator) == "Pipeline":
-        steps = [step for step in estimator.steps[:-1] if step[1] not in UNCHANGED]
+        steps = [step for step in estimator.steps[:-1] if step[1] not in registry.UNCHANGED]
         return (Pipeline(steps) if steps else None), estimator.steps[-1][1]
     return None, estimator
 
@@ -192,7 +178,7 @@ def check_transformers(transformer: Any, in_folds: bool, scaled: bool = False) -
         Whether its input has been scaled.
     """
     key = key_of(transformer)
-    if transformer in UNCHANGED:
+    if transformer in registry.UNCHANGED:
         return scaled
     if key == "Pipeline":
         for _, step in transformer.steps:

@@ -12,28 +12,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from karat._core.construct import coreset
 from karat._data import containers
 from karat.errors import InputError
+from karat.estimators import searches
 from karat.estimators.features import FeatureMap, check_categories, fit_transformers, freeze_fitted, highest_degrees
-from karat.estimators.fitting import (
-    check_listed,
-    check_transformers,
-    fit_weighted,
-    key_of,
-    only_scales,
-    refuse,
-    split_pipeline,
-)
+from karat.estimators.fitting import check_listed, check_transformers, fit_weighted, key_of, only_scales, refuse, split_pipeline
 from karat.estimators.folds import exact_cv
 from karat.estimators.registry import SEARCHES, SELECTS_ITSELF, SQUARED_LOSS
-from karat.estimators.searches import (
-    candidates,
-    check_scorer,
-    check_search,
-    fit_ridge_cv,
-    has_weights,
-    inner,
-    innermost,
-    selecting,
-)
 from karat.estimators.weight_in_target import fit_search
 from karat.problems import LeastSquares, Problem, Transformed
 
@@ -120,7 +103,7 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """
         X, y = self._checked(X, y)
         estimator = clone(self.estimator)
-        selects = selecting(estimator)
+        selects = searches.selecting(estimator)
         if groups is not None and selects is None:
             raise InputError("groups are for cross-validation, but the estimator does not select by it.")
         if self.problem is None:
@@ -128,9 +111,9 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         else:
             problem, pairs = self.problem, []
             if key_of(selects) in SEARCHES:
-                list(candidates(selects))  # their parameters are checked in any case
+                list(searches.candidates(selects))  # their parameters are checked in any case
         if selects is None:
-            if not has_weights(estimator):
+            if not searches.has_weights(estimator):
                 raise refuse(estimator, "it takes no sample_weight")
             self.core_ = coreset(X, y, problem, sample_weight=sample_weight, random_state=self.random_state)
             self.estimator_ = fit_weighted(estimator, self.core_.X, self.core_.y, self.core_.weights)
@@ -161,23 +144,23 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def _dtype(self) -> str | None:
         """Numbers only, unless a pipeline may encode what is not."""
-        transformers, _ = split_pipeline(innermost(self.estimator))
+        transformers, _ = split_pipeline(searches.innermost(self.estimator))
         return "numeric" if transformers is None or only_scales(transformers) else None
 
     def _deduced(self, estimator: Any, selects: Any, X: Any) -> tuple[Problem, list[tuple[Any, Any]]]:
         """The problem that keeps what every candidate needs; transformers are fitted on the full data and frozen, in place."""
-        inside = inner(selects) if selects is not None and key_of(selects) in SEARCHES else None
+        inside = searches.inner(selects) if selects is not None and key_of(selects) in SEARCHES else None
         if inside is not None:
-            check_search(selects)
+            searches.check_search(selects)
         else:
-            check_scorer(getattr(selects, "scoring", None))
-        pipelines = list(candidates(selects)) if inside is not None else [estimator]
+            searches.check_scorer(getattr(selects, "scoring", None))
+        pipelines = list(searches.candidates(selects)) if inside is not None else [estimator]
         found = []
         for pipeline in pipelines:
             transformers, leaf = split_pipeline(pipeline)
             tables = (SQUARED_LOSS,) if inside is not None else (SQUARED_LOSS, SELECTS_ITSELF)
             check_listed(leaf, *tables)
-            if not has_weights(leaf):
+            if not searches.has_weights(leaf):
                 raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn")
             if transformers is not None:
                 check_transformers(transformers, in_folds=inside is not None)
@@ -204,7 +187,7 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         own = selects.cv
         selects.cv = splits
         if key_of(estimator) == "RidgeCV":
-            fit_ridge_cv(estimator, rows.X, rows.y, rows.weights)
+            searches.fit_ridge_cv(estimator, rows.X, rows.y, rows.weights)
         elif key_of(selects) == "RidgeCV":
             raise refuse(selects, "it stands at the end of a pipeline; use GridSearchCV over the pipeline with Ridge")
         else:
@@ -260,7 +243,7 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         from sklearn.utils import get_tags
 
         tags = super().__sklearn_tags__()
-        inside = innermost(self.estimator)
+        inside = searches.innermost(self.estimator)
         leaf = get_tags(split_pipeline(inside)[1])
         tags.target_tags = leaf.target_tags
         tags.regressor_tags = leaf.regressor_tags or tags.regressor_tags

@@ -48,42 +48,18 @@ class KeptRows(Protocol):
 
 
 class Problem(ABC):
-    """Base class of all problems; subclasses are frozen dataclasses of their parameters.
+    """Base class of all problems; subclasses are frozen dataclasses of their parameters."""
 
-    Attributes
-    ----------
-    keeps : str
-        What a coreset keeps, in words.
-    excludes : tuple of str
-        What it does not keep.
-    takes : set of str
-        The arguments of :func:`karat.coreset` that some problems do not take: y, groups, lengths.
-    needs_target : bool
-        Whether there must be a target y.
-    mergeable : bool
-        Whether the features of a row depend on that row only.  If not, one more pass over all rows comes first.
-    storable : bool
-        Whether the parameters can be written to a file.
-    transform : callable or None
-        Row-wise map to the columns that the kernel reads.
-    absorb : str or None
-        How a regulariser carries a part of the data, if it does (:meth:`absorb_rows`).
-    fit_intercept : bool
-        Whether first moments are kept.
-    total_weight : bool or None
-        Whether the total weight was asked for.
-    """
-
-    keeps: ClassVar[str]
+    keeps: ClassVar[str]  # what a coreset keeps, in words
     excludes: ClassVar[tuple[str, ...]] = NEVER_KEPT
-    takes: ClassVar[frozenset[str]] = frozenset({"y", "groups"})
+    takes: ClassVar[frozenset[str]] = frozenset({"y", "groups"})  # arguments of karat.coreset; "lengths" is the third
     needs_target: ClassVar[bool] = False
-    mergeable: ClassVar[bool] = True
-    storable: ClassVar[bool] = True
-    transform: Callable[[Any], Any] | None = None
-    absorb: str | None = None
+    mergeable: ClassVar[bool] = True  # the features of a row depend on that row only; else a pass over all rows comes first
+    storable: ClassVar[bool] = True  # the parameters can be written to a file
+    transform: Callable[[Any], Any] | None = None  # row-wise map to the columns that the kernel reads
+    absorb: str | None = None  # how a regulariser carries a part of the data, if it does
     fit_intercept: bool = True
-    total_weight: bool | None
+    total_weight: bool | None  # whether the total weight was asked for
 
     @property
     def power(self) -> int | None:

@@ -11,7 +11,7 @@ from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows, useful_shift
 from karat.engine.sweep import add, sweep
-from karat.problems.latent.sample import Sample, Through, select
+from karat.problems.latent.sample import Sample, Through, plain_sample
 from karat.problems.latent.sums import Sums, counted
 
 
@@ -19,12 +19,7 @@ class PlainRows:
     """Mixin: sample i is row i."""
 
     def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
-        table = _dense(tables[0])
-        count = int(table.shape[0])
-        if weights is None or weights.all():
-            return Sample((table,), weights, None, count, count)
-        origin = np.flatnonzero(weights)
-        return Sample((select(table, origin),), weights[origin], origin, count, count)
+        return plain_sample((_dense(tables[0]),), weights)
 
     def views(self, tables: tuple[Any, ...], maps: Any) -> tuple[Any, ...]:
         return (_dense(tables[0]),)

@@ -130,6 +130,15 @@ class Sample:
         return Rows([Coordinates(self.views, reader, columns)], self.weights)
 
 
+def plain_sample(tables: tuple[Any, ...], weights: Array | None) -> Sample:
+    """One sample per row, without those of weight zero."""
+    count = int(tables[0].shape[0])
+    if weights is None or weights.all():
+        return Sample(tables, weights, None, count, count)
+    origin = np.flatnonzero(weights)
+    return Sample(tuple(select(table, origin) for table in tables), weights[origin], origin, count, count)
+
+
 def read(view: Any, where: Any) -> Any:
     """Some rows of a view, as float64, sparse ones as CSR."""
     block = view[where]

@@ -24,7 +24,7 @@ from scipy import sparse
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.sample import Reader, Sample, select
+from karat.problems.latent.sample import Reader, Sample, plain_sample
 from karat.problems.latent.sums import Sums, counted
 from karat.problems.latent.terms import Columns, Product, Symmetric, Term
 from karat.problems.latent.whiten import unit_axes, whiten
@@ -183,11 +183,7 @@ class MultiView(ThreeViews):
         return self.n_components
 
     def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
-        count = int(tables[0].shape[0])
-        if weights is None or weights.all():
-            return Sample(tables, weights, None, count, count)
-        origin = np.flatnonzero(weights)
-        return Sample(tuple(select(t, origin) for t in tables), weights[origin], origin, count, count)
+        return plain_sample(tables, weights)
 
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
         return tables
