@@ -13,26 +13,14 @@ class InputError(ValueError):
 
     Parameters
     ----------
-    message : str
-        What is wrong.
-    remedy : str
-        What to do, if another interface (the command line) has to say it in other words.
-    argument : str, optional
-        The argument that is wrong, or that would help.
-    column : str, optional
-        The column of the data that cannot be used.
-    row : int, optional
-        The first row of the data that cannot be used.
+    message, remedy : str
+        What is wrong, and what to do, where another interface (the command line) says it in its own words.
+    argument, column, row : optional
+        The argument that is wrong or would help; the column and the first row of the data that cannot be used.
     """
 
     def __init__(
-        self,
-        message: str,
-        remedy: str = "",
-        *,
-        argument: str | None = None,
-        column: str | None = None,
-        row: int | None = None,
+        self, message: str, remedy: str = "", *, argument: str | None = None, column: str | None = None, row: int | None = None
     ) -> None:
         super().__init__(f"{message} {remedy}" if remedy else message)
         self.message, self.remedy = message, remedy

@@ -18,6 +18,7 @@ from karat.errors import InputError, check_whole
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
 from karat.problems.latent import Latent
+from karat.problems.latent.base import Maps
 
 Method = Literal["auto", "onepass", "tree", "caratheodory"]
 METHODS = ("auto", "onepass", "tree", "caratheodory")
@@ -102,11 +103,13 @@ def coreset(
     return assemble(problem, data, X, y, reductions, correction, start)
 
 
-def read_rows(X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, lengths: Any) -> Table | Samples:
-    """Checked inputs: rows, or for latent-variable problems samples, whose maps take a pass over all rows."""
+def read_rows(
+    X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, lengths: Any, maps: Maps | None = None
+) -> Table | Samples:
+    """Checked inputs: rows, or for latent-variable problems samples, in the coordinates of given maps or of their own."""
     check_taken(problem, y=y, groups=groups, lengths=lengths)
     if isinstance(problem, Latent):
-        return Samples.of(X, problem, sample_weight, lengths)
+        return Samples.of(X, problem, sample_weight, lengths, maps)
     return read_input(X, y, problem, sample_weight, groups)
 
 

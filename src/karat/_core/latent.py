@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._data import containers
-from karat._data.checks import Table, check_taken, check_weights, read_input
+from karat._data.checks import OTHER_ROWS, Table, check_taken, check_weights, read_input
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Indices
 from karat.engine.reduce import NonFiniteError
@@ -38,7 +38,8 @@ class Samples:
     problem: Latent
     sample: Sample
     tables: tuple[Table, ...]
-    used: Maps  # those in whose coordinates the samples are read
+    fresh: Maps  # of these samples
+    used: Maps  # those in whose coordinates the samples are read: these, or those that a coreset has stored
     labels: ClassVar[list[None]] = [None]
     groups: ClassVar[None] = None
     offsets: ClassVar[None] = None
@@ -47,10 +48,11 @@ class Samples:
     names: ClassVar[list[str]] = []
 
     @staticmethod
-    def of(X: Any, problem: Latent, sample_weight: Any, lengths: Any) -> Samples:
-        """Samples in the coordinates of their own maps, which take one pass."""
+    def of(X: Any, problem: Latent, sample_weight: Any, lengths: Any, stored: Maps | None = None) -> Samples:
+        """Samples in the coordinates of stored maps, or of their own; to find these takes one pass."""
         sample, tables = read_sample(X, problem, sample_weight, lengths)
-        return Samples(problem, sample, tables, guarded(tables, lambda: problem.maps(sample)))
+        fresh = guarded(tables, lambda: problem.maps(sample))
+        return Samples(problem, sample, tables, fresh, fresh if stored is None else stored)
 
     @property
     def count(self) -> int:
@@ -71,7 +73,7 @@ class Samples:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the certificate says about samples that were left out and about the rounding of the maps."""
-        return *self.problem.notes(self.sample.inputs, self.sample.dropped), *self.problem.map_notes(self.used)
+        return *self.problem.notes(self.sample.inputs, self.sample.dropped), *self.problem.map_notes(self.fresh)
 
     @property
     def maps(self) -> Maps | None:
@@ -103,7 +105,15 @@ class Samples:
         """The samples that a coreset keeps, in the same coordinates."""
         return replace(self, sample=self.problem.kept_sample(core))
 
-    def same_rows(self, kept: Samples, indices: Indices) -> bool:
+    def differences(self, core: Any, kept: Samples) -> list[str]:
+        """What other than moments shows that a coreset, with its ``kept`` samples, is not one of these samples."""
+        allowed = max(EXACT, 100 * self.problem.map_rounding(self.fresh))
+        stored = {name: value for name, value in (core.maps or {}).items() if name not in BASIS}
+        apart = [name for name, value in stored.items() if not _same_map(value, self.fresh.get(name), allowed)]
+        found = [f"The stored maps are not those of this data ({', '.join(apart)} differ)."] if apart else []
+        return found if self._has(kept, core.indices) else [*found, OTHER_ROWS]
+
+    def _has(self, kept: Samples, indices: Indices) -> bool:
         """Whether kept samples are those of the input at ``indices``."""
         origin, full = self.sample.origin, self.sample
         positions = indices if origin is None else np.searchsorted(origin, indices)
@@ -112,11 +122,6 @@ class Samples:
         if origin is not None and not np.array_equal(origin[positions], indices):
             return False
         return all(abs(view[positions] - own[:]).max() == 0 for view, own in zip(full.views, kept.sample.views, strict=True))
-
-    def other_maps(self, stored: Maps) -> list[str]:
-        """The names of stored maps that are not those of these samples."""
-        allowed = max(EXACT, 100 * self.problem.map_rounding(self.used))
-        return [name for name in stored if name not in BASIS and not _same_map(stored[name], self.used.get(name), allowed)]
 
     def explain_non_finite(self) -> InputError:
         """The error that names the first NaN or infinity of the tables, or the column whose powers overflow."""

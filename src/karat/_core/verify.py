@@ -12,7 +12,7 @@ from karat._core.certify import Certificate, certify_again, measure_again
 from karat._core.construct import read_rows
 from karat._core.coreset import Coreset
 from karat._core.latent import Samples
-from karat._data.checks import Table, read_input
+from karat._data.checks import Table
 from karat._data.frames import aligned
 from karat.engine.candidates import own_weights, sample
 from karat.engine.kernel import Flags
@@ -22,41 +22,23 @@ from karat.engine.reduce import NonFiniteError, Reduction, settle
 from karat.engine.rows import Rows
 from karat.errors import InputError
 
-OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
-
 
 def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any) -> Certificate:
     """See :meth:`karat.Coreset.verify`."""
     start = time.perf_counter()
-    data = read_rows(aligned(X, core.X), y, core.problem, sample_weight, groups, lengths)
+    data = read_rows(aligned(X, core.X), y, core.problem, sample_weight, groups, lengths, core.maps)
     if (core.groups is None) != (groups is None):
         raise InputError(
             "The coreset " + ("has no groups" if core.groups is None else "was built with groups") + "; verify it likewise."
         )
-    table, own, refutations = _beside(core, data)
-    if own.shape != table.shape:
-        raise InputError(f"The coreset has {own.shape}, the data has {table.shape}.")
-    known, others = shared_groups(core, table.labels)
-    refutations += others
-    reductions = [_group(core, table, own, label) for label in known]
-    samples = isinstance(table, Samples)
-    if not core.absorbed and (samples or core.n_rows == table.n_rows) and not table.same_rows(own, core.indices):
-        refutations.append(OTHER_ROWS)
-    if not samples and core.n_rows != table.n_rows:
-        refutations.append(f"The coreset stands for {core.n_rows:,} rows, the data has {table.n_rows:,}.")
+    own: Any = data.kept(core)
+    if own.shape != data.shape:
+        raise InputError(f"The coreset has {own.shape}, the data has {data.shape}.")
+    known, refutations = shared_groups(core, data.labels)
+    reductions = [_group(core, data, own, label) for label in known]
+    refutations += data.differences(core, own)
     seconds = time.perf_counter() - start
-    return certify_again(core, reductions, table.total, table.n_rows, seconds, refutations, data.notes)
-
-
-def _beside(core: Coreset, data: Table | Samples) -> tuple[Any, Any, list[str]]:
-    """The data and the kept rows in the same coordinates, and what speaks against the stored maps."""
-    if isinstance(data, Table):
-        own = read_input(core.X, core.y, core.problem, core.weights, core.groups, data.unit, data.offsets)
-        return data, own, []
-    table = data if core.maps is None else replace(data, used=core.maps)  # the rows keep the tensor of the stored maps
-    apart = [] if core.maps is None else data.other_maps(core.maps)
-    refuted = [f"The stored maps are not those of this data ({', '.join(apart)} differ)."] if apart else []
-    return table, table.kept(core), refuted
+    return certify_again(core, reductions, data.total, data.n_rows, seconds, refutations, data.notes)
 
 
 def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str]]:

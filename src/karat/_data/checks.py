@@ -23,6 +23,7 @@ from karat.engine.rows import Rows
 from karat.errors import InputError
 from karat.problems import LeastSquares, Moments, Problem
 
+OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
 SECOND_IS_Y = "The second argument is y; pass the problem by name: karat.coreset(X, problem=...)."
 NOT_TAKEN = {
     "y": "has no target; leave y out",
@@ -129,10 +130,20 @@ class Table:
         """The kernelization of a problem for these columns."""
         return problem.kernel(self.columns, self.targets)
 
-    def same_rows(self, kept: Table, indices: Indices) -> bool:
-        """Whether kept rows are the rows of this table at ``indices``."""
-        if not len(indices) or indices[-1] >= self.count:
-            return False
+    def kept(self, core: Any) -> Table:
+        """The rows that a coreset keeps, in the units of this table."""
+        return read_input(core.X, core.y, core.problem, core.weights, core.groups, self.unit, self.offsets)
+
+    def differences(self, core: Any, kept: Table) -> list[str]:
+        """What other than moments shows that a coreset, with its ``kept`` rows, is not one of this table."""
+        if core.n_rows != self.count:
+            return [f"The coreset stands for {core.n_rows:,} rows, the data has {self.count:,}."]
+        if core.absorbed or (len(core.indices) and core.indices[-1] < self.count and self._has(kept, core.indices)):
+            return []
+        return [OTHER_ROWS]
+
+    def _has(self, kept: Table, indices: Indices) -> bool:
+        """Whether kept rows are the rows at ``indices``."""
         zeros = np.zeros(self.columns + self.targets)
         full, own = (Rows(t.parts, offsets=t.offsets) for t in (self, kept))
         return bool(np.array_equal(full.take(indices, zeros), own.take(np.arange(len(indices)), zeros)))

@@ -20,10 +20,10 @@ from karat._core.certify import certify_again, measure_again
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import load
-from karat._core.verify import OTHER_ROWS, shared_groups
+from karat._core.verify import shared_groups
 from karat._data import containers, frames
 from karat._data.batch import Piece
-from karat._data.checks import read_input
+from karat._data.checks import OTHER_ROWS, read_input
 from karat.engine.reduce import Reduction, settle
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
