@@ -62,15 +62,15 @@ class Certificate:
     bound : int
         What the theory allows: the number of kernel features.
     peeled : int
-        Rows that are kept verbatim beside them, because each dominates a moment.
+        Rows that are kept unchanged in addition, because each dominates a moment.
     power : int
         Degree of the loss.
     condition : float
-        Largest over smallest relative size of the directions of the columns, of those that the first term speaks of.
+        Largest over smallest relative size of the directions of the columns, of those that the first term covers.
     excluded_directions : tuple of float
-        Relative sizes of the directions of the columns along which only the second term speaks: they vanish, or nearly so.
+        Relative sizes of the directions of the columns that (nearly) vanish; along these only the second term holds.
     method : str
-        The way that led to the coreset.
+        How the coreset was found.
     passes : int
         Passes over all rows.
     seconds : float
@@ -80,11 +80,11 @@ class Certificate:
     excludes : tuple of str
         What is not.
     n_rows : int
-        Rows that the coreset stands for.
+        Rows of the input.
     notes : tuple of str
-        Anything else worth knowing.
+        Remarks, such as the number of rows that were left out.
     refuted : bool
-        Whether a fact other than a moment speaks against it, such as kept rows that are not rows of the data.
+        Whether something other than a moment contradicts it, such as kept rows that are not rows of the data.
     inflation : float
         Largest ratio of an absolute moment of the kept rows to that of all rows; it magnifies the second term of a coreset of
         this coreset.
@@ -131,7 +131,7 @@ class Certificate:
 
     @property
     def ok(self) -> bool:
-        """Whether the coreset is exact: proven, by the present proof, and refuted by nothing else."""
+        """Whether the coreset is exact: proven by the present version of the proof, and not refuted."""
         return self.proven and not self.refuted and self.proof_version == PROOF_VERSION
 
     def to_dict(self) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def certify_again(
     Parameters
     ----------
     refutations : sequence of str
-        Facts other than moments that speak against the coreset.
+        Facts other than moments that contradict the coreset.
     """
     refutations = list(refutations)
     if core.absorbed and not max(r.proof.loss_error for r in reductions) <= REFUTED:
@@ -294,19 +294,19 @@ def certify_union(fresh: Certificate, parts: Sequence[Coreset], notes: Sequence[
 
 
 def _standard_errors(problem: Problem, loss_error: float, n_rows: int) -> float | None:
-    """By how many standard errors the coefficients of least squares move at most, about."""
+    """About the largest number of standard errors by which the coefficients of least squares move."""
     return loss_error * sqrt(n_rows) if isinstance(problem, LeastSquares | Ridge) else None
 
 
 def _rounding(spent: float) -> float:
-    """The second term of a certificate, of which so much has been spent in units of ROUNDING."""
+    """The second term of a certificate whose reductions have spent so much of it, in units of ROUNDING."""
     return ROUNDING * max(1.0, spent)
 
 
 def require_proven(
     certificate: Certificate, reductions: Sequence[Reduction], names: list[str], rows: Sequence[int] = ()
 ) -> None:
-    """Raise an error that names the moment and the ``rows`` that are in the way, unless the coreset is proven."""
+    """Raise unless the coreset is proven; the error names the worst moment and ``rows`` that dominate one."""
     if certificate.proven:
         return
     worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))

@@ -1,4 +1,9 @@
-"""Making a coreset: from checked inputs through the engine to rows, weights and a certificate."""
+"""Construction of a coreset: checked inputs, one reduction per group, and a certificate.
+
+data        = read_rows(X, y, ...)                           # a Table of rows, or Samples of a latent-variable problem
+reductions  = build(data.rows(label), data.kernel(problem))  # karat.engine.reduce: few rows, the same moments, a proof
+coreset     = assemble(reductions)                           # certified, or NotExactError
+"""
 
 from __future__ import annotations
 
@@ -106,7 +111,7 @@ def coreset(
 def read_rows(
     X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, lengths: Any, maps: Maps | None = None
 ) -> Table | Samples:
-    """Checked inputs: rows, or for latent-variable problems samples, in the coordinates of given maps or of their own."""
+    """Check the inputs; latent-variable problems get samples, in the coordinates of ``maps`` or of their own maps."""
     check_taken(problem, y=y, groups=groups, lengths=lengths)
     if isinstance(problem, Latent):
         return Samples.of(X, problem, sample_weight, lengths, maps)
@@ -117,7 +122,7 @@ def assemble(
     problem: Problem, table: Table | Samples, X: Any, y: Any, reductions: list[Reduction], correction: Correction | None,
     start: float,
 ) -> Coreset:  # fmt: skip
-    """One coreset from the reductions of the groups, or an error if it is not exact."""
+    """Make one coreset of the reductions of the groups; raise if it is not exact."""
     origins, heavy = [], []
     for reduction, label in zip(reductions, table.labels, strict=True):
         index = table.index(label)

@@ -1,4 +1,4 @@
-"""Coreset: a few rows of the input with positive weights, on which the problem has the same loss at every query."""
+"""The Coreset: a few rows of the input with positive weights and the same loss at every query."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Coreset:
         return self.absorbed.sets, self.absorbed.delta
 
     def arrays(self) -> tuple[Array, Array | None]:
-        """The numbers of the kept rows that the problem looks at, in double precision; y has one dimension if the input had."""
+        """X and y of the kept rows as the problem reads them, in double precision; y has as many dimensions as the input."""
         X = features_of(self.X, self.problem)
         X = X[:] if isinstance(X, containers.Mapped) else X
         X = X.toarray() if hasattr(X, "toarray") else X
@@ -95,7 +95,7 @@ class Coreset:
         return tuple(containers.as_table(view, "X") for view in (self.X if isinstance(self.X, tuple) else (self.X,)))
 
     def lowered(self) -> tuple[Array, Array | None, list[int]]:
-        """The arrays less an offset per column, and the offsets: not 0 where whole numbers are too large for doubles."""
+        """X and y minus an offset per column, and the offsets: not 0 where whole numbers are too large for doubles."""
         X, y = self.arrays()
         columns = X.shape[1]
         if not self.problem.shifts:
@@ -123,7 +123,7 @@ class Coreset:
         return fit_on_core(self, estimator)
 
     def scaled(self, p: int | None = None) -> tuple[Array, Array | None]:
-        """The paper's form for solvers without weights: rows times ``w^(1/p)``.
+        """Rows times ``w^(1/p)``, for solvers without weights (the paper's form).
 
         Exact for losses that are homogeneous of degree p in the row, so without an intercept (which would need its own scaled
         column of ``w^(1/p)``).
@@ -145,7 +145,7 @@ class Coreset:
     def verify(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, lengths: Any = None
     ) -> Certificate:
-        """Measure the coreset afresh against full data.
+        """Measure the coreset against full data.
 
         Returns
         -------
@@ -157,7 +157,7 @@ class Coreset:
         return verify(self, X, y, sample_weight, groups, lengths)
 
     def merge(self, other: Coreset, *, random_state: int = 0) -> Coreset:
-        """The coreset of the union of both inputs, reduced again; exact.
+        """The exact coreset of the union of both inputs.
 
         Indices run through the rows of ``self``, then those of ``other``.
         """
@@ -179,7 +179,7 @@ class Coreset:
         save(self, Path(path))
 
     def renumbered(self, indices: np.ndarray, n_rows: int, keys: np.ndarray | None) -> Coreset:
-        """The same rows under other numbers, those of a larger source."""
+        """The same rows with other indices, those of a larger source."""
         order = np.argsort(indices, kind="stable")
         return replace(
             self,

@@ -1,7 +1,6 @@
-"""Facts: what there is to say about a coreset, as one dictionary of plain values.
+"""The facts about a coreset, as one dictionary of plain values that can be written as JSON.
 
-The notebook's box, the HTML page and ``--json`` all read this dictionary; none of them looks at the coreset itself for what
-stands here.  Everything in it can be written as JSON.
+The notebook's box, the HTML page and ``--json`` read this dictionary and not the coreset.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def facts(core: Coreset) -> dict[str, Any]:
-    """What a coreset is, keeps and does not keep, and where it comes from.
+    """What a coreset is, what it keeps and does not keep, and where it comes from.
 
     Returns
     -------
@@ -59,7 +58,7 @@ def weight_facts(weights: np.ndarray) -> dict[str, float]:
 
 
 class Column(NamedTuple):
-    """A column of the kept rows: its name, what it is to the coreset, and its values."""
+    """A column of the kept rows: its name, role and values."""
 
     name: str
     role: str  # index, weight, key, group, feature or target
@@ -67,7 +66,7 @@ class Column(NamedTuple):
 
 
 def kept_columns(core: Coreset) -> list[Column]:
-    """The kept rows by column: where each came from, its weight, and its values; x0, x1, ... and y where they have no names."""
+    """The columns of the kept rows: index, weight, key, group, features, targets; x0, x1, ... and y if they have no names."""
     found = [Column("row", "index", core.indices), Column("weight", "weight", core.weights)]
     found += [Column(role, role, values) for role, values in (("key", core.keys), ("group", core.groups)) if values is not None]
     views = core.X if isinstance(core.X, tuple) else (core.X,)
@@ -83,7 +82,7 @@ def kept_columns(core: Coreset) -> list[Column]:
 
 
 def named_columns(table: Any, letter: str) -> dict[str, np.ndarray]:
-    """The columns of any table by name; those of arrays are numbered after a letter, a lone series is the letter itself."""
+    """The columns of any table by name; without names, a letter and a number, or the letter alone for a single column."""
     if containers.is_frame(table) and (containers.dimensions(table) == 2 or getattr(table, "name", None) is not None):
         return frames.columns_of(table)
     values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)

@@ -1,4 +1,4 @@
-"""The HTML repr of a coreset for notebooks: a headline and one small table, everything from the data escaped."""
+"""The HTML representation of a coreset in notebooks; everything that comes from the data is escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of latent-variable problems, checked and in the coordinates of their maps: what a Table is for other problems.
+"""Checked samples of latent-variable problems, with the interface of a Table of rows.
 
 sample   = what the problem looks at: rows, documents, windows of three steps, triples of views
 maps     = problem.maps(sample)          # one pass: whitening and what else makes the statistics linear
@@ -28,12 +28,12 @@ from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, sequence_steps
 
 Result = TypeVar("Result")
-BASIS = ("centre", "axes")  # maps that only choose coordinates of a span, of which there are many
+BASIS = ("centre", "axes")  # maps that only choose coordinates of a span; others would do as well
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Checked samples in the coordinates of maps; it answers what a :class:`~karat._data.checks.Table` answers."""
+    """Checked samples in the coordinates of maps, with the interface of :class:`~karat._data.checks.Table`."""
 
     problem: Latent
     sample: Sample
@@ -49,7 +49,7 @@ class Samples:
 
     @staticmethod
     def of(X: Any, problem: Latent, sample_weight: Any, lengths: Any, stored: Maps | None = None) -> Samples:
-        """Samples in the coordinates of stored maps, or of their own; to find these takes one pass."""
+        """Samples in the coordinates of stored maps or of their own maps, which are found in one pass."""
         sample, tables = read_sample(X, problem, sample_weight, lengths)
         fresh = guarded(tables, lambda: problem.maps(sample))
         return Samples(problem, sample, tables, fresh, fresh if stored is None else stored)
@@ -106,7 +106,7 @@ class Samples:
         return replace(self, sample=self.problem.kept_sample(core))
 
     def differences(self, core: Any, kept: Samples) -> list[str]:
-        """What other than moments shows that a coreset, with its ``kept`` samples, is not one of these samples."""
+        """Differences to a coreset other than in moments: other maps, or ``kept`` samples that are not at their indices."""
         allowed = max(EXACT, 100 * self.problem.map_rounding(self.fresh))
         stored = {name: value for name, value in (core.maps or {}).items() if name not in BASIS}
         apart = [name for name, value in stored.items() if not _same_map(value, self.fresh.get(name), allowed)]
@@ -151,7 +151,7 @@ def read_sample(X: Any, problem: Latent, sample_weight: Any, lengths: Any) -> tu
     steps = None if lengths is None else sequence_steps(lengths, count)
     found = problem.sample(tuple(t.X for t in tables), weights, steps)
     if not len(found):
-        raise InputError(problem.nothing(found.inputs, found.dropped))
+        raise InputError(problem.empty_message(found.inputs, found.dropped))
     return found, tables
 
 

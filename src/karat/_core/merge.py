@@ -1,4 +1,4 @@
-"""The coreset of a union from the coresets of its parts: exact, because moments add up."""
+"""Merging: the coreset of a union, from the coresets of its parts.  It is exact because moments add up."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
 
 
 def _reduced(rows: Rows, kernel: Kernel, seed: int, inflation: float) -> Reduction:
-    """The rows of both parts reduced again, or all of them, which is exact by definition."""
+    """Reduce the rows of both parts again; keep all of them, which is exact by definition, if that fails."""
     found = replace(build(rows, kernel, "auto", seed), inflation=inflation)
     return found if found.proof.ok and found.remainder <= 1.0 else replace(whole(rows, found), inflation=inflation)
 
 
 def _same(first: Coreset, second: Coreset) -> bool:
-    """Whether they have a part in common, by the hashes of its rows (which coresets of files have)."""
+    """Whether two coresets have a part in common, by the hashes of its rows (which coresets of files have)."""
     mine, theirs = (
         {tuple(c["sums"]) for part in _parts(core) if (c := (part or {}).get("content"))} for core in (first, second)
     )

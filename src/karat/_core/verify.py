@@ -1,4 +1,4 @@
-"""Verification: a coreset measured afresh against full data."""
+"""Verification: the kept rows of a coreset, measured against full data."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: A
     found = _against(core, table, rows, kept)
     if found.proof.ok or core.absorbed:
         return found
-    # Rows that are kept with their own weights cancel identically: what is left of both sides may be provable.
+    # Rows that are kept with their own weights cancel exactly.  Without them the rest may be provable.
     among = own.index(label)
     numbers = core.indices if among is None else core.indices[among]
     alone, where = _verbatim(rows, kept, numbers, table.index(label))
@@ -82,7 +82,7 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
 
 
 def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None) -> tuple[Flags, Indices]:
-    """Which kept rows are rows of the data with their own weights, and the positions of these among the data's rows."""
+    """Which kept rows are rows of the data with their own weights, and their positions in the data."""
     where = numbers if index is None else np.searchsorted(index, numbers)
     there = where < len(rows)
     if index is not None:

@@ -33,7 +33,7 @@ NOT_TAKEN = {
 
 
 def check_problem(problem: Any) -> Problem:
-    """The problem, if it is one."""
+    """Raise unless ``problem`` is a problem, which is returned."""
     if not isinstance(problem, Problem):
         raise InputError(f"problem must be one of karat.problems, such as LeastSquares(), not {problem!r}.", argument="problem")
     return problem
@@ -66,7 +66,7 @@ class Table:
     groups: np.ndarray | None
     names: list[str]
     count: int
-    unit: float = 1.0  # in which the weights are measured, a power of two: those of 1e200 would overflow
+    unit: float = 1.0  # unit of the weights, a power of two: weights of 1e200 would overflow
     offsets: Offsets | None = None  # subtracted from columns of whole numbers before they become doubles
 
     @property
@@ -114,7 +114,7 @@ class Table:
         return None if chosen is None else np.flatnonzero(chosen)
 
     def rows(self, label: Any = None) -> Rows:
-        """Those rows, to be read in blocks."""
+        """The rows of one group, or all, to be read in blocks."""
         parts, index = self.parts, self.index(label)
         if index is not None and _is_run(index) and all(isinstance(part, np.ndarray) for part in parts):
             run = slice(index[0], index[-1] + 1)  # a run of rows, such as a fold: a view is read faster than an index
@@ -135,9 +135,9 @@ class Table:
         return read_input(core.X, core.y, core.problem, core.weights, core.groups, self.unit, self.offsets)
 
     def differences(self, core: Any, kept: Table) -> list[str]:
-        """What other than moments shows that a coreset, with its ``kept`` rows, is not one of this table."""
+        """Differences to a coreset other than in moments: the number of rows, or ``kept`` rows that are not at their indices."""
         if core.n_rows != self.count:
-            return [f"The coreset stands for {core.n_rows:,} rows, the data has {self.count:,}."]
+            return [f"The coreset was made of {core.n_rows:,} rows, the data has {self.count:,}."]
         if core.absorbed or (len(core.indices) and core.indices[-1] < self.count and self._has(kept, core.indices)):
             return []
         return [OTHER_ROWS]
@@ -175,7 +175,7 @@ def _is_run(index: Indices) -> bool:
 
 
 def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
-    """The numbers that the problem looks at: the columns themselves, or a transformation of them, made block by block."""
+    """X as the problem reads it: the columns themselves, or a transformation of them that is computed block by block."""
     if problem.transform is not None:
         return containers.Mapped(X, problem.transform)
     return containers.as_table(X, "X", apart)
@@ -185,9 +185,9 @@ def read_input(
     X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None,
     offsets: Offsets | None = None,
 ) -> Table:  # fmt: skip
-    """Check everything that can be checked without a pass over the data (whole numbers of 64 bits are looked at).
+    """Check inputs, without a pass over the data (except for large whole numbers), and make a Table of them.
 
-    ``unit`` and ``offsets`` are those of other rows, which these are to be compared with.
+    ``unit`` and ``offsets`` are those of other rows that these will be compared with.
     """
     if isinstance(y, Problem):
         raise InputError(SECOND_IS_Y, argument="y")
@@ -222,7 +222,7 @@ def read_input(
         weights = weights / unit
     labels = None if groups is None else check_groups(groups, count)
     parts = containers.parts_of(table, target)
-    if weights is not None and not weights.all():  # a row of weight zero does not exist
+    if weights is not None and not weights.all():  # rows of weight zero do not count
         parts = [part[weights > 0] if is_long(part.dtype) else part for part in parts]
     whole_numbers = any(part.dtype.kind in "iu" for part in parts)  # they may be too large for doubles
     offsets = find_offsets(parts, names, problem, offsets) if whole_numbers else {}

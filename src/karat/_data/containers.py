@@ -1,8 +1,8 @@
-"""The one place that knows containers: what a table of rows may be, and how its rows are taken out again.
+"""Containers of rows: reading a table of any kind as numbers, and taking rows out of it again.
 
 Arrays and scipy.sparse matrices need nothing but NumPy and SciPy.  Data frames (pandas, polars eager and lazy, pyarrow)
 are read through narwhals, the extra ``frames``; rows come out in a frame of the same kind, with names, types and index.
-A lazy frame is collected once, so its rows come out in an eager one.  Every refusal names the column and the remedy.
+A lazy frame is collected once, so its rows come out in an eager one.  Every error message names the column and the remedy.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NUMERIC_TARGET = "karat needs a numeric target: encode it as numbers first"
 
 
 class Mapped:
-    """Rows seen through a row-wise map: the engine reads transformed blocks, the coreset keeps raw rows.
+    """A table whose rows are transformed when they are read; the coreset keeps the raw rows.
 
     Parameters
     ----------
     raw
         A table of any kind.
     transform : callable
-        Maps a block of raw rows to a numeric array, one row each, whatever the other rows are.
+        Maps a block of raw rows to a numeric array, one row each, independent of the other rows.
     """
 
     def __init__(self, raw: Any, transform: Callable[[Any], Any]) -> None:
@@ -60,7 +60,7 @@ class Mapped:
 
 
 class Columns:
-    """Columns of several types side by side: in one array, large whole numbers would become doubles.
+    """Columns of several types side by side, where one array would turn large whole numbers into doubles.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def parts_of(*tables: Any) -> list[Any]:
 
 
 def rounds(values: np.ndarray) -> bool:
-    """Whether there are whole numbers among the values that double precision would change."""
+    """Whether double precision would change some of the values."""
     return is_long(values.dtype) and not all_exact(values.ravel())
 
 
@@ -108,6 +108,7 @@ def is_frame(table: Any) -> bool:
 
 
 def as_narwhals(table: Any) -> Any:
+    """The narwhals frame or series of a table."""
     try:
         import narwhals
     except ImportError:
@@ -179,7 +180,7 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
 
 
 def _check_integers(table: Any, name: str) -> None:
-    """Refuse Python's whole numbers among other objects or floats, where they would be rounded without a word."""
+    """Raise if large Python integers among other objects or floats would be rounded silently."""
     for value in np.asarray(table, dtype=object).flat:
         if (
             isinstance(value, int | np.integer)

@@ -1,7 +1,7 @@
-"""Tables joined, aligned and taken apart, whatever their container: what only some callers need.
+"""Tables of any container joined and taken apart.
 
-:mod:`karat._data.containers` reads tables and takes rows out of them; here rows of several tables are stacked, columns are
-matched by name, a key column is split off, and containers are described in JSON and made again.
+Rows of several tables are stacked, columns are matched by name, a key column is split off, and containers are described in
+JSON and made again.  Reading tables and taking rows is :mod:`karat._data.containers`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def stack_rows(first: Any, *others: Any) -> Any:
 
 
 def _check_types(kinds: list[Any], columns: list[np.ndarray], where: str) -> None:
-    """Refuse to join columns whose common type would round some of them."""
+    """Raise if the common type of columns to be joined would round some of them."""
     if len(set(kinds)) > 1 and any(rounds(column) for column in columns):
         types = " and ".join(sorted({str(kind) for kind in kinds}))
         raise InputError(f"{where} are {types}: joined, whole numbers beyond 2^53 would be rounded. Convert them to one type.")
@@ -80,7 +80,7 @@ def columns_of(table: Any) -> dict[str, np.ndarray]:
 
 
 def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: np.ndarray | None) -> Any:
-    """A frame or series of a library again; an array where it is not installed."""
+    """A frame or series of a library from its columns; an array if the library is not installed."""
     try:
         import narwhals
 
@@ -125,7 +125,7 @@ def as_keys(values: Any) -> np.ndarray:
 
 
 def describe(X: Any, y: Any) -> dict[str, Any]:
-    """What :func:`restore` needs beside plain arrays, in words that JSON can hold."""
+    """A description of the containers of X and y for JSON, from which :func:`restore` makes them again."""
     frame = is_frame(X)
     return {
         "container": type(X).__module__.split(".")[0] if frame else "sparse" if sparse.issparse(X) else "array",
@@ -142,7 +142,7 @@ def _names(table: Any) -> list[Any]:
 
 
 def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
-    """Plain arrays in containers like those that were described; plain, where the library is not installed."""
+    """Arrays in the containers that :func:`describe` described; plain arrays if the library is not installed."""
     if y is not None and y.ndim == 2 and described.get("flat"):
         y = y[:, 0]
     kind = described["container"]

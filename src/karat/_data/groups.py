@@ -71,7 +71,7 @@ def _plain_labels(labels: np.ndarray) -> np.ndarray:
 
 
 def same_kind(first: np.ndarray, second: np.ndarray) -> None:
-    """Refuse to join labels of which some are text and others are not: NumPy would make text of all."""
+    """Raise if labels to be joined are partly text: NumPy would make text of all."""
     if (first.dtype.kind in "US") != (second.dtype.kind in "US"):
         raise InputError(f"Some groups are text and others are not ({first[0]!r} and {second[0]!r}); {PLAIN}.")
 

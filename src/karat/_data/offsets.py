@@ -15,7 +15,7 @@ from karat.problems.base import Problem
 
 
 def find_offsets(parts: Sequence[Any], names: Sequence[str], problem: Problem, known: Offsets | None = None) -> dict[int, int]:
-    """What to subtract from columns of whole numbers, so that doubles hold the differences; or why there is no such number.
+    """Numbers to subtract from columns of whole numbers, so that doubles hold the differences; an error if there are none.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def find_offsets(parts: Sequence[Any], names: Sequence[str], problem: Problem, k
     found = dict(known or {})
     edges = np.cumsum([0, *(int(part.shape[1]) for part in parts)]).tolist()
     for part, left, right in zip(parts, edges, edges[1:], strict=False):
-        if not is_long(part.dtype) or isinstance(part, containers.Mapped):  # which looks at its own blocks
+        if not is_long(part.dtype) or isinstance(part, containers.Mapped):  # which checks its own blocks
             continue
         for column in sorted({left + own for own in _long_columns(part)} | {c for c in found if left <= c < right}):
             values = part.data[part.indices == column - left] if sparse.issparse(part) else part[:, column - left]

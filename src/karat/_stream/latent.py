@@ -127,7 +127,7 @@ class FirstPass:
     def maps(self) -> Maps:
         """The maps of all rows."""
         if self.sums is None:
-            raise InputError(self.problem.nothing(self.samples.inputs, self.samples.dropped))
+            raise InputError(self.problem.empty_message(self.samples.inputs, self.samples.dropped))
         return self.problem.maps_of(self.sums)
 
 

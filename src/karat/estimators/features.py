@@ -51,7 +51,7 @@ def fit_transformers(transformer: Any, X: Any) -> Any:
 
 
 def freeze_fitted(transformer: Any, fitted: Any) -> None:
-    """Write what was learnt from the full data into the parameters of ``transformer``, in place."""
+    """Copy what was fitted on the full data into the parameters of ``transformer``, in place."""
     for mine, learnt in _pairs(transformer, fitted):
         key = key_of(mine)
         if key == "OneHotEncoder":
@@ -60,7 +60,7 @@ def freeze_fitted(transformer: Any, fitted: Any) -> None:
             degree = mine.degree
             mine.set_params(knots=np.column_stack([b.t[degree : len(b.t) - degree] for b in learnt.bsplines_]))
         elif key == "ColumnTransformer":
-            mine.set_params(sparse_threshold=1.0 if learnt.sparse_output_ else 0.0)  # the density of a few rows is another
+            mine.set_params(sparse_threshold=1.0 if learnt.sparse_output_ else 0.0)  # few rows may have another density
 
 
 def _pairs(transformer: Any, fitted: Any) -> Iterator[tuple[Any, Any]]:
@@ -123,7 +123,7 @@ class FeatureMap:
 
 
 def highest_degrees(transformers: list[Any]) -> list[Any]:
-    """Those of several transformers that are needed: of polynomials that differ in degree only, the highest."""
+    """The transformers without those that differ from another only in a lower degree of their polynomials."""
     best: dict[str, tuple[int, Any]] = {}
     for transformer in transformers:
         bare, degrees = clone(transformer), 0

@@ -107,7 +107,7 @@ def _has_weights(kind: Hashable) -> bool:
 
 
 def key_of(thing: Any) -> str | None:
-    """The name under which a class is listed here, or None for foreign classes (subclasses are foreign too)."""
+    """The name of an object's class in the registry, or None for classes of other packages and subclasses."""
     home, name = type(thing).__module__.split(".")[0], type(thing).__name__
     return None if home not in registry.HOMES else name if home == "sklearn" else f"karat.{name}"
 

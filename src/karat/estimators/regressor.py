@@ -43,7 +43,7 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : estimator
-        What is not known to be exact is refused with a sentence that names the alternative.
+        What is not known to be exact is refused; the error names an alternative.
     problem : Problem, optional
         What the coreset keeps.  By default the squared loss of the columns that the regressor sees.  Passing a problem
         switches the check of the estimator off: the coreset then keeps the problem *of the raw columns*, and whether
@@ -143,7 +143,7 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return X, y
 
     def _dtype(self) -> str | None:
-        """Numbers only, unless a pipeline may encode what is not."""
+        """The dtype to check for: numeric, unless a pipeline may encode other columns."""
         transformers, _ = split_pipeline(searches.innermost(self.estimator))
         return "numeric" if transformers is None or only_scales(transformers) else None
 
@@ -182,17 +182,17 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """Fitted on the folds' rows; ``selects`` is the estimator or the last step of a pipeline."""
         if key_of(selects) in SEARCHES:
             if estimator is not selects:
-                raise refuse(selects, "it stands at the end of a pipeline; put the pipeline into the search")
+                raise refuse(selects, "it is the last step of a pipeline; put the pipeline into the search")
             return fit_search(estimator, rows.X, rows.y, rows.weights, splits)
         own = selects.cv
         selects.cv = splits
         if key_of(estimator) == "RidgeCV":
             searches.fit_ridge_cv(estimator, rows.X, rows.y, rows.weights)
         elif key_of(selects) == "RidgeCV":
-            raise refuse(selects, "it stands at the end of a pipeline; use GridSearchCV over the pipeline with Ridge")
+            raise refuse(selects, "it is the last step of a pipeline; use GridSearchCV over the pipeline with Ridge")
         else:
             fit_weighted(estimator, rows.X, rows.y, rows.weights)
-        selects.cv = own  # what the user wrote
+        selects.cv = own  # the user's setting
         return estimator
 
     def _refit(self, refit: Any) -> None:

@@ -96,7 +96,7 @@ def check_scorer(scoring: Any) -> None:
 
 
 def check_splitter(cv: Any) -> None:
-    """Refuse leave-one-out and its kin."""
+    """Refuse leave-one-out and leave-p-out."""
     name = type(cv).__name__
     if name in ("LeaveOneOut", "LeavePOut"):
         raise refuse(cv, f"{WHY_NOT[name]}; use KFold")

@@ -1,4 +1,4 @@
-"""Searches with weights: the weights travel with y.
+"""Searches with weights, which are passed as a column of y.
 
 scikit-learn's searches hand ``sample_weight`` to fits and scores only under metadata routing, which costs more than
 fitting a few rows.  So y gets one more column, the weights; a search splits it along with y, and what it fits (a
@@ -82,7 +82,7 @@ def fit_search(search: Any, X: Any, y: Any, weights: Array, splits: list[Any]) -
     # The rows were checked when the coreset was built, and the candidates' parameters when they were listed.
     with config_context(assume_finite=True, skip_parameter_validation=True):
         search.fit(X, loaded)
-    search.set_params(**own)  # what the user wrote
+    search.set_params(**own)  # the user's settings
     if hasattr(search, "best_estimator_"):
         search.best_estimator_ = search.best_estimator_.inside
         if hasattr(search.best_estimator_, "feature_names_in_"):

@@ -164,7 +164,7 @@ def _mergeable(
     if sketch.moved and (data != "reordered" or (again and not all_present(own, _read(source, layout)))):
         notes.append(OTHER_ROWS)
     if core.n_rows != sketch.n_rows:
-        notes.append(f"The coreset stands for {core.n_rows:,} rows, the data has {sketch.n_rows:,}.")
+        notes.append(f"The coreset was made of {core.n_rows:,} rows, the data has {sketch.n_rows:,}.")
     seconds = time.perf_counter() - start
     certificate = certify_again(core, reductions, sum(totals.values()), sketch.n_rows, seconds, notes)
     return FileVerification(certificate, data, changed, tuple(sorted(sketch.moved)), tuple(content.columns))

@@ -1,4 +1,4 @@
-"""What the learners share: one way from samples to moments, and from moments to parameters.
+"""The base class of learners: one way from samples to moments, and from moments to parameters.
 
     fit(X)              maps(X)            -> moments(X; maps)         -> parameters
     fit_coreset(core)   the stored maps    -> moments(kept rows; maps) -> parameters
@@ -128,7 +128,7 @@ class Learner(BaseEstimator):
 
 
 def solve_small(matrix: Array, right: Array, parts: str) -> Array:
-    """Solve a k x k system; the sentence if its columns depend on each other."""
+    """Solve a k x k system; raise if its columns depend on each other."""
     try:
         return np.asarray(sla.solve(matrix, right, check_finite=False))
     except (sla.LinAlgError, ValueError) as error:
@@ -138,7 +138,7 @@ def solve_small(matrix: Array, right: Array, parts: str) -> Array:
 
 
 def as_distributions(rows: Array, what: str) -> Array:
-    """Rows with negative entries clipped and sum 1; a warning where that changes much."""
+    """Rows with negative entries clipped and sum 1; warn if that changes much."""
     sign = np.where(rows.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
     rows = rows * sign
     positive = np.maximum(rows, 0.0)
@@ -153,7 +153,7 @@ def as_distributions(rows: Array, what: str) -> Array:
 
 
 def positive_variances(variances: Array, common: float, what: str) -> Array:
-    """Variances of at least a small share of the common one; a warning where they were not."""
+    """Variances raised to at least a small share of the common one; warn if some were smaller."""
     floor = FLOOR * max(common, 1e-300)
     if (variances < floor).any():
         listed = ", ".join(f"{x:.3g}" for x in variances)

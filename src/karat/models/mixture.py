@@ -96,7 +96,7 @@ class GaussianMixture(Learner):
         noise = 4.0 * common * np.sqrt(d / float(maps["n"]))
         if problem.k > 1 and maps["spectrum"][problem.k - 1] < noise:
             warn_recovery(
-                f"The second moments hardly show {problem.k} components: eigenvalue {problem.k} is "
+                f"The second moments do not clearly show {problem.k} components: eigenvalue {problem.k} is "
                 f"{maps['spectrum'][problem.k - 1]:.3g}, "
                 f"and sampling noise alone reaches about {noise:.3g}. Ask for fewer components."
             )

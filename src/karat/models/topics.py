@@ -31,7 +31,7 @@ CHUNK = 2**20  # non-zero counts handled at a time
 
 
 class _TopicLearner(Learner):
-    """Shared by both."""
+    """Base class of both topic models."""
 
     n_topics: int
 
@@ -40,7 +40,7 @@ class _TopicLearner(Learner):
         return self._fit(X, sample_weight)
 
     def _topics(self, rows: Array, maps: Maps, problem: Latent) -> Array:
-        """Word distributions (k x d); a warning where there are few documents to tell."""
+        """Word distributions (k x d); with a warning if there are few documents."""
         documents = int(maps["n"])
         if documents < FEW * problem.k:
             warn_recovery(

@@ -1,4 +1,4 @@
-"""What a problem is: the thing that must not change.
+"""The base class of problems: a problem says what must not change.
 
 A problem names a loss ``f(row, query)`` with a kernelization, ``f = <phi(row), h(query)>`` for every row and query (the paper's
 Algorithm 1).  It hands the engine its kernel, evaluates its loss, and says in words what a coreset for it keeps and what not.
@@ -26,7 +26,7 @@ NEVER_KEPT = ("likelihoods", "medians and absolute errors", "leave-one-out score
 
 
 class KeptRows(Protocol):
-    """What a problem reads of a coreset."""
+    """The part of a coreset that a problem reads."""
 
     @property
     def weights(self) -> Array: ...
@@ -99,7 +99,7 @@ class Problem(ABC):
         self, rows: Rows, exact: Reduction, seed: int, progress: Progress | None, missing: Correction | None = None,
         unit: float = 1.0, inherited: float = 0.0,
     ) -> tuple[Reduction, Correction]:  # fmt: skip
-        """Fewer rows than an exact reduction keeps, and what the regulariser carries instead; if ``absorb`` is not None."""
+        """Replace an exact reduction by fewer rows and a correction, if ``absorb`` is not None."""
         raise NotImplementedError
 
     def absorbed_error(self, rows: Rows, settled: Settled, kept: Rows, correction: Correction, unit: float) -> float:

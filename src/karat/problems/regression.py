@@ -48,7 +48,7 @@ Absorb = Literal["diagonal", "box"] | None
 ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
 NO_TOTAL = "the total weight"
 LOWER_POWERS = "lower powers of the residual"
-REGULARISER_ZERO = 1e-10  # a regulariser row of smaller weight, positive or negative, has reached its bound
+REGULARISER_ZERO = 1e-10  # a regulariser weight below this is zero
 
 
 class _Regression(Problem):
@@ -167,7 +167,7 @@ class _Penalised(_Regression):
         unit : float
             In which the weights of rows are measured; corrections are not.
         inherited : float
-            Loss error of ``rows`` themselves, if they stand for others.
+            Loss error of ``rows`` themselves, if they represent others.
         """
         with linalg.few_threads(exact.settled.kernel.width):
             found = absorb(

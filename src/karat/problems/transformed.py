@@ -1,4 +1,4 @@
-"""A problem of transformed columns, kept by raw rows.
+"""A problem about transformed columns, whose coreset keeps raw rows.
 
 If every row is mapped by itself, ``z_i = t(x_i)``, then weights that keep the moments of the z_i keep them whichever
 way the row is stored.  So the engine looks at the z_i, and the coreset keeps the x_i: strings, dates and all.
@@ -18,7 +18,7 @@ from karat.problems.base import Problem
 @final
 @dataclass(frozen=True)
 class Transformed(Problem):
-    """Another problem, posed on a row-wise transformation of the columns of X.
+    """Another problem, for a row-wise transformation of the columns of X.
 
     Parameters
     ----------

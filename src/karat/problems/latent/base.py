@@ -1,4 +1,4 @@
-"""What latent-variable problems share: two passes, three modes, stored maps.
+"""The base class of latent-variable problems: two passes, three modes, stored maps.
 
 Pass one finds the *maps*: whitening M, its dual B, and what else makes a sample's statistics linear (sigma^2, m1, C1, C3).
 With the maps fixed, pass two keeps sums over samples, of (``keep``)
@@ -33,7 +33,7 @@ Keep = Literal["tensor", "moments", "all"]
 Maps = dict[str, Array]
 
 KEEPS = ("tensor", "moments", "all")
-WIDEST = 2000  # features up to which mode C is worth its name
+WIDEST = 2000  # most features for which mode C makes a small coreset
 
 
 class Latent(Problem):
@@ -43,10 +43,10 @@ class Latent(Problem):
     mergeable: ClassVar[bool] = False
     order: ClassVar[int] = 3
     parts: ClassVar[str]
-    short: ClassVar[str] = ""  # what is wrong with inputs that are left out
+    why_dropped: ClassVar[str] = ""  # why inputs are left out
     rows_per_sample: ClassVar[int] = 1
-    tables: ClassVar[int] = 1  # of d columns each, that are stored of a sample
-    input_tables: ClassVar[int] = 1  # that X is made of
+    tables: ClassVar[int] = 1  # tables of d columns that are stored of a sample
+    input_tables: ClassVar[int] = 1  # tables that X consists of
     keep: Keep
     total_weight: bool
 
@@ -61,7 +61,7 @@ class Latent(Problem):
 
     @abstractmethod
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
-        """The views of samples that are stored side by side in tables, as in a coreset, read when they are asked for."""
+        """The views of samples that are stored side by side, as in a coreset; they are computed when they are read."""
 
     def kept_sample(self, core: KeptRows) -> Sample:
         """The samples that a coreset keeps."""
@@ -75,21 +75,21 @@ class Latent(Problem):
             return core.maps
         return self.maps(kept) | {"n": np.array(float(core.n_rows))}  # sampling noise is that of all rows
 
-    def nothing(self, inputs: int, dropped: int) -> str:
-        """What to say where no sample is left."""
+    def empty_message(self, inputs: int, dropped: int) -> str:
+        """The error message if no sample is left."""
         return "No row has a positive weight; a coreset needs at least one."
 
     def notes(self, inputs: int, dropped: int) -> tuple[str, ...]:
-        """What the certificate says about inputs that could not be used."""
-        return (f"{dropped:,} of {inputs:,} {self.short} and were left out.",) if dropped else ()
+        """Notes for the certificate about inputs that could not be used."""
+        return (f"{dropped:,} of {inputs:,} {self.why_dropped} and were left out.",) if dropped else ()
 
     @abstractmethod
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
-        """Pass one: what the maps are made of; ``whole``: there are no other samples to add it to."""
+        """Pass one: the sums that the maps are made of; ``whole`` means that no other samples are added."""
 
     @abstractmethod
     def sums_size(self, columns: int) -> int:
-        """About how many numbers the sums are."""
+        """Approximate number of entries of the sums."""
 
     @abstractmethod
     def maps_of(self, sums: Sums) -> Maps:
@@ -108,7 +108,7 @@ class Latent(Problem):
         return EPS * float(maps["magnify"]) ** 2
 
     def map_notes(self, maps: Maps) -> tuple[str, ...]:
-        """What the certificate says where the maps themselves are rounded visibly."""
+        """A note for the certificate if rounding of the maps themselves is visible."""
         rounding = self.map_rounding(maps)
         if rounding <= EXACT:
             return ()
@@ -116,14 +116,14 @@ class Latent(Problem):
 
     @abstractmethod
     def reader(self, maps: Maps, keep: Keep) -> Reader:
-        """What computes the coordinates of a block of samples."""
+        """The function that computes the coordinates of a block of samples."""
 
     @abstractmethod
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
-        """What must be kept, and the number of coordinates; without maps only to count them."""
+        """The features to keep, and the number of coordinates; without maps, only for counting."""
 
     def check(self) -> None:
-        """Check the parameters that all share."""
+        """Check the parameters that all latent-variable problems have."""
         check_whole(f"The number of {self.parts}", self.k)
         if self.keep not in KEEPS:
             raise InputError(f'keep must be one of "tensor", "moments" and "all", not {self.keep!r}.')
@@ -150,7 +150,7 @@ class Latent(Problem):
         return "likelihoods (so EM and variational fits)", *NEVER_KEPT[1:]
 
     def kernel(self, columns: int, targets: int = 0) -> TermKernel:
-        """The kernelization before the maps are known: its width is right, its features are not to be asked for."""
+        """A kernelization of the right width for planning; its features are known once the maps are."""
         terms, count = self._terms((columns,), None, self.keep)
         return TermKernel(terms, count, columns * self.k)
 
@@ -170,7 +170,7 @@ class Latent(Problem):
             raise InputError(
                 f'keep="all" needs {kernel.width:,} features for this data, more than {limit:,} (half of the samples, '
                 f"or {WIDEST:,}): "
-                'the coreset would hardly be smaller than the data. Use keep="tensor" or keep="moments", which store the maps.'
+                'the coreset would be about as large as the data. Use keep="tensor" or keep="moments", which store the maps.'
             )
         return kernel
 
@@ -183,7 +183,7 @@ class Latent(Problem):
     def statistics(self, sample: Sample, maps: Maps) -> dict[str, Array]:
         """The moments the learners start from: means over samples, the tensor in full (k, .., k).
 
-        The one way from samples to moments, for full data and coresets alike.
+        Full data and coresets take the same way from samples to moments.
         """
         terms, count = self.terms(sample.columns, maps, "tensor")
         kernel = TermKernel(terms, count, sum(sample.columns) * self.k)

@@ -18,7 +18,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.linalg import Array
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.mixture import whole_frame
+from karat.problems.latent.mixture import whitening_matrix
 from karat.problems.latent.plain import PlainRows, mean_and_covariance
 from karat.problems.latent.sample import Reader
 from karat.problems.latent.sums import Sums
@@ -62,7 +62,7 @@ class ICA(PlainRows, Latent):
             "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify), "mean": mean,
             "total": sums["total"], "n": sums["n"],
         }  # fmt: skip
-        return maps | {"frame": whole_frame(cov)} if self.keep == "all" else maps
+        return maps | {"frame": whitening_matrix(cov)} if self.keep == "all" else maps
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         M, mean = maps["M"], maps["mean"]

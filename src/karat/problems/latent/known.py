@@ -1,4 +1,4 @@
-"""Pass two: with the maps known, a latent-variable problem is an ordinary one, whose coresets merge.
+"""Pass two: with known maps, a latent-variable problem is an ordinary problem, whose coresets merge.
 
 Rows are stored as they came, samples that reach over several rows side by side, and become coordinates when they are read.
 """

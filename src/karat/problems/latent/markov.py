@@ -51,7 +51,7 @@ class HiddenMarkov(ThreeViews):
     keep: Keep = "tensor"
     total_weight: bool = True
     parts: ClassVar[str] = "states"
-    short: ClassVar[str] = "sequences have fewer than 3 steps"
+    why_dropped: ClassVar[str] = "sequences have fewer than 3 steps"
     takes: ClassVar[frozenset[str]] = frozenset({"lengths"})
     rows_per_sample: ClassVar[int] = 3
 
@@ -87,7 +87,7 @@ class HiddenMarkov(ThreeViews):
         own = None if weights is None else weights[first]
         return Sample(views, own, first, count, sequences, sequences - len(begins), opening)
 
-    def nothing(self, inputs: int, dropped: int) -> str:
+    def empty_message(self, inputs: int, dropped: int) -> str:
         return "No window of three steps has a positive weight: every sequence is shorter than 3, or has weight 0."
 
     def _observations(self, table: Any, symbols: int | None = None) -> Any:

@@ -84,7 +84,7 @@ class GaussianMixture(PlainRows, Latent):
         }  # fmt: skip
         if self.keep != "tensor":
             maps |= {"centre": mean @ white.M, "axes": unit_axes(white.M.T @ cov @ white.M)}
-        return maps | {"frame": whole_frame(cov)} if self.keep == "all" else maps
+        return maps | {"frame": whitening_matrix(cov)} if self.keep == "all" else maps
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         M, mean, top = maps["M"], maps["mean"], maps["top"]
@@ -130,7 +130,7 @@ class GaussianMixture(PlainRows, Latent):
         return terms, count
 
 
-def whole_frame(cov: Array) -> Array:
+def whitening_matrix(cov: Array) -> Array:
     """W (d x d) such that ``(x - m)' W`` has covariance I; columns of zeros where the data do not vary."""
     size = np.sqrt(np.diag(cov))
     size = np.where(size > 0, size, 1.0)

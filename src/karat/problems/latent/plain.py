@@ -25,13 +25,13 @@ class PlainRows:
         return (_dense(tables[0]),)
 
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
-        """Mean and scatter, in one pass; the columns are shifted by a pilot's means first, so that an offset does no harm."""
+        """Mean and scatter in one pass; the columns are shifted by a pilot's means first, for accuracy."""
         rows = Rows(list(sample.views), sample.weights)
         pilot = rows.take(np.arange(0, len(rows), max(1, len(rows) // 1024)), np.zeros(rows.columns))
         shift = useful_shift(pilot[:, 1:])
         shape = (rows.columns + 1, rows.columns)
         (gram,) = sweep(rows, shift, lambda b, w, _: (linalg.gram_with_ones(b, w),), add, shape)
-        with np.errstate(over="ignore", invalid="ignore"):  # noticed by counted
+        with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
             first = gram[0, 1:] / gram[0, 0]
             scatter = gram[1:, 1:] - gram[0, 0] * np.outer(first, first)
         return counted(sample, mean=shift + first, scatter=(scatter + scatter.T) / 2)

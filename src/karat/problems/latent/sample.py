@@ -1,4 +1,4 @@
-"""Samples: what a latent-variable model looks at, one or three views of it, with weights.
+"""Samples: the weighted observations of a latent-variable model, each with one view or three.
 
 A sample is a row of X, a document, a window of three steps, or a triple of views.  Views are tables read by blocks, so a window
 is never copied: it is three lazy selections of rows of X.
@@ -38,7 +38,7 @@ def sequence_steps(lengths: Any, count: int) -> Indices:
 
 
 class Selected:
-    """Some rows of a dense table, read when asked for."""
+    """Some rows of a dense table, selected when they are read."""
 
     def __init__(self, table: Any, index: Indices) -> None:
         self.table, self.index = table, index
@@ -56,7 +56,7 @@ def select(table: Any, index: Indices) -> Any:
 
 
 class Through:
-    """A table seen through a function of its blocks, which is called when they are read."""
+    """A table whose blocks are mapped by a function when they are read."""
 
     def __init__(self, table: Any, function: Callable[[Any], Any], columns: int) -> None:
         self.table, self.function = table, function
@@ -146,7 +146,7 @@ def read(view: Any, where: Any) -> Any:
 
 
 class Coordinates:
-    """A table whose rows are computed from the views of a sample when they are asked for."""
+    """A table whose rows are computed from the views of a sample when they are read."""
 
     dtype = np.dtype(float)
 

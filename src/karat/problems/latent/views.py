@@ -33,7 +33,7 @@ PAIRS = ((0, 1), (0, 2), (1, 2))
 
 
 class ThreeViews(Latent):
-    """Shared by both."""
+    """Base class of multi-view mixtures and hidden Markov models."""
 
     tables: ClassVar[int] = 3
 
@@ -55,7 +55,7 @@ class ThreeViews(Latent):
         for views, weights in sample.blocks():
             for a, b in pairs:
                 right = views[b] if weights is None else views[b] * weights[:, None]
-                with np.errstate(over="ignore", invalid="ignore"):  # noticed by counted
+                with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
                     product = views[a].T @ right
                 products[a, b] += product.toarray() if sparse.issparse(product) else product
             mean += views[1].sum(axis=0) if weights is None else views[1].T @ weights
