@@ -1,4 +1,4 @@
-"""Any frame in, the same kind out: names, types and index kept; what is not numeric gives a sentence."""
+"""Any frame in, the same kind out: names, types and index kept; what is not numeric raises an error."""
 
 import subprocess
 import sys

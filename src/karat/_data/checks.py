@@ -135,7 +135,7 @@ class Table:
         return read_input(core.X, core.y, core.problem, core.weights, core.groups, self.unit, self.offsets)
 
     def differences(self, core: Any, kept: Table) -> list[str]:
-        """Differences to a coreset other than in moments: the number of rows, or ``kept`` rows that are not at their indices."""
+        """Differences to a coreset other than in moments: the number of rows, or ``kept`` rows not at their indices."""
         if core.n_rows != self.count:
             return [f"The coreset was made of {core.n_rows:,} rows, the data has {self.count:,}."]
         if core.absorbed or (len(core.indices) and core.indices[-1] < self.count and self._has(kept, core.indices)):
