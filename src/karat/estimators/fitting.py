@@ -63,7 +63,7 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
         )
     if core.absorbed is not None:
         raise NotExactError(f"A part of the data was absorbed into the regulariser; use problem.solve(core) instead of {name}.")
-    if (centred or getattr(leaf, "fit_intercept", True)) and not problem.fit_intercept:
+    if (centred or getattr(leaf, "fit_intercept", True)) and not problem.shifts:
         raise NotExactError(
             f"{name} centres the columns, but {problem.describe()} kept no first moments; build with fit_intercept=True."
         )

@@ -182,9 +182,7 @@ def _positions(cores: list[Coreset], repeats: list[Repeat]) -> Iterable[Split]:
 def _stacked(cores: list[Coreset]) -> Coreset:
     """One coreset of the data written once per repeat, from the coresets of the repeats."""
     first = cores[0]
-    X, y = first.X, first.y
-    for core in cores[1:]:
-        X, y = frames.stack_rows(X, core.X), frames.stack_rows(y, core.y)
+    X, y = (frames.stack_rows(*tables) for tables in ([core.X for core in cores], [core.y for core in cores]))
     starts = np.cumsum([0, *(int(np.max(core.groups)) + 1 for core in cores if core.groups is not None)])
     certificates = [core.certificate for core in cores]
     note = f"The data is here {len(cores)} times, once per repeat of the splits: refit on one repeat only."

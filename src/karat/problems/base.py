@@ -58,7 +58,6 @@ class Problem(ABC):
     storable: ClassVar[bool] = True  # the parameters can be written to a file
     transform: Callable[[Any], Any] | None = None  # row-wise map to the columns that the kernel reads
     absorb: str | None = None  # how a regulariser carries a part of the data, if it does
-    fit_intercept: bool = True
     total_weight: bool | None  # whether the total weight was asked for
 
     @property
@@ -68,7 +67,7 @@ class Problem(ABC):
 
     @property
     def shifts(self) -> bool:
-        """Whether a shift of the columns leads to the same losses at other queries (see :meth:`shifted`)."""
+        """Whether a shift of the columns leads to the same losses at other queries (:meth:`shifted`): first moments are kept."""
         return False
 
     def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:

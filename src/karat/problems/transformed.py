@@ -32,29 +32,14 @@ class Transformed(Problem):
     transform: Callable[[Any], Any] = field()
     storable: ClassVar[bool] = False
 
-    @property
-    def total_weight(self) -> bool | None:  # type: ignore[override]
-        return self.problem.total_weight
+    def __post_init__(self) -> None:
+        inherited = ("excludes", "mergeable", "needs_target", "total_weight")
+        vars(self).update({name: getattr(self.problem, name) for name in inherited})
+        vars(self)["keeps"] = f"{self.problem.keeps}, of the transformed columns"
 
     @property
     def keeps_total(self) -> bool:
         return self.problem.keeps_total
-
-    @property
-    def keeps(self) -> str:  # type: ignore[override]
-        return f"{self.problem.keeps}, of the transformed columns"
-
-    @property
-    def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.problem.excludes
-
-    @property
-    def needs_target(self) -> bool:  # type: ignore[override]
-        return self.problem.needs_target
-
-    @property
-    def mergeable(self) -> bool:  # type: ignore[override]
-        return self.problem.mergeable
 
     @property
     def shifts(self) -> bool:

@@ -122,7 +122,7 @@ class Latent(Problem):
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
         """The features to keep, and the number of coordinates; without maps, only for counting."""
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Check the parameters that all latent-variable problems have."""
         check_whole(f"The number of {self.parts}", self.k)
         if self.keep not in KEEPS:

@@ -36,9 +36,9 @@ class ICA(PlainRows, Latent):
     n_components : int
         Number k of components, at most the number of columns; with fewer, the k leading principal components are unmixed.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
     """
 
     n_components: int
@@ -46,9 +46,6 @@ class ICA(PlainRows, Latent):
     total_weight: bool = True
     order: ClassVar[int] = 4
     parts: ClassVar[str] = "components"
-
-    def __post_init__(self) -> None:
-        self.check()
 
     @property
     def k(self) -> int:

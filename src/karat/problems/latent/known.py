@@ -35,17 +35,10 @@ class KnownMaps(Problem):
     def __init__(self, problem: Latent, maps: Maps, widths: tuple[int, ...] | None = None) -> None:
         self.problem, self.maps, self.widths = problem, maps, widths
         self.total_weight = problem.total_weight
+        vars(self).update(keeps=problem.keeps, excludes=problem.excludes)
 
     def __reduce__(self) -> Any:
         return KnownMaps, (self.problem, self.maps, self.widths)
-
-    @property
-    def keeps(self) -> str:  # type: ignore[override]
-        return self.problem.keeps
-
-    @property
-    def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.problem.excludes
 
     def describe(self) -> str:
         return self.problem.describe()

@@ -35,9 +35,9 @@ class HiddenMarkov(ThreeViews):
     emissions : {"categorical", "gaussian"}
         Symbols 0, 1, .. in one column, or spherical Gaussians, one column per dimension.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
 
     Notes
     -----
@@ -56,7 +56,7 @@ class HiddenMarkov(ThreeViews):
     rows_per_sample: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        self.check()
+        super().__post_init__()
         if self.emissions not in ("categorical", "gaussian"):
             raise InputError(f'emissions must be "categorical" or "gaussian", not {self.emissions!r}.')
 

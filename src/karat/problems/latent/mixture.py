@@ -41,9 +41,9 @@ class GaussianMixture(PlainRows, Latent):
     variances : {"shared", "spherical"}
         One variance for all components, or one for each.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class GaussianMixture(PlainRows, Latent):
     parts: ClassVar[str] = "components"
 
     def __post_init__(self) -> None:
-        self.check()
+        super().__post_init__()
         if self.variances not in ("shared", "spherical"):
             raise InputError(f'variances must be "shared" or "spherical", not {self.variances!r}.')
 

@@ -208,17 +208,14 @@ class SingleTopic(_Topics):
     n_topics : int
         Number k of topics, at most the number of words.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
     """
 
     n_topics: int
     keep: Keep = "tensor"
     total_weight: bool = True
-
-    def __post_init__(self) -> None:
-        self.check()
 
 
 @final
@@ -233,9 +230,9 @@ class LatentDirichlet(_Topics):
     alpha0 : float
         Sum of the Dirichlet parameters, known beforehand; small: nearly one topic per document.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
     """
 
     n_topics: int
@@ -244,7 +241,7 @@ class LatentDirichlet(_Topics):
     total_weight: bool = True
 
     def __post_init__(self) -> None:
-        self.check()
+        super().__post_init__()
         if not (isinstance(self.alpha0, int | float) and isfinite(self.alpha0) and self.alpha0 > 0):
             raise InputError(f"alpha0 must be a positive number, not {self.alpha0!r}; alpha0 -> 0 is SingleTopic.")
 

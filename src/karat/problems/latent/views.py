@@ -160,9 +160,9 @@ class MultiView(ThreeViews):
     n_components : int
         Number k of components, at most the number of columns of each view.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
 
     Notes
     -----
@@ -174,9 +174,6 @@ class MultiView(ThreeViews):
     total_weight: bool = True
     parts: ClassVar[str] = "components"
     input_tables: ClassVar[int] = 3
-
-    def __post_init__(self) -> None:
-        self.check()
 
     @property
     def k(self) -> int:
