@@ -67,7 +67,7 @@ class Problem(ABC):
 
     @property
     def shifts(self) -> bool:
-        """Whether a shift of the columns leads to the same losses at other queries (:meth:`shifted`): first moments are kept."""
+        """Whether shifted columns have the same losses at other queries (:meth:`shifted`), which needs first moments."""
         return False
 
     def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
