@@ -99,8 +99,7 @@ def coreset(
         raise InputError(f"absorb needs exactly one target, y has {data.targets}.")
     seed, correction = int(random_state), None
     try:
-        kernel = data.kernel(problem)
-        reductions = [build(data.rows(label), kernel, method, seed, progress) for label in data.labels]
+        reductions = [build(data.rows(label), data.kernel(problem), method, seed, progress) for label in data.labels]
         if problem.absorb is not None:
             reductions[0], correction = problem.absorb_rows(data.rows(), reductions[0], seed, progress, unit=data.unit)
     except NonFiniteError:
