@@ -154,7 +154,7 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
             raise InputError(
                 f"{name} is a sparse array of {len(table.shape)} dimensions; it must be a table: reshape((-1, 1))."
             )
-        _check_kind(table.dtype, name, "")
+        _check_kind(table.dtype, name)
         return sparse.csr_array(table)
     if np.ma.isMaskedArray(table) and np.ma.getmaskarray(table).any():
         rows = np.flatnonzero(np.ma.getmaskarray(table).reshape(len(table), -1).any(axis=1))
@@ -173,7 +173,7 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
         isinstance(table, list | tuple) and array.dtype.kind == "f" and (np.abs(array) > WHOLE).any()
     ):
         _check_integers(table, name)
-    _check_kind(array.dtype, name, "")
+    _check_kind(array.dtype, name)
     if array.ndim == 0 or array.ndim > 2:
         raise InputError(f"{name} has {array.ndim} dimensions; it must be a table of rows and columns.")
     return array if array.ndim == 2 else array[:, None]
@@ -221,24 +221,27 @@ def _plain(series: Any) -> np.ndarray:
 
 
 def _check_column(column: Any, kind: Any, name: str) -> None:
+    """Raise unless a column of a frame is numeric."""
     if not (kind.is_numeric() or str(kind) == "Boolean") or str(kind).startswith("Decimal"):
         if name == "y":
             target = "y" if column in (None, "") else repr(str(column))
             raise InputError(f"The target {target} {_said(kind, str(kind) == 'String')}; {NUMERIC_TARGET}.")
         raise InputError(
             f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; encode it (for example one-hot, inside a "
-            "pipeline given to CoresetRegressor) or leave it out."
+            "pipeline given to CoresetRegressor) or leave it out.",
+            column=str(column),
         )
 
 
-def _check_kind(kind: np.dtype[Any], name: str, where: str) -> None:
+def _check_kind(kind: np.dtype[Any], name: str) -> None:
+    """Raise unless a type is numeric."""
     if kind.kind == "c":
-        raise InputError(f"{name} holds complex numbers{where}; split it into real and imaginary columns.")
+        raise InputError(f"{name} holds complex numbers; split it into real and imaginary columns.")
     if kind.kind not in "fiub" and name == "y":
         raise InputError(f"The target y {_said(kind, kind.kind in 'US')}; {NUMERIC_TARGET}.")
     if kind.kind not in "fiub":
         raise InputError(
-            f"{name} has type {kind}{where}, which is not numeric; convert it to numbers first, for example with astype(float)."
+            f"{name} has type {kind}, which is not numeric; convert it to numbers first, for example with astype(float)."
         )
 
 

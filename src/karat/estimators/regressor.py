@@ -103,7 +103,7 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """
         X, y = self._checked(X, y)
         estimator = clone(self.estimator)
-        selects = searches.selecting(estimator)
+        selects = searches.selecting_step(estimator)
         if groups is not None and selects is None:
             raise InputError("groups are for cross-validation, but the estimator does not select by it.")
         if self.problem is None:
@@ -144,12 +144,12 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def _dtype(self) -> str | None:
         """The dtype to check for: numeric, unless a pipeline may encode other columns."""
-        transformers, _ = split_pipeline(searches.innermost(self.estimator))
+        transformers, _ = split_pipeline(searches.without_search(self.estimator))
         return "numeric" if transformers is None or only_scales(transformers) else None
 
     def _deduced(self, estimator: Any, selects: Any, X: Any) -> tuple[Problem, list[tuple[Any, Any]]]:
         """The problem that keeps what every candidate needs; transformers are fitted on the full data and frozen, in place."""
-        inside = searches.inner(selects) if selects is not None and key_of(selects) in SEARCHES else None
+        inside = searches.searched_estimator(selects) if selects is not None and key_of(selects) in SEARCHES else None
         if inside is not None:
             searches.check_search(selects)
         else:
@@ -243,7 +243,7 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         from sklearn.utils import get_tags
 
         tags = super().__sklearn_tags__()
-        inside = searches.innermost(self.estimator)
+        inside = searches.without_search(self.estimator)
         leaf = get_tags(split_pipeline(inside)[1])
         tags.target_tags = leaf.target_tags
         tags.regressor_tags = leaf.regressor_tags or tags.regressor_tags

@@ -19,20 +19,20 @@ from karat.estimators.fitting import key_of, refuse, split_pipeline
 from karat.estimators.registry import SCORERS, SEARCHES, SELECTS_ITSELF, WHY_NOT
 
 
-def selecting(estimator: Any) -> Any:
+def selecting_step(estimator: Any) -> Any:
     """The part that selects by cross-validation: the estimator, the last step of a pipeline, or None."""
     _, leaf = split_pipeline(estimator)
     return leaf if key_of(leaf) in SEARCHES or key_of(leaf) in SELECTS_ITSELF else None
 
 
-def innermost(estimator: Any) -> Any:
+def without_search(estimator: Any) -> Any:
     """The estimator itself, or what a search fits."""
     return estimator.estimator if key_of(estimator) in SEARCHES else estimator
 
 
-def inner(search: Any) -> Any:
+def searched_estimator(search: Any) -> Any:
     """What a search fits."""
-    if selecting(search.estimator) is not None:
+    if selecting_step(search.estimator) is not None:
         raise refuse(search, "a search inside a search has folds of folds; let one of them select")
     return search.estimator
 
