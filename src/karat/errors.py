@@ -5,7 +5,7 @@ What a program may want to know about an error is in its fields, never only in i
 
 from __future__ import annotations
 
-import numpy as np
+from numbers import Integral  # NumPy's whole numbers are registered; NumPy itself is not needed here
 
 
 class InputError(ValueError):
@@ -47,5 +47,5 @@ class MissingExtraError(ImportError):
 
 def check_whole(name: str, value: object, least: int = 1) -> None:
     """Raise unless an argument is a whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}.", argument=name)

@@ -89,4 +89,5 @@ def latent_roles(
 def refuse_sequence(problem: Problem | None, sequence: Any) -> None:
     if sequence is not None and not isinstance(problem, HiddenMarkov):
         name = "This problem" if problem is None else problem.describe()
-        raise InputError(f"{name} does not look at sequences; sequence is for HiddenMarkov only.", argument="sequence")
+        remedy = "The argument sequence is for HiddenMarkov only."
+        raise InputError(f"{name} does not look at sequences.", remedy, argument="sequence")
