@@ -1,7 +1,8 @@
-"""Bad input gets a sentence that names the place and the remedy; nothing is silently mended, dropped or ignored."""
+"""Bad input raises an error that names the place and the remedy; nothing is silently corrected, dropped or ignored."""
 
 from __future__ import annotations
 
+import pickle
 import re
 
 import numpy as np
@@ -37,7 +38,7 @@ def refused(match: str, *args, **options):
     text = str(caught.value)
     for part in match.split("|"):
         assert part.lower() in text.lower(), f"{part!r} is not in: {text}"
-    assert text.rstrip().endswith((".", ")")), f"not a sentence: {text}"
+    assert text.rstrip().endswith((".", ")")), f"not a message: {text}"
     return text
 
 
@@ -499,3 +500,18 @@ class TestFit:
             full, small = make().fit(X, y), core.fit(make())
             assert np.allclose(full.coef_, small.coef_, rtol=1e-9, atol=1e-9)
             assert np.allclose(full.intercept_, small.intercept_, rtol=1e-9, atol=1e-9)
+
+
+def test_errors_carry_their_place_as_fields():
+    X, y = table(300)
+    X[[5, 9], 1] = np.nan
+    with pytest.raises(InputError) as caught:
+        karat.coreset(X, y)
+    assert (caught.value.column, caught.value.row) == ("1", 5)
+    for options in ({"random_state": -1}, {"method": "magic"}, {"sample_weight": np.full(300, -1.0)}, {"lengths": [300]}):
+        with pytest.raises(InputError) as caught:
+            karat.coreset(*table(300), **options)
+        assert caught.value.argument == next(iter(options))
+    again = pickle.loads(pickle.dumps(InputError("It is wrong.", "Do this.", argument="y", column="a", row=3)))
+    assert (str(again), again.message, again.remedy) == ("It is wrong. Do this.", "It is wrong.", "Do this.")
+    assert (again.argument, again.column, again.row) == ("y", "a", 3)

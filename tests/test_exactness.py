@@ -114,7 +114,7 @@ def test_exact_for_every_seed(tag, method, seed):
 @pytest.mark.parametrize("size", [1e3, 1e5, 1e8])
 @pytest.mark.parametrize("case", ["least_squares", "moments_3", "l4", "l6_no_intercept"])
 def test_refused_rather_than_inexact(case, size, method):
-    """One row far outside: where its powers drown the others there is a sentence, and never a wrong coreset."""
+    """One row far outside: if its powers exceed the precision of the others there is an error, and never a wrong coreset."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((500, 2))
     X[250] *= size

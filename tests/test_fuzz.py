@@ -1,4 +1,4 @@
-"""Random mixtures of unpleasant columns, weights and rows: exact, or a sentence; never anything else."""
+"""Random mixtures of unpleasant columns, weights and rows: exact, or an error; never anything else."""
 
 from __future__ import annotations
 

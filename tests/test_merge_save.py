@@ -143,7 +143,7 @@ def test_merge_with_groups_of_one_part_only():
     assert merged.verify(X, y, groups=groups).ok
 
 
-def test_merge_refuses_with_a_sentence():
+def test_merge_refusals():
     X, y = whole(300)
     core = karat.coreset(X, y)
     with pytest.raises(InputError, match="different"):

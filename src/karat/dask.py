@@ -18,13 +18,13 @@ except ImportError:
 
 from karat._cluster.latent import FirstTask, SecondTask
 from karat._cluster.task import Task, expect_columns, roles, task
-from karat._core.construct import refuse_for_latent
 from karat._core.coreset import Coreset
 from karat._core.plan import FAN
+from karat._data.checks import check_taken, chosen_problem
 from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.io.latent_roles import latent_roles, refuse_sequence
-from karat.problems import LeastSquares, Moments, Problem
+from karat.problems import Problem
 from karat.problems.latent import Latent, MultiView
 
 
@@ -71,7 +71,7 @@ def coreset(
     Coreset or Delayed
     """
     if isinstance(problem, Latent):
-        refuse_for_latent(problem, target, groups)
+        check_taken(problem, y=target, groups=groups)
         return _two_passes(data, problem, columns, sample_weight, sequence, key, on_missing, random_state, compute)
     refuse_sequence(problem, sequence)
     if hasattr(data, "npartitions") and hasattr(data, "columns"):
@@ -124,8 +124,7 @@ def _part_of_frame(work: Task, number: int, frame: Any) -> bytes:
 def _array(
     X: Any, y: Any, problem: Problem | None, sample_weight: Any, groups: Any, random_state: int
 ) -> tuple[Task, list[Any]]:
-    if problem is None:
-        problem = Moments(2) if y is None else LeastSquares()
+    problem = chosen_problem(problem, y is not None)
     Sketch(problem, random_state=random_state)  # refuses, with a sentence, what cannot be merged
     parts = _aligned(X, {"target": y, "sample_weight": sample_weight, "groups": groups})
     work = Task(problem, None, int(random_state))

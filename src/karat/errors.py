@@ -1,10 +1,30 @@
-"""Errors are sentences: what is wrong, where, and what to do."""
+"""The errors that karat raises: each says what is wrong, where, and what to do.
+
+What a program may want to know about an error is in its fields, never only in its text.
+"""
 
 from __future__ import annotations
 
+from numbers import Integral  # NumPy's whole numbers are registered; NumPy itself is not needed here
+
 
 class InputError(ValueError):
-    """The data or an argument cannot be used; the message names the place and the remedy."""
+    """The data or an argument cannot be used; the message names the place and the remedy.
+
+    Parameters
+    ----------
+    message, remedy : str
+        What is wrong, and what to do, where another interface (the command line) says it in its own words.
+    argument, column, row : optional
+        The argument that is wrong or would help; the column and the first row of the data that cannot be used.
+    """
+
+    def __init__(
+        self, message: str, remedy: str = "", *, argument: str | None = None, column: str | None = None, row: int | None = None
+    ) -> None:
+        super().__init__(f"{message} {remedy}" if remedy else message)
+        self.message, self.remedy = message, remedy
+        self.argument, self.column, self.row = argument, column, row
 
 
 class NotExactError(RuntimeError):
@@ -23,3 +43,9 @@ class MissingExtraError(ImportError):
             f"{what} needs an optional dependency: install it with  pip install 'karat[{extra}]'  (in a copy of the project, "
             f"pip install '.[{extra}]')."
         )
+
+
+def check_whole(name: str, value: object, least: int = 1) -> None:
+    """Raise unless an argument is a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}.", argument=name)

@@ -18,9 +18,9 @@ except ImportError:
 
 from karat._cluster.latent import FirstTask
 from karat._cluster.task import Task, expect_columns, roles, task
-from karat._core.construct import refuse_for_latent
 from karat._core.coreset import Coreset
 from karat._core.plan import FAN
+from karat._data.checks import check_taken
 from karat.errors import InputError
 from karat.io.latent_roles import latent_roles, refuse_sequence
 from karat.io.layout import Layout
@@ -72,7 +72,7 @@ def coreset(
     if not hasattr(df, "mapInArrow"):
         raise InputError(f"df must be a Spark data frame, not {type(df).__name__}; use karat.coreset.")
     if isinstance(problem, Latent):
-        refuse_for_latent(problem, target, groups)
+        check_taken(problem, y=target, groups=groups)
         chosen = latent_roles(problem, columns, sequence, sample_weight, key, None, on_missing).among(df.columns)
         expect_columns(chosen.layout.columns, df.columns)
         first = FirstTask(problem, chosen, chosen.widths, int(random_state))

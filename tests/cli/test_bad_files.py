@@ -92,7 +92,7 @@ def test_columns_that_do_not_fit(data, tmp_path, inside):
     refused(inside("build", data / "all.parquet", "-t", "why", *rest), "--target why", "no such column")
     refused(inside("build", data / "all.parquet", "-t", "y", "--columns", "a,bb", *rest), "--columns bb")
     refused(
-        inside("build", data / "all.parquet", "-t", "y", "--columns", "a,y", *rest), "'y' is the target", "out of --columns."
+        inside("build", data / "all.parquet", "-t", "y", "--columns", "a,y", *rest), "'y' is the target", "out of the features."
     )
     refused(inside("build", data / "all.parquet", "-t", "y", "--weight", "ww", *rest), "--weight ww", "did you mean w?")
     refused(inside("build", data / "all.parquet", "--columns", "a", "--drop-columns", "b", *rest), "exclude each other")

@@ -1,4 +1,4 @@
-"""Any frame in, the same kind out: names, types and index kept; what is not numeric gives a sentence."""
+"""Any frame in, the same kind out: names, types and index kept; what is not numeric raises an error."""
 
 import subprocess
 import sys
@@ -12,7 +12,8 @@ from scipy import sparse
 from sklearn.linear_model import LassoCV, Ridge
 
 import karat
-from karat import CoresetRegressor, InputError, frames, problems
+from karat import CoresetRegressor, InputError, problems
+from karat._data import containers
 
 
 @pytest.fixture(scope="module")
@@ -162,10 +163,10 @@ else:
 
 def test_single_precision_becomes_double(table):
     X, _ = table
-    assert frames.in_double(X)["height"].dtype == np.float64
-    assert frames.in_double(X)["count"].dtype == X["count"].dtype
-    assert frames.in_double(pl.from_pandas(X)).schema["height"] == pl.Float64
-    assert frames.in_double(X["height"]).dtype == np.float64
+    assert containers.in_double(X)["height"].dtype == np.float64
+    assert containers.in_double(X)["count"].dtype == X["count"].dtype
+    assert containers.in_double(pl.from_pandas(X)).schema["height"] == pl.Float64
+    assert containers.in_double(X["height"]).dtype == np.float64
 
 
 def test_verify_goes_by_the_names_of_columns(table):

@@ -1,4 +1,4 @@
-"""Default-deny: what is not known to be exact is refused, with a sentence that says why and what to do."""
+"""Default-deny: what is not known to be exact is refused, with a reason and an alternative."""
 
 import numpy as np
 import pytest

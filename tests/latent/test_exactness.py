@@ -6,7 +6,7 @@ from latent.data import SIZES, make_mixture, make_views
 
 import karat
 from karat import models, problems
-from karat._core.latent import kept_sample, own_maps, read_sample
+from karat._core.latent import read_sample
 from karat.errors import InputError, NotExactError
 
 MODES = ("tensor", "moments", "all")
@@ -28,8 +28,8 @@ def assert_same_parameters(one, two, names):
 def tensors(case_problem, core, X, sequences):
     data, _ = read_sample(X, case_problem, None, sequences.get("lengths"))
     maps = case_problem.maps(data)
-    kept = kept_sample(core)
-    return case_problem.statistics(data, maps), case_problem.statistics(kept, own_maps(core, kept))
+    kept = case_problem.kept_sample(core)
+    return case_problem.statistics(data, maps), case_problem.statistics(kept, case_problem.kept_maps(core, kept))
 
 
 @pytest.mark.parametrize("keep", MODES)

@@ -1,4 +1,4 @@
-"""Bad input: sentences with the place and the remedy, never a NaN."""
+"""Bad input: errors with the place and the remedy, never a NaN."""
 
 import re
 import subprocess
@@ -18,14 +18,14 @@ COUNTS = make_topics(300).X
 
 
 @pytest.mark.parametrize(
-    ("value", "sentence"),
+    ("value", "message"),
     [(-1, "negative, the first in document 2, word 3"), (0.5, "not whole, the first in document 2"), (np.nan, "not finite")],
 )
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
-def test_counts_must_be_counts(value, sentence, container):
+def test_counts_must_be_counts(value, message, container):
     X = COUNTS.astype(float)
     X[2, 3] = value
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=message):
         karat.coreset(container(X), problem=problems.SingleTopic(3))
 
 
@@ -73,7 +73,7 @@ def test_sequences():
 
 
 @pytest.mark.parametrize(
-    ("problem", "X", "sentence"),
+    ("problem", "X", "message"),
     [
         (problems.GaussianMixture(4), np.ones((50, 3)), "4 components cannot be told apart in 3 columns"),
         (problems.GaussianMixture(2), np.ones((50, 3)), "support 1 components, not 2"),
@@ -89,8 +89,8 @@ def test_sequences():
         (problems.GaussianMixture(2), np.zeros((0, 3)), "no rows"),
     ],
 )
-def test_data_that_cannot_hold_the_model(problem, X, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_data_that_cannot_hold_the_model(problem, X, message):
+    with pytest.raises(InputError, match=message):
         karat.coreset(X, problem=problem)
 
 
@@ -140,7 +140,7 @@ def test_mode_c_refuses_what_would_not_be_small():
 
 
 @pytest.mark.parametrize(
-    ("make", "sentence"),
+    ("make", "message"),
     [
         (lambda: problems.GaussianMixture(0), "whole number of at least 1"),
         (lambda: problems.GaussianMixture(2.0), "whole number of at least 1"),
@@ -151,8 +151,8 @@ def test_mode_c_refuses_what_would_not_be_small():
         (lambda: models.HiddenMarkov(2, start="last").fit(np.zeros(9)), "start must be"),
     ],
 )
-def test_parameters(make, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_parameters(make, message):
+    with pytest.raises(InputError, match=message):
         make()
 
 

@@ -173,7 +173,7 @@ def piece_of(number: int, views: Sequence[Any], weights: Any, sequence: Any) -> 
     for part in parts:
         bad = np.argwhere(~np.isfinite(part)) if part.dtype.kind == "f" else np.zeros((0, 2), dtype=int)
         if len(bad):
-            raise InputError(f"{place(number, 0)(bad[0, 0])}: column {bad[0, 1]} is not finite; drop or mend the row.")
+            raise InputError(f"{place(number, 0)(bad[0, 0])}: column {bad[0, 1]} is not finite; drop or correct the row.")
     own = None if weights is None else np.asarray(weights, dtype=float)
     if own is not None and not (own >= 0).all():
         raise InputError(f"{place(number, 0)(int(np.argmin(own >= 0)))}: the weight is not a number of at least 0.")

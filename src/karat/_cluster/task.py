@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from karat._core.coreset import Coreset
+from karat._data.checks import chosen_problem
 from karat._stream import state as sketch_state
 from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.io.layout import Layout
-from karat.problems import LeastSquares, Moments, Problem
+from karat.problems import Problem
 
 
 @dataclass(frozen=True)
@@ -124,13 +125,12 @@ def task(
     """A checked task for rows with named columns."""
     if on_missing not in ("error", "drop"):
         raise InputError(f"on_missing must be 'error' or 'drop', not {on_missing!r}.")
-    if problem is None:
-        problem = LeastSquares() if targets else Moments(2)
-    if isinstance(problem, Problem) and problem.needs_target and not targets:
+    problem = chosen_problem(problem, bool(targets))
+    if problem.needs_target and not targets:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
     Sketch(problem, random_state=random_state)  # refuses, with a sentence, what cannot be merged
     if not columns:
-        raise InputError("No columns are left for the features; name some in columns=.")
+        raise InputError("No columns are left for the features; keep at least one.")
     layout = Layout(tuple(columns), targets, sample_weight, groups, key, pipeline, on_missing == "drop")
     return Task(problem, layout, int(random_state))
 

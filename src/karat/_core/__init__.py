@@ -1,1 +1,1 @@
-"""What a coreset is made of: its certificate."""
+"""Coresets and their certificates: construction, verification, merging, files."""

@@ -1,15 +1,20 @@
-"""The certificate: what was kept, to what error, at what size against which bound; and what is not kept.
+"""Certificates: what a coreset keeps, to what error, at what size against which bound; and what it does not keep.
 
-The proof is :mod:`karat.engine.proof`, its constants are :mod:`karat.engine.tolerances`; here it becomes a record that prints,
-travels in files and says whether it still counts.
+The proof is :mod:`karat.engine.proof`, its constants are :mod:`karat.engine.tolerances`.  Here it becomes a record that can be
+printed and stored in files:
+
+    certify(reductions)                                          of a new coreset
+    certify_again(core, [measure_again(core, moments, ...)])     of a coreset that is compared with data
+    certify_union(certificate, parts)                            of a coreset of coresets
+    require_proven(certificate)                                  an error, unless it is proven
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +25,10 @@ from karat.engine.rows import Rows, own_weights
 from karat.engine.tolerances import EPS, MEASURED, ROUNDING
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
+from karat.problems.absorb.absorb import REFUTED
+
+if TYPE_CHECKING:
+    from karat._core.coreset import Coreset
 
 PROOF_VERSION = 2  # 1: karat 0.1.0, which left directions out of the proof
 OLDER = "proven by an older version: verify again"
@@ -53,15 +62,15 @@ class Certificate:
     bound : int
         What the theory allows: the number of kernel features.
     peeled : int
-        Rows that are kept verbatim beside them, because each dominates a moment.
+        Rows that are kept unchanged in addition, because each dominates a moment.
     power : int
         Degree of the loss.
     condition : float
-        Largest over smallest relative size of the directions of the columns, of those that the first term speaks of.
+        Largest over smallest relative size of the directions of the columns, of those that the first term covers.
     excluded_directions : tuple of float
-        Relative sizes of the directions of the columns along which only the second term speaks: they vanish, or nearly so.
+        Relative sizes of the directions of the columns that (nearly) vanish; along these only the second term holds.
     method : str
-        The way that led to the coreset.
+        How the coreset was found.
     passes : int
         Passes over all rows.
     seconds : float
@@ -71,11 +80,11 @@ class Certificate:
     excludes : tuple of str
         What is not.
     n_rows : int
-        Rows that the coreset stands for.
+        Rows of the input.
     notes : tuple of str
-        Anything else worth knowing.
+        Remarks, such as the number of rows that were left out.
     refuted : bool
-        Whether a fact other than a moment speaks against it, such as kept rows that are not rows of the data.
+        Whether something other than a moment contradicts it, such as kept rows that are not rows of the data.
     inflation : float
         Largest ratio of an absolute moment of the kept rows to that of all rows; it magnifies the second term of a coreset of
         this coreset.
@@ -126,7 +135,7 @@ class Certificate:
 
     @property
     def ok(self) -> bool:
-        """Whether the coreset is exact: proven, by the present proof, and refuted by nothing else."""
+        """Whether the coreset is exact: proven by the present version of the proof, and not refuted."""
         return self.proven and not self.refuted and self.proof_version == PROOF_VERSION
 
     def to_dict(self) -> dict[str, Any]:
@@ -165,16 +174,6 @@ class Certificate:
         return " ".join([text, *self.notes])
 
 
-def standard_errors(problem: Problem, loss_error: float, n_rows: int) -> float | None:
-    """By how many standard errors the coefficients of least squares move at most, about."""
-    return loss_error * sqrt(n_rows) if isinstance(problem, LeastSquares | Ridge) else None
-
-
-def rounding_of(spent: float) -> float:
-    """The second term of a claim of which so much has been spent, in units of ROUNDING."""
-    return ROUNDING * max(1.0, spent)
-
-
 def certify(
     problem: Problem,
     reductions: Sequence[Reduction],
@@ -183,10 +182,9 @@ def certify(
     seconds: float,
     notes: Sequence[str] = (),
     *,
-    refuted: bool = False,
     size: int | None = None,
 ) -> Certificate:
-    """The certificate of a coreset from the proofs of its groups.
+    """The certificate of a new coreset, from the reductions of its groups.
 
     Parameters
     ----------
@@ -202,7 +200,7 @@ def certify(
     return Certificate(
         loss_error=float(error),
         covered=float(error - handed_on) if np.isfinite(error) else 0.0,
-        rounding=rounding_of(spent),
+        rounding=_rounding(spent),
         spent=spent,
         remainder=max(r.remainder for r in reductions),
         moment_error=max(p.moment_error for p in proofs),
@@ -215,38 +213,66 @@ def certify(
         condition=max(p.condition for p in proofs),
         excluded_directions=tuple(x for p in proofs for x in p.excluded),
         method=" and ".join(sorted({r.method for r in reductions})),
-        passes=max(r.passes for r in reductions),
+        passes=max(r.passes for r in reductions) + (not problem.mergeable),  # the pass that finds the maps
         seconds=seconds,
         keeps=problem.keeps,
         excludes=problem.excludes,
         n_rows=n_rows,
         notes=tuple(notes),
-        refuted=refuted,
         inflation=max(r.inflation * p.inflation for r, p in zip(reductions, proofs, strict=True)),
-        standard_errors=standard_errors(problem, float(error), n_rows),
+        standard_errors=_standard_errors(problem, float(error), n_rows),
     )
 
 
-def claimed(
-    certificate: Certificate, rows: Rows | None, fitted: FittedMoments, kept: Rows, passes: int, witnesses: Rows | None = None
+def measure_again(
+    core: Coreset,
+    rows: Rows | None,
+    fitted: FittedMoments,
+    kept: Rows,
+    passes: int,
+    unit: float = 1.0,
+    witnesses: Rows | None = None,
 ) -> Reduction:
-    """The reduction that a coreset claims to be: its rows measured afresh against the fitted moments of all rows.
+    """The kept rows of a coreset measured against the fitted moments of all rows.
 
     Parameters
     ----------
-    certificate : Certificate
-        Of the coreset; it says what is claimed.
     rows : Rows or None
         All rows, if they can be read again.
+    kept : Rows
+        The kept rows with their weights.
+    unit : float
+        In which the weights of ``rows`` and ``kept`` are measured.
     witnesses : Rows, optional
-        Some rows of the data with their own weights, if they cannot.
+        Some rows of the data with their own weights, if ``rows`` cannot be read again.
     """
     positions = np.arange(len(kept))
-    weights = own_weights(kept, positions)
-    terms = Terms.claimed(certificate.rounding)
+    weights, terms = own_weights(kept, positions), Terms.claimed(core.certificate.rounding)
     proof = measure(rows, fitted, kept.take(positions, fitted.kernel.shift), weights, witnesses, terms)
+    if core.absorbed:  # else the rows carry everything, with or without a regulariser
+        assert rows is not None
+        error = core.problem.absorbed_error(rows, fitted, kept, core.absorbed, unit)
+        proof = replace(proof, loss_error=error, moment_error=error, remainder=0.0)
     method, before = "verified on the full data", (terms.measured - MEASURED) * proof.remainder / ROUNDING
-    return Reduction(positions, weights, fitted, certificate.rank, proof, method, passes, before=before)
+    return Reduction(positions, weights, fitted, core.certificate.rank, proof, method, passes, before=before)
+
+
+def certify_again(
+    core: Coreset, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float, refutations: Sequence[str],
+    notes: Sequence[str] = (),
+) -> Certificate:  # fmt: skip
+    """A fresh certificate of a coreset, from what :func:`measure_again` found; the rank is not measured again.
+
+    Parameters
+    ----------
+    refutations : sequence of str
+        Facts other than moments that contradict the coreset.
+    """
+    refutations = list(refutations)
+    if core.absorbed and not max(r.proof.loss_error for r in reductions) <= REFUTED:
+        refutations.append(f"Rows and correction of an absorbed coreset must agree with the data to {REFUTED:.0e}.")
+    fresh = certify(core.problem, reductions, total, n_rows, seconds, [*notes, *refutations], size=len(core))
+    return replace(fresh, refuted=bool(refutations), rank=core.certificate.rank, peeled=core.certificate.peeled)
 
 
 def about_means(found: Reduction) -> Kernel | None:
@@ -259,10 +285,46 @@ def about_means(found: Reduction) -> Kernel | None:
     return None if linear is None else linear.kernel.centred(linear.target, linear.total)
 
 
+def inherited_error(parts: Sequence[Coreset]) -> float:
+    """What a coreset of kept rows inherits of the loss errors of its parts.
+
+    Each is relative to a loss that is smaller than that of the union.  With a correction each of them is relative to a loss
+    that has the regulariser in it, so that they add up.
+    """
+    errors = [core.certificate.loss_error - (0.0 if core.absorbed else core.certificate.covered) for core in parts]
+    return sum(errors) if any(core.absorbed for core in parts) else max(errors)
+
+
+def certify_union(fresh: Certificate, parts: Sequence[Coreset], notes: Sequence[str]) -> Certificate:
+    """The certificate of a coreset of kept rows, with what it inherits from the reductions of its parts."""
+    proofs = [core.certificate for core in parts]
+    inherited = inherited_error(parts)
+    spent = fresh.spent + max(proof.spent for proof in proofs)
+    return replace(
+        fresh,
+        loss_error=fresh.loss_error + inherited,
+        standard_errors=_standard_errors(parts[0].problem, fresh.loss_error + inherited, sum(core.n_rows for core in parts)),
+        rounding=_rounding(spent),
+        spent=spent,
+        notes=tuple(notes),
+        proof_version=min(fresh.proof_version, *(proof.proof_version for proof in proofs)),
+    )
+
+
+def _standard_errors(problem: Problem, loss_error: float, n_rows: int) -> float | None:
+    """About the largest number of standard errors by which the coefficients of least squares move."""
+    return loss_error * sqrt(n_rows) if isinstance(problem, LeastSquares | Ridge) else None
+
+
+def _rounding(spent: float) -> float:
+    """The second term of a certificate whose reductions have spent so much of it, in units of ROUNDING."""
+    return ROUNDING * max(1.0, spent)
+
+
 def require_proven(
     certificate: Certificate, reductions: Sequence[Reduction], names: list[str], rows: Sequence[int] = ()
 ) -> None:
-    """Raise an error that names the moment and the ``rows`` that are in the way, unless the coreset is proven."""
+    """Raise unless the coreset is proven; the error names the worst moment and ``rows`` that dominate one."""
     if certificate.proven:
         return
     worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))

@@ -1,27 +1,29 @@
-"""Making a coreset: from checked inputs through the engine to rows, weights and a certificate."""
+"""Construction of a coreset: checked inputs, one reduction per group, and a certificate.
+
+data        = read_rows(X, y, ...)                           # a Table of rows, or Samples of a latent-variable problem
+reductions  = build(data.rows(label), data.kernel(problem))  # karat.engine.reduce: few rows, the same moments, a proof
+coreset     = assemble(reductions)                           # certified, or NotExactError
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from karat._core.certify import certify, require_proven
 from karat._core.coreset import Coreset
+from karat._core.latent import Samples
 from karat._data import containers
-from karat._data.checks import Table, explain_non_finite, group_labels, read_input
-from karat.engine import linalg
-from karat.engine.kernel import Kernel
+from karat._data.checks import SECOND_IS_Y, Table, check_taken, chosen_problem, read_input
 from karat.engine.reduce import NonFiniteError, Reduction, build
-from karat.engine.rows import Rows
-from karat.errors import InputError
-from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge
-from karat.problems.absorb.absorb import absorb
+from karat.errors import InputError, check_whole
+from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
 from karat.problems.latent import Latent
+from karat.problems.latent.base import Maps
 
 Method = Literal["auto", "onepass", "tree", "caratheodory"]
 METHODS = ("auto", "onepass", "tree", "caratheodory")
@@ -69,7 +71,7 @@ def coreset(
     Raises
     ------
     InputError
-        A sentence that names the place and the remedy.
+        If an input cannot be used; the message names the place and the remedy.
     NotExactError
         If exactness could not be reached; an inexact coreset is never returned.
 
@@ -84,93 +86,44 @@ def coreset(
     """
     start = time.perf_counter()
     if isinstance(y, Problem) and problem is None:
-        raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).")
-    if problem is None:
-        problem = Moments(2) if y is None else LeastSquares()
-    if not isinstance(problem, Problem):
-        raise InputError(f"problem must be one of karat.problems, such as LeastSquares(), not {problem!r}.")
+        raise InputError(SECOND_IS_Y, argument="y")
+    problem = chosen_problem(problem, y is not None)
     if not isinstance(method, str) or method not in METHODS:
-        raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.")
-    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
-        raise InputError(f"random_state must be a whole number of at least 0, not {random_state!r}.")
+        raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.", argument="method")
+    check_whole("random_state", random_state, 0)
     X, y = containers.collected(X), containers.collected(y)
-    if isinstance(problem, Latent):
-        from karat._core.latent import latent_coreset
-
-        refuse_for_latent(problem, y, groups)
-        return latent_coreset(X, problem, sample_weight, lengths, method, int(random_state), progress, start)
-    refuse_lengths(problem, lengths)
-    table = read_input(X, y, problem, sample_weight, groups)
-    absorbing = getattr(problem, "absorb", None) is not None
-    if absorbing and groups is not None:
+    data = read_rows(X, y, problem, sample_weight, groups, lengths)
+    if problem.absorb is not None and groups is not None:
         raise InputError("absorb and groups do not go together: an absorbed coreset serves one fit of one alpha.")
-    if absorbing and table.targets != 1:
-        raise InputError(f"absorb needs exactly one target, y has {table.targets}.")
+    if problem.absorb is not None and data.targets != 1:
+        raise InputError(f"absorb needs exactly one target, y has {data.targets}.")
+    seed, correction = int(random_state), None
     try:
-        reductions = [
-            build(table.rows(g), kernel_of(problem, table), method, int(random_state), progress) for g in group_labels(table)
-        ]
-        correction = None
-        if absorbing:
-            assert isinstance(problem, Ridge | LpRegression)
-            reductions, correction = absorb_into(
-                problem, table.rows(), reductions[0], int(random_state), progress, unit=table.unit
-            )
+        reductions = [build(data.rows(label), data.kernel(problem), method, seed, progress) for label in data.labels]
+        if problem.absorb is not None:
+            reductions[0], correction = problem.absorb_rows(data.rows(), reductions[0], seed, progress, unit=data.unit)
     except NonFiniteError:
-        raise explain_non_finite(table, "its powers") from None
-    return assemble(problem, table, X, y, reductions, correction, start)
+        raise data.explain_non_finite() from None
+    return assemble(problem, data, X, y, reductions, correction, start)
 
 
-def refuse_lengths(problem: Problem, lengths: Any) -> None:
-    if lengths is not None:
-        raise InputError(f"{problem.describe()} does not look at sequences; lengths is for sequence models only.")
-
-
-def refuse_for_latent(problem: Problem, y: Any, groups: Any) -> None:
-    if y is not None:
-        raise InputError(f"{problem.describe()} has no target; leave y out.")
-    if groups is not None:
-        raise InputError(
-            f"{problem.describe()} does not take groups, because its maps belong to one data set; build one coreset per group."
-        )
-
-
-def kernel_of(problem: Problem, table: Table) -> Kernel:
-    """The kernelization of a problem for the shape of a table."""
-    return problem.kernel(table.columns, table.targets)
-
-
-def absorb_into(
-    problem: Ridge | LpRegression, rows: Rows, exact: Reduction, seed: int, progress: Progress | None,
-    missing: Correction | None = None, unit: float = 1.0, inherited: float = 0.0,
-) -> tuple[list[Reduction], Correction]:  # fmt: skip
-    """The reduction and the correction of an absorbed coreset; the exact reduction and zero if nothing can be absorbed.
-
-    Weights of rows are in units of ``unit``; corrections are not.  ``inherited`` is what ``rows`` are off by themselves.
-    """
-    with linalg.few_threads(exact.fitted.kernel.width):
-        found = absorb(
-            rows, exact, problem.power, problem.fit_intercept, problem.penalty / float(unit), problem.absorb == "box",
-            problem.keeps_total, None if missing is None else missing.over(unit), seed, progress, unit,
-        )  # fmt: skip
-    passes = exact.passes + found.passes
-    if not found.correction:
-        return [replace(exact, passes=passes)], found.correction
-    reduction = replace(
-        exact, positions=found.positions, weights=found.weights, inherited=inherited,
-        proof=replace(exact.proof, loss_error=found.loss_error, moment_error=found.loss_error),
-        method=f"{exact.method}, then {problem.absorb}", passes=passes, peeled=np.zeros(0, dtype=bool),
-    )  # fmt: skip
-    return [reduction], found.correction.times(unit)
+def read_rows(
+    X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, lengths: Any, maps: Maps | None = None
+) -> Table | Samples:
+    """Check the inputs; latent-variable problems get samples, in the coordinates of ``maps`` or of their own maps."""
+    check_taken(problem, y=y, groups=groups, lengths=lengths)
+    if isinstance(problem, Latent):
+        return Samples.of(X, problem, sample_weight, lengths, maps)
+    return read_input(X, y, problem, sample_weight, groups)
 
 
 def assemble(
-    problem: Problem, table: Table, X: Any, y: Any, reductions: list[Reduction], correction: Correction | None, start: float
-) -> Coreset:
-    """One coreset from the reductions of the groups, or an error if it is not exact."""
-    labels = group_labels(table)
+    problem: Problem, table: Table | Samples, X: Any, y: Any, reductions: list[Reduction], correction: Correction | None,
+    start: float,
+) -> Coreset:  # fmt: skip
+    """Make one coreset of the reductions of the groups; raise if it is not exact."""
     origins, heavy = [], []
-    for reduction, label in zip(reductions, labels, strict=True):
+    for reduction, label in zip(reductions, table.labels, strict=True):
         index = table.index(label)
         origins.append(reduction.positions if index is None else index[reduction.positions])
         heavy += (reduction.in_the_way if index is None else index[reduction.in_the_way]).tolist()
@@ -178,7 +131,7 @@ def assemble(
     order = np.argsort(indices, kind="stable")
     weights = np.concatenate([r.weights for r in reductions])[order] * table.unit
     indices = indices[order].astype(np.int64)
-    notes = []
+    notes = list(table.notes)
     if correction is not None and not correction:
         notes.append(NOTHING_ABSORBED)
     if not correction and len(indices) == table.count:
@@ -188,16 +141,17 @@ def assemble(
     seconds = time.perf_counter() - start
     if any(len(r.positions) > r.fitted.kernel.width + r.peeled.sum() for r in reductions) and len(indices) < table.count:
         notes.append("More rows than features are kept: a further elimination would have cost accuracy.")
-    certificate = certify(problem, reductions, table.total, table.count, seconds, notes)
+    certificate = certify(problem, reductions, table.total, table.n_rows, seconds, notes)
     require_proven(certificate, reductions, table.names, heavy)
     return Coreset(
         indices=indices,
         weights=weights,
-        X=containers.take_rows(X, indices),
+        X=table.take(X, indices),
         y=containers.take_rows(y, indices),
         groups=None if table.groups is None else table.groups[indices],
-        n_rows=table.count,
+        n_rows=table.n_rows,
         problem=problem,
         certificate=certificate,
+        maps=table.maps,
         absorbed=correction,
     )

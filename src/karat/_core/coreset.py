@@ -1,4 +1,4 @@
-"""Coreset: a few rows of the input with positive weights, on which the problem has the same loss at every query."""
+"""The Coreset: a few rows of the input with positive weights and the same loss at every query."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
-from karat.problems.latent import Latent
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coreset:
-    """What a reducer leaves of the rows when a problem's kernel moments must not change.
+    """Weighted input rows with the same loss as all rows.
 
     Made by :func:`karat.coreset`; all fields are read-only.
 
@@ -44,6 +43,8 @@ class Coreset:
         Latent-variable problems: the maps of the full data, without which the rows do not give its parameters.
     provenance : dict or None
         Where the rows came from (files, columns, seed, version, content hashes), as :func:`karat.coreset_files` writes it.
+    absorbed : Correction or None
+        What an absorbing regulariser carries.
     """
 
     indices: np.ndarray
@@ -80,7 +81,7 @@ class Coreset:
         return self.absorbed.sets, self.absorbed.delta
 
     def arrays(self) -> tuple[Array, Array | None]:
-        """The numbers of the kept rows that the problem looks at, in double precision; y has one dimension if the input had."""
+        """X and y of the kept rows as the problem reads them, in double precision; y has as many dimensions as the input."""
         X = features_of(self.X, self.problem)
         X = X[:] if isinstance(X, containers.Mapped) else X
         X = X.toarray() if hasattr(X, "toarray") else X
@@ -89,8 +90,12 @@ class Coreset:
         y = np.asarray(containers.as_table(self.y, "y"), dtype=float)
         return np.asarray(X, dtype=float), y[:, 0] if containers.dimensions(self.y) == 1 else y
 
+    def tables(self) -> tuple[Any, ...]:
+        """The tables of X as arrays or CSR matrices: one, or one per view."""
+        return tuple(containers.as_table(view, "X") for view in (self.X if isinstance(self.X, tuple) else (self.X,)))
+
     def lowered(self) -> tuple[Array, Array | None, list[int]]:
-        """The same less an offset per column, which is not 0 where whole numbers are too large for doubles; and the offsets."""
+        """X and y minus an offset per column, and the offsets: not 0 where whole numbers are too large for doubles."""
         X, y = self.arrays()
         columns = X.shape[1]
         if not self.problem.shifts:
@@ -104,21 +109,12 @@ class Coreset:
 
     def loss(self, query: Any) -> float:
         """The preserved loss at a query, equal to that of the full data; the problem says what a query is."""
-        if isinstance(self.problem, Latent):
-            from karat._core.latent import latent_loss
-
-            return latent_loss(self, query)
-        X, y, away = self.lowered()
-        if any(away):
-            query = self.problem.shifted(query, away[: X.shape[1]], away[X.shape[1] :])
-        if self.absorbed is not None:
-            return self.problem.loss(X, y, self.weights, query, self.absorbed)  # type: ignore[call-arg]
-        return self.problem.loss(X, y, self.weights, query)
+        return self.problem.loss_on(self, query)
 
     def fit(self, estimator: Any) -> Any:
         """Fit a scikit-learn estimator on the kept rows with their weights.
 
-        Refuses, with a sentence, what would not give the answer of the full data.
+        An estimator that would not give the answer of the full data is refused; the error says why.
         """
         from karat.estimators.fitting import fit_on_core
 
@@ -127,7 +123,7 @@ class Coreset:
         return fit_on_core(self, estimator)
 
     def scaled(self, p: int | None = None) -> tuple[Array, Array | None]:
-        """The paper's form for solvers without weights: rows times ``w^(1/p)``.
+        """Rows times ``w^(1/p)``, for solvers without weights (the paper's form).
 
         Exact for losses that are homogeneous of degree p in the row, so without an intercept (which would need its own scaled
         column of ``w^(1/p)``).
@@ -137,7 +133,7 @@ class Coreset:
         p : int, optional
             The power; by default that of the problem.
         """
-        power = p if p is not None else getattr(self.problem, "power", getattr(self.problem, "p", None))
+        power = p if p is not None else self.problem.power
         if power is None:
             raise InputError(f"{self.problem.describe()} has no power of its own; pass p.")
         if not power > 0:
@@ -149,7 +145,7 @@ class Coreset:
     def verify(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, lengths: Any = None
     ) -> Certificate:
-        """Measure the coreset afresh against full data.
+        """Measure the coreset against full data.
 
         Returns
         -------
@@ -161,7 +157,7 @@ class Coreset:
         return verify(self, X, y, sample_weight, groups, lengths)
 
     def merge(self, other: Coreset, *, random_state: int = 0) -> Coreset:
-        """The coreset of the union of both inputs, reduced again; exact.
+        """The exact coreset of the union of both inputs.
 
         Indices run through the rows of ``self``, then those of ``other``.
         """
@@ -182,8 +178,8 @@ class Coreset:
 
         save(self, Path(path))
 
-    def _renumbered(self, indices: np.ndarray, n_rows: int, keys: np.ndarray | None) -> Coreset:
-        """The same rows under other numbers, those of a larger source."""
+    def renumbered(self, indices: np.ndarray, n_rows: int, keys: np.ndarray | None) -> Coreset:
+        """The same rows with other indices, those of a larger source."""
         order = np.argsort(indices, kind="stable")
         return replace(
             self,

@@ -1,6 +1,6 @@
-"""The facts about a coreset, as one dictionary of plain values that JSON can hold.
+"""The facts about a coreset, as one dictionary of plain values that can be written as JSON.
 
-The notebook, the HTML page and the command line (tables and ``--json``) all show this dictionary.
+The notebook's box, the HTML page and ``--json`` read this dictionary and not the coreset.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from karat._data import containers
+from karat._data import containers, frames
 
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
 
 
 def facts(core: Coreset) -> dict[str, Any]:
-    """Collect what a coreset is, what it keeps and does not keep, and where it comes from.
+    """What a coreset is, what it keeps and does not keep, and where it comes from.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def weight_facts(weights: np.ndarray) -> dict[str, float]:
 
 
 class Column(NamedTuple):
-    """A column of the kept rows: name, role and values."""
+    """A column of the kept rows: its name, role and values."""
 
     name: str
     role: str  # index, weight, key, group, feature or target
@@ -66,10 +66,7 @@ class Column(NamedTuple):
 
 
 def kept_columns(core: Coreset) -> list[Column]:
-    """List the columns of the kept rows: row number, weight, keys, groups, features and targets.
-
-    Columns without names are called x0, x1, ... and y.
-    """
+    """The columns of the kept rows: index, weight, key, group, features, targets; x0, x1, ... and y if they have no names."""
     found = [Column("row", "index", core.indices), Column("weight", "weight", core.weights)]
     found += [Column(role, role, values) for role, values in (("key", core.keys), ("group", core.groups)) if values is not None]
     views = core.X if isinstance(core.X, tuple) else (core.X,)
@@ -85,12 +82,9 @@ def kept_columns(core: Coreset) -> list[Column]:
 
 
 def named_columns(table: Any, letter: str) -> dict[str, np.ndarray]:
-    """The columns of any table by name.
-
-    Columns of arrays are called by a letter and their number, a one-dimensional array by the letter alone.
-    """
+    """The columns of any table by name; without names, a letter and a number, or the letter alone for a single column."""
     if containers.is_frame(table) and (containers.dimensions(table) == 2 or getattr(table, "name", None) is not None):
-        return containers.columns_of(table)
+        return frames.columns_of(table)
     values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
     if values.ndim == 1:
         return {letter: values}

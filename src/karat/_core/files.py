@@ -19,7 +19,7 @@ from scipy import sparse
 from karat import problems
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
-from karat._data import containers
+from karat._data import containers, frames
 from karat._storage.atomic import write_atomically
 from karat.errors import InputError, MissingExtraError
 from karat.problems import Problem
@@ -120,7 +120,7 @@ def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | No
     if not containers.is_frame(table):
         arrays[name] = np.asarray(table)
         return {"kind": "array"}
-    columns = containers.columns_of(table)
+    columns = frames.columns_of(table)
     arrays |= {f"{name}/{i}": values for i, values in enumerate(columns.values())}
     if hasattr(table, "iloc"):
         arrays[f"{name}/index"] = np.asarray(table.index)
@@ -143,7 +143,7 @@ def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> 
     if kind["kind"] == "array":
         return arrays[name]
     columns = {column: arrays[f"{name}/{i}"] for i, column in enumerate(kind["columns"])}
-    return containers.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
+    return frames.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
 
 
 def problem_header(problem: Problem) -> dict[str, Any]:
@@ -155,7 +155,9 @@ def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) ->
     """The problem that a file was written for; ``problem`` where the file cannot hold it."""
     if problem is None:
         if header["params"] is None:
-            raise InputError(f"{name} keeps a user's function, which is not saved: load it with problem=Kernel(...).")
+            raise InputError(
+                f"{name} keeps a user's function, which is not saved: load it with problem=Kernel(...).", argument="problem"
+            )
         return getattr(problems, header["problem"])(**header["params"])  # type: ignore[no-any-return]
     if type(problem).__name__ != header["problem"]:
         raise InputError(f"{name} was saved for a {header['problem']}, not a {type(problem).__name__}.")

@@ -1,4 +1,4 @@
-"""The HTML repr of a coreset in a notebook: a headline and one table; all text is escaped."""
+"""The HTML representation of a coreset in notebooks; everything that comes from the data is escaped."""
 
 from __future__ import annotations
 

@@ -1,43 +1,140 @@
-"""Coresets of latent-variable problems: two passes in one call.
+"""Checked samples of latent-variable problems, with the interface of a Table of rows.
 
-maps     = problem.maps(sample)                    # pass one: whitening and what else makes the statistics linear
-coreset  = build(coordinates of the sample, ...)   # pass two: the ordinary pipeline, on a few coordinates per sample
+sample   = what the problem looks at: rows, documents, windows of three steps, triples of views
+maps     = problem.maps(sample)          # one pass: whitening and what else makes the statistics linear
+rows     = coordinates of the sample     # computed when they are read; from here on the ordinary pipeline
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from scipy import sparse
 
-from karat._core.certify import Certificate, certify, claimed, require_proven
-from karat._core.construct import Progress
-from karat._core.coreset import Coreset
 from karat._data import containers
-from karat._data.checks import Table, _weights, explain_non_finite, read_input
-from karat.engine.reduce import NonFiniteError, Reduction, build, fit_moments
-from karat.engine.rows import sample
+from karat._data.checks import OTHER_ROWS, Table, check_taken, check_weights, read_input
+from karat.engine.kernel import Kernel
+from karat.engine.linalg import Indices
+from karat.engine.reduce import NonFiniteError
+from karat.engine.rows import Rows
 from karat.engine.tolerances import EXACT
 from karat.errors import InputError
-from karat.problems.latent import HiddenMarkov, Latent, MultiView
+from karat.problems.base import KeptRows, Problem
+from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
-from karat.problems.latent.sample import Sample
+from karat.problems.latent.sample import Sample, sequence_steps
 
 Result = TypeVar("Result")
-BASIS = ("centre", "axes")  # maps that only choose coordinates of a span, of which there are many
+BASIS = ("centre", "axes")  # maps that only choose coordinates of a span; others would do as well
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Checked samples in the coordinates of maps, with the interface of :class:`~karat._data.checks.Table`."""
+
+    problem: Latent
+    sample: Sample
+    tables: tuple[Table, ...]
+    fresh: Maps  # of these samples
+    used: Maps  # those in whose coordinates the samples are read: these, or those that a coreset has stored
+    labels: ClassVar[list[None]] = [None]
+    groups: ClassVar[None] = None
+    offsets: ClassVar[None] = None
+    targets: ClassVar[int] = 0
+    unit: ClassVar[float] = 1.0
+    names: ClassVar[list[str]] = []
+
+    @staticmethod
+    def of(X: Any, problem: Latent, sample_weight: Any, lengths: Any, stored: Maps | None = None) -> Samples:
+        """Samples in the coordinates of stored maps or of their own maps, which are found in one pass."""
+        sample, tables = read_sample(X, problem, sample_weight, lengths)
+        fresh = guarded(tables, lambda: problem.maps(sample))
+        return Samples(problem, sample, tables, fresh, fresh if stored is None else stored)
+
+    @property
+    def count(self) -> int:
+        return len(self.sample)
+
+    @property
+    def n_rows(self) -> int:
+        return self.sample.n_rows
+
+    @property
+    def total(self) -> float:
+        return self.sample.total
+
+    @property
+    def shape(self) -> str:
+        return f"{', '.join(map(str, self.sample.columns))} columns"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the certificate says about samples that were left out and about the rounding of the maps."""
+        return *self.problem.notes(self.sample.inputs, self.sample.dropped), *self.problem.map_notes(self.fresh)
+
+    @property
+    def maps(self) -> Maps | None:
+        """What a coreset has to store: None if its rows alone are enough."""
+        return None if self.problem.keep == "all" else self.used
+
+    def index(self, label: Any = None) -> Indices | None:
+        """The input row of each sample; None if sample i is row i."""
+        return self.sample.origin
+
+    def rows(self, label: Any = None) -> Rows:
+        """The coordinates of the samples, to be read in blocks."""
+        return self.sample.rows(self.problem.reader(self.used, self.problem.keep), self.problem.known_kernel(self.used).columns)
+
+    def kernel(self, problem: Problem) -> Kernel:
+        """The kernelization in these coordinates."""
+        return self.problem.known_kernel(self.used)
+
+    def take(self, X: Any, indices: Indices) -> Any:
+        """Samples of the input, in a container of its type; the rows of a window side by side."""
+        if self.problem.input_tables > 1:
+            return tuple(containers.take_rows(view, indices) for view in X)
+        if self.problem.rows_per_sample == 1:
+            return containers.take_rows(X, indices)
+        table = self.tables[0].X.toarray() if sparse.issparse(self.tables[0].X) else self.tables[0].X
+        return np.hstack([np.asarray(table[indices + a]) for a in range(self.problem.rows_per_sample)])
+
+    def kept(self, core: KeptRows) -> Samples:
+        """The samples that a coreset keeps, in the same coordinates."""
+        return replace(self, sample=self.problem.kept_sample(core))
+
+    def differences(self, core: Any, kept: Samples) -> list[str]:
+        """Differences to a coreset other than in moments: other maps, or ``kept`` samples that are not at their indices."""
+        allowed = max(EXACT, 100 * self.problem.map_rounding(self.fresh))
+        stored = {name: value for name, value in (core.maps or {}).items() if name not in BASIS}
+        apart = [name for name, value in stored.items() if not _same_map(value, self.fresh.get(name), allowed)]
+        found = [f"The stored maps are not those of this data ({', '.join(apart)} differ)."] if apart else []
+        return found if self._has(kept, core.indices) else [*found, OTHER_ROWS]
+
+    def _has(self, kept: Samples, indices: Indices) -> bool:
+        """Whether kept samples are those of the input at ``indices``."""
+        origin, full = self.sample.origin, self.sample
+        positions = indices if origin is None else np.searchsorted(origin, indices)
+        if not len(indices) or positions.max() >= len(full):
+            return False
+        if origin is not None and not np.array_equal(origin[positions], indices):
+            return False
+        return all(abs(view[positions] - own[:]).max() == 0 for view, own in zip(full.views, kept.sample.views, strict=True))
+
+    def explain_non_finite(self) -> InputError:
+        """The error that names the first NaN or infinity of the tables, or the column whose powers overflow."""
+        return _explained(self.tables)
 
 
 def read_tables(X: Any, problem: Latent) -> tuple[Table, ...]:
     """The table or the three tables of X, checked."""
-    if not isinstance(problem, MultiView):
+    if problem.input_tables == 1:
         if isinstance(X, tuple):
             raise InputError(f"{problem.describe()} takes one table, not a tuple of {len(X)}.")
         return (read_input(X, None, problem, None, None),)
-    if not isinstance(X, tuple | list) or len(X) != 3:
+    if not isinstance(X, tuple | list) or len(X) != problem.input_tables:
         raise InputError("MultiView takes X as a tuple of three tables, one per view, with the same number of rows.")
     tables = tuple(read_input(view, None, problem, None, None) for view in X)
     if len({table.count for table in tables}) > 1:
@@ -46,133 +143,32 @@ def read_tables(X: Any, problem: Latent) -> tuple[Table, ...]:
 
 
 def read_sample(X: Any, problem: Latent, sample_weight: Any, lengths: Any) -> tuple[Sample, tuple[Table, ...]]:
-    """X as the samples that the problem looks at."""
-    if lengths is not None and not isinstance(problem, HiddenMarkov):
-        raise InputError(f"{problem.describe()} does not look at sequences; lengths is for sequence models only.")
+    """X as the samples that the problem looks at, and its checked tables."""
+    check_taken(problem, lengths=lengths)
     tables = read_tables(X, problem)
     count = tables[0].count
-    weights = _weights(sample_weight, count)
-    steps = problem.steps(lengths, count) if isinstance(problem, HiddenMarkov) and lengths is not None else None
+    weights = check_weights(sample_weight, count)
+    steps = None if lengths is None else sequence_steps(lengths, count)
     found = problem.sample(tuple(t.X for t in tables), weights, steps)
     if not len(found):
-        raise InputError(problem.nothing(found.inputs, found.dropped))
+        raise InputError(problem.empty_message(found.inputs, found.dropped))
     return found, tables
 
 
 def guarded(tables: tuple[Table, ...], action: Callable[[], Result]) -> Result:
-    """Run an action; if it meets NaN or infinity, say where that is."""
+    """The result of an action; if it meets NaN or infinity, an error that says where they are."""
     try:
         return action()
     except NonFiniteError:
-        spoilt = [t for t in tables if not all(np.isfinite(np.asarray(abs(t.X).sum())).ravel())]
-        raise explain_non_finite((spoilt or list(tables))[0], "its powers") from None
+        raise _explained(tables) from None
 
 
-def kept_sample(core: Coreset) -> Sample:
-    """The samples that a coreset keeps."""
-    problem = core.problem
-    assert isinstance(problem, Latent)
-    views = core.X if isinstance(core.X, tuple) else (core.X,)
-    return problem.kept_sample(tuple(containers.as_table(v, "X") for v in views), core.weights, core.maps)
-
-
-def own_maps(core: Coreset, kept: Sample) -> Maps:
-    """The stored maps of the full data; in mode C those of the kept rows, which are the same."""
-    assert isinstance(core.problem, Latent)
-    if core.maps is not None:
-        return core.maps
-    return core.problem.maps(kept) | {"n": np.array(float(core.n_rows))}  # sampling noise is that of all rows
-
-
-def latent_coreset(
-    X: Any, problem: Latent, sample_weight: Any, lengths: Any, method: str, seed: int, progress: Progress | None, start: float
-) -> Coreset:
-    """See :func:`karat.coreset`."""
-    data, tables = read_sample(X, problem, sample_weight, lengths)
-
-    def reduce() -> tuple[Maps, Reduction]:
-        maps = problem.maps(data)
-        rows, kernel = problem.kernelize(data, maps)
-        return maps, build(rows, kernel, method, seed, progress)
-
-    maps, reduction = guarded(tables, reduce)
-    indices = reduction.positions if data.origin is None else data.origin[reduction.positions]
-    indices = indices.astype(np.int64)
-    notes = [*problem.notes(data.inputs, data.dropped), *problem.map_notes(maps)]
-    if len(indices) == len(data):
-        notes.append("There were no more samples than the rank: all are kept, with their own weights.")
-    certificate = _proof(problem, reduction, data, len(indices), time.perf_counter() - start, notes)
-    require_proven(certificate, [reduction], [])
-    if isinstance(problem, MultiView):
-        rows: Any = tuple(containers.take_rows(view, indices) for view in X)
-    elif problem.reach > 1:  # rows of a window, side by side
-        table = tables[0].X.toarray() if sparse.issparse(tables[0].X) else tables[0].X
-        rows = np.hstack([np.asarray(table[indices + a]) for a in range(problem.reach)])
-    else:
-        rows = containers.take_rows(X, indices)
-    return Coreset(
-        indices=indices, weights=reduction.weights, X=rows, y=None, groups=None, n_rows=data.n_rows, problem=problem,
-        certificate=certificate, maps=None if problem.keep == "all" else maps,
-    )  # fmt: skip
-
-
-def _proof(
-    problem: Latent, reduction: Reduction, data: Sample, size: int, seconds: float, notes: list[str], refuted: bool = False
-) -> Certificate:
-    proof = certify(problem, [reduction], data.total, data.n_rows, seconds, notes, refuted=refuted, size=size)
-    return replace(proof, passes=proof.passes + 1)
-
-
-def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Certificate:
-    """See :meth:`karat.Coreset.verify`: maps and moments of the full data afresh, against the stored maps and kept rows."""
-    start = time.perf_counter()
-    problem = core.problem
-    assert isinstance(problem, Latent)
-    data, tables = read_sample(X, problem, sample_weight, lengths)
-    kept = kept_sample(core)
-    if kept.columns != data.columns:
-        raise InputError(f"The coreset has {kept.columns} columns, the data {data.columns}.")
-
-    def compare() -> tuple[Maps, Reduction]:
-        maps = problem.maps(data)
-        used = maps if core.maps is None else core.maps  # the rows keep the tensor of the stored maps
-        rows, kernel = problem.kernelize(data, used)
-        fitted, passes = fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
-        own = kept.rows(problem.reader(used, problem.keep), kernel.columns)
-        return maps, claimed(core.certificate, rows, fitted, own, passes)
-
-    maps, reduction = guarded(tables, compare)
-    notes, refuted = list(problem.notes(data.inputs, data.dropped)), False
-    if core.maps is not None:
-        allowed = max(EXACT, 100 * problem.map_rounding(maps))
-        compared = [name for name in core.maps if name not in BASIS]
-        apart = [name for name in compared if not _same_map(core.maps[name], maps.get(name), allowed)]
-        if apart:
-            notes.append(f"The stored maps are not those of this data ({', '.join(apart)} differ).")
-            refuted = True
-    if not _same_samples(core, data, kept):
-        notes.append("The kept rows are not the rows of this data at the stored indices.")
-        refuted = True
-    return _proof(problem, reduction, data, len(core), time.perf_counter() - start, notes, refuted)
+def _explained(tables: tuple[Table, ...]) -> InputError:
+    spoilt = [t for t in tables if not all(np.isfinite(np.asarray(abs(t.X).sum())).ravel())]
+    return (spoilt or list(tables))[0].explain_non_finite()
 
 
 def _same_map(stored: np.ndarray, fresh: np.ndarray | None, allowed: float) -> bool:
     if fresh is None or np.shape(stored) != np.shape(fresh):
         return False
     return bool(np.abs(stored - fresh).max(initial=0.0) <= allowed * max(np.abs(fresh).max(initial=0.0), 1e-300))
-
-
-def _same_samples(core: Coreset, data: Sample, kept: Sample) -> bool:
-    positions = core.indices if data.origin is None else np.searchsorted(data.origin, core.indices)
-    if not len(core) or positions.max() >= len(data):
-        return False
-    if data.origin is not None and not np.array_equal(data.origin[positions], core.indices):
-        return False
-    return all(abs(full[positions] - own[:]).max() == 0 for full, own in zip(data.views, kept.views, strict=True))
-
-
-def latent_loss(core: Coreset, query: Any) -> float:
-    """See :meth:`karat.Coreset.loss`: the contraction of the whitened tensor at a vector of k numbers."""
-    assert isinstance(core.problem, Latent)
-    kept = kept_sample(core)
-    return core.problem.contraction(kept, own_maps(core, kept), query)

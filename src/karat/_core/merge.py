@@ -1,4 +1,4 @@
-"""The coreset of a union from the coresets of its parts: exact, because moments add up."""
+"""Merging: the coreset of a union, from the coresets of its parts.  It is exact because moments add up."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.certify import require_proven, rounding_of, standard_errors
-from karat._core.construct import absorb_into, assemble, kernel_of
+from karat._core.certify import certify_union, inherited_error, require_proven
+from karat._core.construct import assemble
 from karat._core.coreset import Coreset
-from karat._data import containers
-from karat._data.checks import group_labels, read_input, same_kind
+from karat._data.checks import read_input
+from karat._data.frames import stack_rows
+from karat._data.groups import same_kind
 from karat.engine.kernel import Kernel
 from karat.engine.reduce import Reduction, build, whole
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
-from karat.problems import LpRegression, Ridge
 
-SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "problem")  # said once where all parts agree
+SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "problem")  # stored once where all parts agree
 
 
 def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
@@ -47,63 +47,42 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     if first.keys is not None and second.keys is not None and np.isin(first.keys, second.keys).any():
         twice = first.keys[np.isin(first.keys, second.keys)][0]
         raise InputError(f"Key {twice!r} is in both coresets: the same source was merged twice.")
-    X, y = containers.stack_rows(first.X, second.X), containers.stack_rows(first.y, second.y)
+    X, y = stack_rows(first.X, second.X), stack_rows(first.y, second.y)
     weights = np.concatenate([first.weights, second.weights])
     if first.groups is not None and second.groups is not None:
         same_kind(first.groups, second.groups)
     groups = None if first.groups is None else np.concatenate([first.groups, second.groups])
     table = read_input(X, y, first.problem, weights, groups)
-    kernel = kernel_of(first.problem, table)
+    kernel = table.kernel(first.problem)
     inflation = max(first.certificate.inflation, second.certificate.inflation)
-    # The parts may be off by what their own certificates say, relative to a smaller loss than that of the union.
-    # With a correction each of them is relative to a loss that has the regulariser in it, so that they add up.
-    errors = [_handed_on(core) for core in (first, second)]
-    inherited = sum(errors) if first.absorbed or second.absorbed else max(errors)
-    reductions = [_reduced(table.rows(label), kernel, seed, inflation, inherited) for label in group_labels(table)]
+    inherited = inherited_error((first, second))
+    reductions = [_reduced(table.rows(label), kernel, seed, inflation, inherited) for label in table.labels]
     correction = None
     if first.absorbed is not None and second.absorbed is not None:
-        assert isinstance(first.problem, Ridge | LpRegression)
         carried = first.absorbed + second.absorbed
-        reductions, correction = absorb_into(
-            first.problem, table.rows(), reductions[0], seed, None, carried if carried else None, table.unit
+        reductions[0], correction = first.problem.absorb_rows(
+            table.rows(), reductions[0], seed, None, carried if carried else None, table.unit
         )
     merged = assemble(first.problem, table, X, y, reductions, correction, start)
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     left_out = [note for core in (first, second) for note in core.certificate.notes if "left out" in note]
-    notes = tuple(dict.fromkeys([*merged.certificate.notes, *left_out]))
-    proof = merged.certificate
-    error = proof.loss_error + inherited
-    spent = proof.spent + max(first.certificate.spent, second.certificate.spent)
-    version = min(proof.proof_version, first.certificate.proof_version, second.certificate.proof_version)
-    certificate = replace(
-        proof,
-        loss_error=error,
-        standard_errors=standard_errors(first.problem, error, first.n_rows + second.n_rows),
-        rounding=rounding_of(spent),
-        spent=spent,
-        notes=notes,
-        proof_version=version,
-    )
+    notes = dict.fromkeys([*merged.certificate.notes, *left_out])
+    certificate = certify_union(merged.certificate, (first, second), list(notes))
     require_proven(certificate, reductions, table.names)
     merged = replace(merged, certificate=certificate, provenance=_joined(first, second))
-    return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
-
-
-def _handed_on(core: Coreset) -> float:
-    proof = core.certificate
-    return proof.loss_error if core.absorbed else proof.loss_error - proof.covered
+    return merged.renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 
 def _reduced(rows: Rows, kernel: Kernel, seed: int, inflation: float, inherited: float) -> Reduction:
-    """The rows of both parts reduced again, or all of them, which adds nothing to what the parts are off by."""
+    """Reduce the rows of both parts again; keep all of them, which adds nothing to ``inherited``, if that fails."""
     found = replace(build(rows, kernel, "auto", seed), inflation=inflation)
     within = found.proof.loss_error + inherited <= found.proof.tolerance
     return found if found.proof.ok and within and found.remainder <= 1.0 else whole(rows, found)
 
 
 def _same(first: Coreset, second: Coreset) -> bool:
-    """Whether they have a part in common, by the hashes of its rows (which coresets of files have)."""
+    """Whether two coresets have a part in common, by the hashes of its rows (which coresets of files have)."""
     mine, theirs = (
         {tuple(c["sums"]) for part in _parts(core) if (c := (part or {}).get("content"))} for core in (first, second)
     )
@@ -111,12 +90,12 @@ def _same(first: Coreset, second: Coreset) -> bool:
 
 
 def _parts(core: Coreset) -> list[dict[str, Any] | None]:
-    """What each part that was merged into a coreset says of its origin."""
+    """The provenance of each part that was merged into a coreset."""
     return (core.provenance or {}).get("merged", [core.provenance])  # type: ignore[no-any-return]
 
 
 def _joined(first: Coreset, second: Coreset) -> dict[str, Any] | None:
-    """Where the rows of a union came from: what each part says of its own, one after the other."""
+    """The provenance of a union: that of its parts, one after the other."""
     if first.provenance is None and second.provenance is None:
         return None
     parts = [*_parts(first), *_parts(second)]

@@ -13,12 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-import numpy as np
-
+from karat._data.checks import check_problem
 from karat.engine.kernel import Kernel
 from karat.engine.reduce import first_candidates, sample_size
 from karat.engine.rows import block_rows
-from karat.errors import InputError
+from karat.errors import InputError, check_whole
 from karat.problems import Problem
 from karat.problems.latent import Latent
 
@@ -120,12 +119,10 @@ def plan(
     >>> karat.plan(karat.problems.LeastSquares(), n=10**12, d=10, source="cluster", partitions=10_000, workers=1_000).passes
     1
     """
-    if not isinstance(problem, Problem):
-        raise InputError(f"problem must be one of karat.problems, such as LeastSquares(), not {problem!r}.")
+    check_problem(problem)
     counts = {"n": n, "d": d, "targets": targets, "groups": groups, "partitions": partitions, "workers": workers}
     for name, value in counts.items():
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        check_whole(name, value)
     if source not in SOURCES:
         raise InputError(f"source must be one of {', '.join(SOURCES)}, not {source!r}.")
     if source != "cluster" and (partitions, workers) != (1, 1):
@@ -157,7 +154,7 @@ def plan(
     beside = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
     seconds = n * _per_row(kernel, columns) + groups * _reduction(width)
     passes = 1 if problem.mergeable else 2
-    if getattr(problem, "absorb", None) is not None:
+    if problem.absorb is not None:
         passes += 1
         why += " The regulariser then absorbs what it can: one more pass, and for the box one per round of pricing; fewer rows."
     return Plan(min(n, groups * most), int(beside), passes, float(seconds), "onepass", why)

@@ -1,4 +1,4 @@
-"""Verification: a coreset measured afresh against full data."""
+"""Verification: the kept rows of a coreset, measured against full data."""
 
 from __future__ import annotations
 
@@ -8,70 +8,39 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.certify import Certificate, about_means, certify, claimed
-from karat._core.construct import kernel_of, refuse_for_latent, refuse_lengths
+from karat._core.certify import Certificate, about_means, certify_again, measure_again
+from karat._core.construct import read_rows
 from karat._core.coreset import Coreset
-from karat._data import containers
-from karat._data.checks import Table, explain_non_finite, group_labels, read_input
-from karat.engine.kernel import FittedMoments
+from karat._core.latent import Samples
+from karat._data.checks import Table
+from karat._data.frames import aligned
 from karat.engine.linalg import Flags, Indices
 from karat.engine.proof import Proof
 from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
-from karat.problems import LpRegression, Ridge
-from karat.problems.absorb.absorb import REFUTED, measure_absorbed
-from karat.problems.latent import Latent
 
 
 def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any) -> Certificate:
     """See :meth:`karat.Coreset.verify`."""
-    X = containers.aligned(X, core.X)
-    if isinstance(core.problem, Latent):
-        from karat._core.latent import verify_latent
-
-        refuse_for_latent(core.problem, y, groups)
-        return verify_latent(core, X, sample_weight, lengths)
-    refuse_lengths(core.problem, lengths)
     start = time.perf_counter()
-    table = read_input(X, y, core.problem, sample_weight, groups)
+    data = read_rows(aligned(X, core.X), y, core.problem, sample_weight, groups, lengths, core.maps)
     if (core.groups is None) != (groups is None):
         raise InputError(
             "The coreset " + ("has no groups" if core.groups is None else "was built with groups") + "; verify it likewise."
         )
-    labels = group_labels(table)
-    own = read_input(core.X, core.y, core.problem, core.weights, core.groups, table.unit, table.offsets)
-    if own.columns != table.columns or own.targets != table.targets:
-        raise InputError(
-            f"The coreset has {own.columns} columns and {own.targets} targets, the data has {table.columns} and "
-            f"{table.targets}."
-        )
-    known, notes = shared_groups(core, labels)
-    refuted = bool(notes)
-    reductions = [_group(core, table, own, label) for label in known]
-    if not core.absorbed and core.n_rows == table.count and not _same_rows(core, table, own):
-        notes.append("The kept rows are not the rows of this data at the stored indices.")
-        refuted = True
-    if core.n_rows != table.count:
-        notes.append(f"The coreset stands for {core.n_rows:,} rows, the data has {table.count:,}.")
-        refuted = True
-    return proof(core, reductions, table.total, table.count, start, notes, refuted)
-
-
-def proof(
-    core: Coreset, reductions: list[Reduction], total: float, n_rows: int, start: float, notes: list[str], refuted: bool
-) -> Certificate:
-    """A fresh certificate; the rank, that of all groups, is not measured again."""
-    if core.absorbed and not max(r.proof.loss_error for r in reductions) <= REFUTED:
-        notes = [*notes, f"Rows and correction of an absorbed coreset must agree with the data to {REFUTED:.0e}."]
-        refuted = True
+    own: Any = data.kept(core)
+    if own.shape != data.shape:
+        raise InputError(f"The coreset has {own.shape}, the data has {data.shape}.")
+    known, refutations = shared_groups(core, data.labels)
+    reductions = [_group(core, data, own, label) for label in known]
+    refutations += data.differences(core, own)
     seconds = time.perf_counter() - start
-    fresh = certify(core.problem, reductions, total, n_rows, seconds, notes, refuted=refuted, size=len(core))
-    return replace(fresh, rank=core.certificate.rank, peeled=core.certificate.peeled)
+    return certify_again(core, reductions, data.total, data.n_rows, seconds, refutations, data.notes)
 
 
 def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str]]:
-    """Those groups of the data that the coreset has, and what is to be said if they are not the same."""
+    """Those groups of the data that the coreset has, and a refutation if they are not the same."""
     if core.groups is None:
         return labels, []
     own = set(np.unique(core.groups))
@@ -81,13 +50,13 @@ def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str
     return known, [] if len(known) == len(labels) == len(own) else ["The groups are not those of the coreset."]
 
 
-def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
+def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: Any) -> Reduction:
     """The coreset measured against the full data of one group."""
     rows, kept = table.rows(label), own.rows(label)
     found = _against(core, table, rows, kept)
     if found.proof.ok or core.absorbed:
         return found
-    # Rows that are kept with their own weights cancel identically: what is left of both sides may be provable.
+    # Rows that are kept with their own weights cancel exactly.  Without them the rest may be provable.
     among = own.index(label)
     numbers = core.indices if among is None else core.indices[among]
     alone, where = _verbatim(rows, kept, numbers, table.index(label))
@@ -100,23 +69,23 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     return replace(rest, positions=np.arange(len(kept)), weights=weights) if rest.proof.ok else found
 
 
-def _against(core: Coreset, table: Table, rows: Rows, kept: Rows) -> Reduction:
-    """Weighted rows measured against all rows: in any coordinates in which that is a proof."""
+def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> Reduction:
+    """Kept rows measured against all rows, in any coordinates in which that is a proof."""
     try:
         pilot = sample(np.random.default_rng(1), len(rows), 16384)
-        fitted, passes = fit_moments(rows, kernel_of(core.problem, table), pilot)
+        fitted, passes = fit_moments(rows, table.kernel(core.problem), pilot)
     except NonFiniteError:
-        raise explain_non_finite(table, "its powers") from None
-    found = measured(core, rows, fitted, kept, passes, table.unit)
+        raise table.explain_non_finite() from None
+    found = measure_again(core, rows, fitted, kept, passes, table.unit)
     kernel = None if core.absorbed else about_means(found)
     if kernel is None:
         return found
     centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
-    return better(found, claimed(core.certificate, rows, centred, kept, passes + 1))
+    return better(found, measure_again(core, rows, centred, kept, passes + 1))
 
 
 def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None) -> tuple[Flags, Indices]:
-    """Which kept rows are rows of the data with their own weights, and the positions of these among the data's rows."""
+    """Which kept rows are rows of the data with their own weights, and their positions in the data."""
     where = numbers if index is None else np.searchsorted(index, numbers)
     there = where < len(rows)
     if index is not None:
@@ -125,37 +94,3 @@ def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None
     same = (rows.take(places, zeros) == kept.take(everything, zeros)).all(axis=1)
     alone = there & same & (own_weights(rows, places) == own_weights(kept, everything))
     return alone, where[alone]
-
-
-def measured(
-    core: Coreset,
-    rows: Rows | None,
-    fitted: FittedMoments,
-    kept: Rows,
-    passes: int,
-    unit: float = 1.0,
-    witnesses: Rows | None = None,
-) -> Reduction:
-    """The reduction that a coreset claims to be, against fitted moments; ``rows`` have them, and show what rows look like.
-
-    ``unit`` is that of the weights of both.
-    """
-    found = claimed(core.certificate, rows, fitted, kept, passes, witnesses)
-    if not core.absorbed:  # the rows carry everything, with or without a regulariser
-        return found
-    problem = core.problem
-    assert isinstance(problem, Ridge | LpRegression)
-    assert rows is not None
-    gap = measure_absorbed(
-        rows, fitted, problem.power, problem.fit_intercept, problem.penalty / unit, kept, core.absorbed.over(unit)
-    )
-    absorbed = replace(found.proof, loss_error=gap, moment_error=gap, remainder=0.0)
-    return replace(found, proof=absorbed)
-
-
-def _same_rows(core: Coreset, table: Table, own: Table) -> bool:
-    if not len(core) or core.indices[-1] >= table.count:
-        return False
-    zeros = np.zeros(table.columns + table.targets)
-    full, kept = (Rows(t.parts, offsets=t.offsets) for t in (table, own))
-    return bool(np.array_equal(full.take(core.indices, zeros), kept.take(np.arange(len(core)), zeros)))

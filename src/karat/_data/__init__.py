@@ -1,1 +1,1 @@
-"""Checked input: containers of rows, batches, arguments."""
+"""Input data: containers of rows, checks of arguments, batches."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat._data import containers
+from karat._data import containers, frames
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Chunked, Offsets, Rows
 
@@ -126,7 +126,7 @@ def _stacked_parts(pieces: Sequence[Piece]) -> list[Any]:
     if len(pieces) == 1:
         return pieces[0].parts
     columns = zip(*(p.parts for p in pieces), strict=True)
-    return [containers.stack_rows(*blocks) if sparse.issparse(blocks[0]) else Chunked(blocks) for blocks in columns]
+    return [frames.stack_rows(*blocks) if sparse.issparse(blocks[0]) else Chunked(blocks) for blocks in columns]
 
 
 def _stacked_weights(pieces: Sequence[Piece]) -> Array | None:

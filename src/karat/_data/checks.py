@@ -1,27 +1,63 @@
-"""The door: inputs become rows with weights, or an error message that names the place and the remedy."""
+"""Checks of everything that :func:`karat.coreset` is given; checked inputs become a :class:`Table`.
+
+What can be checked without a pass over the data is checked here.  NaN and infinity show in the moments, after the pass; then
+:func:`explain_non_finite` looks for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from karat._data import containers
+from karat._data.groups import check_groups, distinct_labels
+from karat._data.offsets import find_offsets
+from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.offsets import WHOLE, all_exact, all_small, nearby_offset
 from karat.engine.rows import Offsets, Rows, is_long
 from karat.errors import InputError
-from karat.problems.base import Problem
+from karat.problems import LeastSquares, Moments, Problem
 
-PLAIN = "use numbers or strings throughout, one per row"
+OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
+SECOND_IS_Y = "The second argument is y; pass the problem by name: karat.coreset(X, problem=...)."
+NOT_TAKEN = {
+    "y": "has no target; leave y out",
+    "groups": "does not take groups, because its maps belong to one data set; build one coreset per group",
+    "lengths": "does not look at sequences; lengths is for sequence models only",
+}
+
+
+def check_problem(problem: Any) -> Problem:
+    """Raise unless ``problem`` is a problem, which is returned."""
+    if not isinstance(problem, Problem):
+        raise InputError(f"problem must be one of karat.problems, such as LeastSquares(), not {problem!r}.", argument="problem")
+    return problem
+
+
+def chosen_problem(problem: Any, with_target: bool) -> Problem:
+    """The problem that was passed, or the default: least squares if there is a target, else second moments."""
+    if problem is None:
+        return LeastSquares() if with_target else Moments(2)
+    return check_problem(problem)
+
+
+def check_taken(problem: Problem, **arguments: Any) -> None:
+    """Raise if an argument (``y``, ``groups``, ``lengths``) was passed that the problem does not take."""
+    for name, value in arguments.items():
+        if value is not None and name not in problem.takes:
+            raise InputError(f"{problem.describe()} {NOT_TAKEN[name]}.", argument=name)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Checked inputs."""
+    """Checked inputs: columns, weights and groups of all rows."""
+
+    notes: ClassVar[tuple[str, ...]] = ()
+    maps: ClassVar[None] = None
 
     X: Any
     y: Any
@@ -29,7 +65,7 @@ class Table:
     groups: np.ndarray | None
     names: list[str]
     count: int
-    unit: float = 1.0  # in which the weights are measured, a power of two: those of 1e200 would overflow
+    unit: float = 1.0  # unit of the weights, a power of two: weights of 1e200 would overflow
     offsets: Offsets | None = None  # subtracted from columns of whole numbers before they become doubles
 
     @property
@@ -51,8 +87,23 @@ class Table:
         return np.array([float((self.offsets or {}).get(i, 0)) for i in range(self.columns + self.targets)])
 
     @property
+    def n_rows(self) -> int:
+        """Rows of the input."""
+        return self.count
+
+    @property
+    def shape(self) -> str:
+        """The number of columns, for error messages."""
+        return f"{self.columns} columns and {self.targets} targets"
+
+    @property
     def total(self) -> float:
         return float(self.count) if self.weights is None else float(self.weights.sum())
+
+    @cached_property
+    def labels(self) -> list[Any]:
+        """The groups in order; None alone if there are no groups."""
+        return [None] if self.groups is None else distinct_labels(self.groups, self.weights)
 
     def index(self, label: Any = None) -> Indices | None:
         """The rows of one group, or all, without those of zero weight; None means every row."""
@@ -62,7 +113,7 @@ class Table:
         return None if chosen is None else np.flatnonzero(chosen)
 
     def rows(self, label: Any = None) -> Rows:
-        """Those rows, to be read in blocks."""
+        """The rows of one group, or all, to be read in blocks."""
         parts, index = self.parts, self.index(label)
         if index is not None and _is_run(index) and all(isinstance(part, np.ndarray) for part in parts):
             run = slice(index[0], index[-1] + 1)  # a run of rows, such as a fold: a view is read faster than an index
@@ -70,27 +121,86 @@ class Table:
             return Rows([part[run] for part in parts], weights, offsets=self.offsets)
         return Rows(parts, self.weights, index, self.offsets)
 
+    def take(self, X: Any, indices: Indices) -> Any:
+        """Rows of the input, in a container of its type."""
+        return containers.take_rows(X, indices)
+
+    def kernel(self, problem: Problem) -> Kernel:
+        """The kernelization of a problem for these columns."""
+        return problem.kernel(self.columns, self.targets)
+
+    def kept(self, core: Any) -> Table:
+        """The rows that a coreset keeps, in the units of this table."""
+        return read_input(core.X, core.y, core.problem, core.weights, core.groups, self.unit, self.offsets)
+
+    def differences(self, core: Any, kept: Table) -> list[str]:
+        """Differences to a coreset other than in moments: the number of rows, or ``kept`` rows not at their indices."""
+        if core.n_rows != self.count:
+            return [f"The coreset was made of {core.n_rows:,} rows, the data has {self.count:,}."]
+        if core.absorbed or (len(core.indices) and core.indices[-1] < self.count and self._has(kept, core.indices)):
+            return []
+        return [OTHER_ROWS]
+
+    def _has(self, kept: Table, indices: Indices) -> bool:
+        """Whether kept rows are the rows at ``indices``."""
+        zeros = np.zeros(self.columns + self.targets)
+        full, own = (Rows(t.parts, offsets=t.offsets) for t in (self, kept))
+        return bool(np.array_equal(full.take(indices, zeros), own.take(np.arange(len(indices)), zeros)))
+
+    def explain_non_finite(self) -> InputError:
+        """The error that names the first column with NaN or infinity; if there is none, the one to rescale."""
+        places = [(part, i) for part in (self.X, self.y) if part is not None for i in range(part.shape[1])]
+        for name, (part, i) in zip(self.names, places, strict=True):
+            values = np.asarray(part[:, [i]].toarray()[:, 0] if sparse.issparse(part) else part[:, i], dtype=float)
+            bad = np.flatnonzero(~np.isfinite(values))
+            if len(bad):
+                many = f"{len(bad)} {'NaN' if np.isnan(values[bad]).any() else 'infinite'} value{'s' if len(bad) > 1 else ''}"
+                return InputError(
+                    f"Column {name} has {many}, the first in row {bad[0]}; drop or impute those rows.",
+                    column=name,
+                    row=int(bad[0]),
+                )
+        return self._explain_sizes()
+
+    def _explain_sizes(self) -> InputError:
+        """The error that names the column furthest from 1: the one to rescale, whether it is too large or too small."""
+        sizes, spreads = (np.concatenate(found) for found in zip(*map(_extent, self.parts), strict=True))
+        smallest = np.where(spreads > 0, np.minimum(sizes, spreads), np.where(sizes > 0, sizes, 1.0))
+        above, below = np.log2(sizes.clip(1.0)), -np.log2(smallest)
+        i = int(np.argmax(np.maximum(above, below)))
+        name = self.names[i]
+        if above[i] >= below[i]:
+            said = f"has values up to {sizes[i]:.1e}; its powers overflow double precision. Rescale the column."
+        else:
+            kind = "values up to" if smallest[i] == sizes[i] else "values that differ by at most"
+            said = (
+                f"has {kind} {smallest[i]:.1e}, so small that double precision loses their digits. Rescale the column, or "
+                "drop it."
+            )
+        return InputError(f"Column {name} {said}", column=name)
+
 
 def _is_run(index: Indices) -> bool:
     return len(index) > 0 and bool(index[-1] - index[0] + 1 == len(index))
 
 
 def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
-    """The numbers that the problem looks at: the columns themselves, or a transformation of them, made block by block."""
-    transform = getattr(problem, "transform", None)
-    return containers.as_table(X, "X", apart) if transform is None else containers.Mapped(X, transform)
+    """X as the problem reads it: the columns themselves, or a transformation of them that is computed block by block."""
+    if problem.transform is not None:
+        return containers.Mapped(X, problem.transform)
+    return containers.as_table(X, "X", apart)
 
 
 def read_input(
     X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None,
     offsets: Offsets | None = None,
 ) -> Table:  # fmt: skip
-    """Check everything that can be checked without a pass over the data (whole numbers of 64 bits are looked at).
+    """Check inputs, without a pass over the data (except for large whole numbers), and make a Table of them.
 
-    ``unit`` and ``offsets`` are those of other rows, which these are to be compared with.
+    ``unit`` and ``offsets`` are those of other rows that these will be compared with.
     """
     if isinstance(y, Problem):
-        raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).")
+        raise InputError(SECOND_IS_Y, argument="y")
     if isinstance(y, str):
         raise InputError(f"y must hold the values of the target, not its name: pass y=X[{y!r}], and X without that column.")
     if X is None:
@@ -115,95 +225,47 @@ def read_input(
         names += ["y"] if named == ["0"] else [f"{name} of y" for name in named]
     elif problem.needs_target:
         raise InputError(f"{problem.describe()} needs a target: pass y.")
-    weights = _weights(sample_weight, count)
+    weights = check_weights(sample_weight, count)
     if unit is None:
         unit = 1.0 if weights is None else _unit(float(weights.max()))
     if weights is not None and unit != 1.0:
         weights = weights / unit
-    labels = _groups(groups, count)
+    labels = None if groups is None else check_groups(groups, count)
     parts = containers.parts_of(table, target)
-    if weights is not None and not weights.all():  # a row of weight zero does not exist
+    if weights is not None and not weights.all():  # rows of weight zero do not count
         parts = [part[weights > 0] if is_long(part.dtype) else part for part in parts]
-    offsets = find_offsets(parts, names, problem, offsets)
+    whole_numbers = any(part.dtype.kind in "iu" for part in parts)  # they may be too large for doubles
+    offsets = find_offsets(parts, names, problem, offsets) if whole_numbers else {}
     if not offsets:  # doubles hold everything
         table, target = (part[:] if isinstance(part, containers.Columns) else part for part in (table, target))
     return Table(table, target, weights, labels, names, count, unit, offsets)
 
 
-def find_offsets(parts: Sequence[Any], names: Sequence[str], problem: Problem, known: Offsets | None = None) -> dict[int, int]:
-    """What to subtract from columns of whole numbers, so that doubles hold the differences; or why there is no such number.
-
-    Parameters
-    ----------
-    parts : sequence of 2-D arrays or CSR matrices
-        Column blocks.
-    names : sequence of str
-    problem : Problem
-        Says whether its columns may be shifted.
-    known : mapping of column to int, optional
-        Offsets that were chosen for other rows of the same columns; the same must do for these.
-    """
-    found = dict(known or {})
-    edges = np.cumsum([0, *(int(part.shape[1]) for part in parts)]).tolist()
-    for part, left, right in zip(parts, edges, edges[1:], strict=False):
-        if not is_long(part.dtype) or isinstance(part, containers.Mapped):  # which looks at its own blocks
-            continue
-        for column in sorted({left + own for own in _long_columns(part)} | {c for c in found if left <= c < right}):
-            values = part.data[part.indices == column - left] if sparse.issparse(part) else part[:, column - left]
-            offset = found.get(column, 0)
-            if known is None and problem.shifts and not sparse.issparse(part):
-                offset = nearby_offset(values)
-            if not all_exact(values, offset):
-                if column in found or not all_exact(values):
-                    raise InputError(_too_long(names[column], values, problem, found.get(column, 0)))
-                offset = 0
-            if offset:
-                found[column] = offset
-    return found
-
-
-def _long_columns(part: Any) -> list[int]:
-    """The columns of a block that hold whole numbers beyond 2^53."""
-    values = part.data if sparse.issparse(part) else part
-    if all_small(values):
-        return []
-    if sparse.issparse(part):
-        return np.unique(part.indices[(values < -WHOLE) | (values > WHOLE)]).tolist()  # type: ignore[no-any-return]
-    return np.flatnonzero((part.min(axis=0) < -WHOLE) | (part.max(axis=0) > WHOLE)).tolist()
-
-
-def _too_long(name: str, values: np.ndarray, problem: Problem, known: int) -> str:
-    """Why doubles do not hold a column of whole numbers, and what to do."""
-    low, high = int(values.min()), int(values.max())
-    size = f"Column {name} holds whole numbers up to {max(-low, high):.1e}, which double precision cannot tell apart"
-    otherwise = "or convert it with astype(float) if rounding does no harm."
-    if known:
-        return (
-            f"{size}: they are more than 2^53 away from those of other rows, about {known:.1e}. Use a coarser unit, {otherwise}"
-        )
-    if problem.shifts and high - low > 2**53:
-        return f"{size}: they range over {high - low:.1e}, more than 2^53. Use a coarser unit, {otherwise}"
-    return f"{size}; subtract an offset, for example its minimum {low}, {otherwise}"
-
-
-def _weights(sample_weight: Any, count: int) -> Array | None:
+def check_weights(sample_weight: Any, count: int) -> Array | None:
+    """Weights as numbers, one per row, finite and not negative; None means that all are 1."""
     if sample_weight is None:
         return None
     weights = containers.as_table(sample_weight, "sample_weight")
     if weights.shape[1] != 1:
-        raise InputError(f"sample_weight has shape {np.shape(sample_weight)}; it must be one number per row.")
+        raise InputError(
+            f"sample_weight has shape {np.shape(sample_weight)}; it must be one number per row.", argument="sample_weight"
+        )
     weights = np.ascontiguousarray(weights[:, 0], dtype=float)
     if len(weights) != count:
         raise InputError(f"X has {count} rows but sample_weight has {len(weights)}; they must be equal.")
     if not np.isfinite(weights).all():
         bad = np.flatnonzero(~np.isfinite(weights))
         raise InputError(
-            f"sample_weight has {len(bad)} values that are not finite, the first in row {bad[0]}; drop or mend them."
+            f"sample_weight has {len(bad)} values that are not finite, the first in row {bad[0]}; drop or correct them.",
+            argument="sample_weight",
+            row=int(bad[0]),
         )
     if (weights < 0).any():
         bad = np.flatnonzero(weights < 0)
         raise InputError(
-            f"sample_weight has {len(bad)} negative values, the first in row {bad[0]}; weights must be at least 0."
+            f"sample_weight has {len(bad)} negative values, the first in row {bad[0]}; weights must be at least 0.",
+            argument="sample_weight",
+            row=int(bad[0]),
         )
     if not weights.any():
         raise InputError("sample_weight is zero in every row; at least one row must have a positive weight.")
@@ -212,126 +274,6 @@ def _weights(sample_weight: Any, count: int) -> Array | None:
 
 def _unit(heaviest: float) -> float:
     return 1.0 if 1e-100 < heaviest < 1e100 else 2.0 ** np.floor(np.log2(heaviest))
-
-
-def _groups(groups: Any, count: int) -> np.ndarray | None:
-    if groups is None:
-        return None
-    try:
-        labels = np.asarray(groups)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"groups cannot be read as labels: {error}. It must be one label per row.") from error
-    if isinstance(groups, list | tuple) and labels.dtype.kind in "US":
-        labels = np.array(groups, dtype=object)  # NumPy makes text of what is not
-    if labels.shape != (count,):
-        raise InputError(f"X has {count} rows but groups has shape {labels.shape}; it must be one label per row.")
-    missing = np.array([_is_missing(label) for label in labels]) if labels.dtype.kind == "O" else _absent(labels)
-    missing |= np.ma.getmaskarray(groups) if np.ma.isMaskedArray(groups) else False
-    if missing.any():
-        where = int(missing.argmax())
-        raise InputError(f"groups has {int(missing.sum())} missing labels, the first in row {where}; every row needs one.")
-    return _plain_labels(labels)
-
-
-def _absent(labels: np.ndarray) -> np.ndarray:
-    """Which labels are NaN or NaT: they differ from themselves."""
-    return np.asarray(labels != labels) if labels.dtype.kind in "fcMm" else np.zeros(len(labels), dtype=bool)  # noqa: PLR0124
-
-
-def _is_missing(label: Any) -> bool:
-    """None, NaN, NaT or NA, the last of which cannot be compared."""
-    try:
-        return label is None or bool(label != label)  # noqa: PLR0124
-    except (TypeError, ValueError):
-        return type(label).__name__ == "NAType"
-
-
-def _plain_labels(labels: np.ndarray) -> np.ndarray:
-    """Text, numbers or dates; objects only if they are of one type that has an order."""
-    if labels.dtype.kind not in "biufMmUSO":
-        raise InputError(f"groups has type {labels.dtype}; {PLAIN}.")
-    if labels.dtype.kind != "O":
-        return labels
-    kind = next(kind for kind in (bool, int, float, str, type(labels[0])) if isinstance(labels[0], kind))
-    for row, label in enumerate(labels):
-        if not isinstance(label, kind) or isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
-            raise InputError(f"groups has a label of type {type(label).__name__} in row {row} ({_short(label)}); {PLAIN}.")
-    if issubclass(kind, bool | int | float | str | np.generic):
-        return labels.astype(kind)
-    try:
-        sorted(labels[:2])
-    except TypeError:
-        raise InputError(f"groups has labels of type {kind.__name__}, from row 0 on, which have no order; {PLAIN}.") from None
-    return labels
-
-
-def same_kind(first: np.ndarray, second: np.ndarray) -> None:
-    """Refuse to join labels of which some are text and others are not: NumPy would make text of all."""
-    if (first.dtype.kind in "US") != (second.dtype.kind in "US"):
-        raise InputError(f"Some groups are text and others are not ({first[0]!r} and {second[0]!r}); {PLAIN}.")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}..."
-
-
-def group_labels(table: Table) -> list[Any]:
-    """The labels in order; every group must have a row of positive weight."""
-    if table.groups is None:
-        return [None]
-    try:
-        labels = list(_distinct(table.groups))
-    except TypeError as error:
-        raise InputError(f"groups mixes types that cannot be ordered; {PLAIN}.") from error
-    if table.weights is not None:
-        for label in labels:
-            if not table.weights[table.groups == label].any():
-                raise InputError(f"Group {label!r} has no row of positive weight; leave the group out or mend its weights.")
-    return labels
-
-
-def _distinct(groups: np.ndarray) -> np.ndarray:
-    """The labels in order; small numbers, such as folds, are counted rather than sorted."""
-    if groups.dtype.kind in "iu" and groups.min() >= 0 and groups.max() < 1000:
-        return np.flatnonzero(np.bincount(groups)).astype(groups.dtype)
-    return np.unique(groups)
-
-
-def explain_non_finite(table: Table, degree_text: str) -> InputError:
-    """Say where the values that spoiled a pass are; if the data is finite, its powers overflow."""
-    for part, first in ((table.X, 0), (table.y, table.columns)):
-        if part is None:
-            continue
-        for column in range(part.shape[1]):
-            values = part[:, [column]].toarray()[:, 0] if sparse.issparse(part) else part[:, column]
-            bad = np.flatnonzero(~np.isfinite(np.asarray(values, dtype=float)))
-            if len(bad):
-                kind = "NaN" if np.isnan(np.asarray(values, dtype=float)[bad]).any() else "infinite"
-                return InputError(
-                    f"Column {table.names[first + column]} has {len(bad)} {kind} value{'s' if len(bad) > 1 else ''}, the first "
-                    f"in row {bad[0]}; drop or impute those rows."
-                )
-    return _explain_sizes(table, degree_text)
-
-
-def _explain_sizes(table: Table, degree_text: str) -> InputError:
-    """Which column is furthest from 1: the one to rescale, whether it is too large or too small."""
-    extents = [_extent(part[:]) for part in (table.X, table.y) if part is not None]
-    sizes, spreads = (np.concatenate(found) for found in zip(*extents, strict=True))
-    smallest = np.where(spreads > 0, np.minimum(sizes, spreads), np.where(sizes > 0, sizes, 1.0))
-    above, below = np.log2(sizes.clip(1.0)), -np.log2(smallest)
-    column = int(np.argmax(np.maximum(above, below)))
-    name = f"Column {table.names[column]}"
-    if above[column] >= below[column]:
-        return InputError(
-            f"{name} has values up to {sizes[column]:.1e}; {degree_text} overflow double precision. Rescale the column."
-        )
-    kind = "values up to" if smallest[column] == sizes[column] else "values that differ by at most"
-    return InputError(
-        f"{name} has {kind} {smallest[column]:.1e}, so small that double precision loses their digits. Rescale the column, or "
-        "drop it."
-    )
 
 
 def _extent(part: Any) -> tuple[Array, Array]:

@@ -1,8 +1,8 @@
-"""The one place that knows containers: what a table of rows may be, and how its rows are taken out again.
+"""Containers of rows: reading a table of any kind as numbers, and taking rows out of it again.
 
 Arrays and scipy.sparse matrices need nothing but NumPy and SciPy.  Data frames (pandas, polars eager and lazy, pyarrow)
 are read through narwhals, the extra ``frames``; rows come out in a frame of the same kind, with names, types and index.
-A lazy frame is collected once, so its rows come out in an eager one.  Every refusal names the column and the remedy.
+A lazy frame is collected once, so its rows come out in an eager one.  Every error message names the column and the remedy.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NUMERIC_TARGET = "karat needs a numeric target: encode it as numbers first"
 
 
 class Mapped:
-    """Rows seen through a row-wise map: the engine reads transformed blocks, the coreset keeps raw rows.
+    """A table whose rows are transformed when they are read; the coreset keeps the raw rows.
 
     Parameters
     ----------
     raw
         A table of any kind.
     transform : callable
-        Maps a block of raw rows to a numeric array, one row each, whatever the other rows are.
+        Maps a block of raw rows to a numeric array, one row each, independent of the other rows.
     """
 
     def __init__(self, raw: Any, transform: Callable[[Any], Any]) -> None:
@@ -61,7 +61,7 @@ class Mapped:
 
 
 class Columns:
-    """Columns of several types side by side: in one array, large whole numbers would become doubles.
+    """Columns of several types side by side, where one array would turn large whole numbers into doubles.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def parts_of(*tables: Any) -> list[Any]:
 
 
 def rounds(values: np.ndarray) -> bool:
-    """Whether there are whole numbers among the values that double precision would change."""
+    """Whether double precision would change some of the values."""
     return is_long(values.dtype) and not all_exact(values.ravel())
 
 
@@ -108,7 +108,8 @@ def is_frame(table: Any) -> bool:
     return type(table).__module__.split(".")[0] in FRAME_LIBRARIES
 
 
-def _narwhals(table: Any) -> Any:
+def as_narwhals(table: Any) -> Any:
+    """The narwhals frame or series of a table."""
     try:
         import narwhals
     except ImportError:
@@ -135,24 +136,11 @@ def dimensions(table: Any) -> int:
 def column_names(table: Any, count: int) -> list[str]:
     """Names for error messages: those of the frame, else numbers."""
     if is_frame(table):
-        frame = _narwhals(table)
+        frame = as_narwhals(table)
         names = [frame.name] if hasattr(frame, "name") else list(frame.columns)
         if len(names) == count and names[0] is not None:
             return [repr(str(name)) for name in names]
     return [str(i) for i in range(count)]
-
-
-def aligned(table: Any, like: Any) -> Any:
-    """The columns of ``like``, by their names, if both are frames; else the table itself."""
-    if not (is_frame(table) and is_frame(like)) or dimensions(table) != 2 or dimensions(like) != 2:
-        return table
-    frame, names = _narwhals(table), list(_narwhals(like).columns)
-    if list(frame.columns) == names:
-        return table
-    missing = [str(name) for name in names if name not in frame.columns]
-    if missing:
-        raise InputError(f"The data has no column {missing[0]!r}, which the coreset has; it has {', '.join(frame.columns)}.")
-    return frame.select(names).to_native()
 
 
 def as_table(table: Any, name: str, apart: bool = False) -> Any:
@@ -167,7 +155,7 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
             raise InputError(
                 f"{name} is a sparse array of {len(table.shape)} dimensions; it must be a table: reshape((-1, 1))."
             )
-        _check_kind(table.dtype, name, "")
+        _check_kind(table.dtype, name)
         return sparse.csr_array(table)
     if np.ma.isMaskedArray(table) and np.ma.getmaskarray(table).any():
         rows = np.flatnonzero(np.ma.getmaskarray(table).reshape(len(table), -1).any(axis=1))
@@ -186,14 +174,14 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
         isinstance(table, list | tuple) and array.dtype.kind == "f" and (np.abs(array) > WHOLE).any()
     ):
         _check_integers(table, name)
-    _check_kind(array.dtype, name, "")
+    _check_kind(array.dtype, name)
     if array.ndim == 0 or array.ndim > 2:
         raise InputError(f"{name} has {array.ndim} dimensions; it must be a table of rows and columns.")
     return array if array.ndim == 2 else array[:, None]
 
 
 def _check_integers(table: Any, name: str) -> None:
-    """Refuse Python's whole numbers among other objects or floats, where they would be rounded without a word."""
+    """Raise if large Python integers among other objects or floats would be rounded silently."""
     for value in np.asarray(table, dtype=object).flat:
         if (
             isinstance(value, int | np.integer)
@@ -208,7 +196,7 @@ def _check_integers(table: Any, name: str) -> None:
 
 def _frame_values(table: Any, name: str, apart: bool) -> np.ndarray | Columns:
     """The numbers of a frame or series; missing values become NaN, which the pass then reports with its place."""
-    frame = _narwhals(collected(table))
+    frame = as_narwhals(collected(table))
     if not hasattr(frame, "columns"):
         _check_column(frame.name, frame.dtype, name)
         return np.asarray(_plain(frame))
@@ -234,24 +222,27 @@ def _plain(series: Any) -> np.ndarray:
 
 
 def _check_column(column: Any, kind: Any, name: str) -> None:
+    """Raise unless a column of a frame is numeric."""
     if not (kind.is_numeric() or str(kind) == "Boolean") or str(kind).startswith("Decimal"):
         if name == "y":
             target = "y" if column in (None, "") else repr(str(column))
             raise InputError(f"The target {target} {_said(kind, str(kind) == 'String')}; {NUMERIC_TARGET}.")
         raise InputError(
             f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; encode it (for example one-hot, inside a "
-            "pipeline given to CoresetRegressor) or leave it out."
+            "pipeline given to CoresetRegressor) or leave it out.",
+            column=str(column),
         )
 
 
-def _check_kind(kind: np.dtype[Any], name: str, where: str) -> None:
+def _check_kind(kind: np.dtype[Any], name: str) -> None:
+    """Raise unless a type is numeric."""
     if kind.kind == "c":
-        raise InputError(f"{name} holds complex numbers{where}; split it into real and imaginary columns.")
+        raise InputError(f"{name} holds complex numbers; split it into real and imaginary columns.")
     if kind.kind not in "fiub" and name == "y":
         raise InputError(f"The target y {_said(kind, kind.kind in 'US')}; {NUMERIC_TARGET}.")
     if kind.kind not in "fiub":
         raise InputError(
-            f"{name} has type {kind}{where}, which is not numeric; convert it to numbers first, for example with astype(float)."
+            f"{name} has type {kind}, which is not numeric; convert it to numbers first, for example with astype(float)."
         )
 
 
@@ -266,7 +257,7 @@ def take_rows(table: Any, positions: np.ndarray) -> Any:
     if isinstance(table, Mapped):
         return take_rows(table.raw, positions)
     if is_frame(table):
-        return _narwhals(collected(table))[positions].to_native()
+        return as_narwhals(collected(table))[positions].to_native()
     if sparse.issparse(table):
         return sparse.csr_array(table)[positions]
     if isinstance(table, np.ndarray) or hasattr(table, "__array__"):
@@ -277,7 +268,7 @@ def take_rows(table: Any, positions: np.ndarray) -> Any:
 def in_double(table: Any) -> Any:
     """The table with single-precision columns in double precision; other columns and containers as they are."""
     if is_frame(table):
-        frame = _narwhals(table)
+        frame = as_narwhals(table)
         import narwhals
 
         if not hasattr(frame, "columns"):
@@ -285,131 +276,3 @@ def in_double(table: Any) -> Any:
         single = [name for name, kind in frame.schema.items() if kind == narwhals.Float32]
         return frame.with_columns(narwhals.col(*single).cast(narwhals.Float64)).to_native() if single else table
     return table.astype(np.float64) if getattr(table, "dtype", None) in (np.float32, np.float16) else table
-
-
-def stack_rows(first: Any, *others: Any) -> Any:
-    """Rows of tables of the same kind, one after the other."""
-    if first is None or not others:
-        return first
-    if is_frame(first):
-        return _stack_frames(first, *others)
-    for other in others:
-        if len(first.shape) == 2 and first.shape[1] != other.shape[1]:
-            raise InputError(f"The rows have {first.shape[1]} and {other.shape[1]} columns; they must have the same ones.")
-    if sparse.issparse(first):
-        return sparse.csr_array(sparse.vstack([first, *others], format="csr"))
-    arrays = [np.asarray(table) for table in (first, *others)]
-    _check_types([array.dtype for array in arrays], arrays, "The rows")
-    return np.concatenate(arrays)
-
-
-def _check_types(kinds: list[Any], columns: list[np.ndarray], where: str) -> None:
-    """Refuse to join columns whose common type would round some of them."""
-    if len(set(kinds)) > 1 and any(rounds(column) for column in columns):
-        types = " and ".join(sorted({str(kind) for kind in kinds}))
-        raise InputError(f"{where} are {types}: joined, whole numbers beyond 2^53 would be rounded. Convert them to one type.")
-
-
-def _stack_frames(first: Any, *others: Any) -> Any:
-    import narwhals
-
-    top, below = _narwhals(first), [_narwhals(other) for other in others]
-    if not hasattr(top, "columns"):
-        columns = [top.to_frame(), *(b.to_frame().rename({b.name: top.name}) for b in below)]
-        pieces = [frame[:, 0] for frame in columns]
-        _check_types([p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], "The targets")
-        return narwhals.concat(columns)[:, 0].to_native()
-    for other in below:
-        if set(top.columns) != set(other.columns):
-            raise InputError(f"The frames have different columns, {top.columns} and {other.columns}; rename or drop some.")
-    if list(top.columns) != list(below[0].columns) or any(list(other.columns) != list(top.columns) for other in below):
-        below = [other.select(top.columns) for other in below]
-    for place, column in enumerate(top.columns):
-        pieces = [frame[:, place] for frame in (top, *below)]
-        _check_types([p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], f"Values of column {column!r}")
-    return narwhals.concat([top, *below]).to_native()
-
-
-def columns_of(table: Any) -> dict[str, np.ndarray]:
-    """The columns of a frame or series by name, as arrays."""
-    frame = _narwhals(collected(table))
-    if not hasattr(frame, "columns"):
-        return {str(frame.name): frame.to_numpy()}
-    return {str(column): frame[:, i].to_numpy() for i, column in enumerate(frame.columns)}
-
-
-def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: np.ndarray | None) -> Any:
-    """A frame or series of a library again; an array where it is not installed."""
-    try:
-        import narwhals
-
-        frame = narwhals.from_dict(columns, backend=library).to_native()
-    except ImportError:
-        return next(iter(columns.values())) if series else np.column_stack(list(columns.values()))
-    if index is not None and hasattr(frame, "iloc"):
-        frame.index = index
-    if not series:
-        return frame
-    return frame.iloc[:, 0] if hasattr(frame, "iloc") else frame[next(iter(columns))]
-
-
-def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
-    """A table without one of its columns, and that column as an array."""
-    if hasattr(table, "columns") and (hasattr(table, "iloc") or hasattr(table, "column_names")):
-        names = list(table.columns if hasattr(table, "iloc") else table.column_names)
-        if column not in names:
-            raise InputError(f"X has no column {column!r} to use as the key; it has {', '.join(map(str, names))}.")
-        rest = table.drop(columns=[column]) if hasattr(table, "iloc") else table.drop_columns([column])
-        values = np.asarray(table[column])
-    else:
-        array = as_table(table, "X")
-        if not isinstance(column, int | np.integer) or not -array.shape[1] <= column < array.shape[1]:
-            raise InputError(f"The key of an array is the number of a column below {array.shape[1]}, not {column!r}.")
-        keep = np.arange(array.shape[1]) != column % array.shape[1]
-        rest, values = array[:, keep], array[:, [column]]
-        values = values.toarray()[:, 0] if sparse.issparse(values) else values[:, 0]
-    return rest, as_keys(values)
-
-
-def as_keys(values: Any) -> np.ndarray:
-    """Keys as whole numbers, numbers or text; a missing one is an error."""
-    keys = np.asarray(values)
-    if keys.dtype.kind == "O":
-        if any(k is None or (isinstance(k, float) and np.isnan(k)) for k in keys):
-            raise InputError("The key column has missing values; every row needs a key.")
-        keys = keys.astype(str)
-    if keys.dtype.kind == "f" and np.isnan(keys).any():
-        raise InputError("The key column has missing values; every row needs a key.")
-    return keys
-
-
-def describe(X: Any, y: Any) -> dict[str, Any]:
-    """What :func:`restore` needs beside plain arrays, in words that JSON can hold."""
-    frame = is_frame(X)
-    return {
-        "container": type(X).__module__.split(".")[0] if frame else "sparse" if sparse.issparse(X) else "array",
-        "columns": _names(X) if frame else None,
-        "target": next(iter(columns_of(y))) if is_frame(y) and dimensions(y) == 1 else None,
-        "flat": y is not None and dimensions(y) == 1,
-    }
-
-
-def _names(table: Any) -> list[Any]:
-    """The columns of a frame; a series becomes the only one."""
-    frame = _narwhals(collected(table))
-    return list(frame.columns) if hasattr(frame, "columns") else ["0" if frame.name is None else frame.name]
-
-
-def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
-    """Plain arrays in containers like those that were described; plain, where the library is not installed."""
-    if y is not None and y.ndim == 2 and described.get("flat"):
-        y = y[:, 0]
-    kind = described["container"]
-    if kind == "sparse":
-        return sparse.csr_array(X), y
-    if kind != "array":
-        columns = X.columns if isinstance(X, Columns) else X.T
-        X = frame_of(kind, dict(zip(described["columns"], columns, strict=True)), False, index)
-        if described["target"] is not None:
-            y = frame_of(kind, {described["target"]: y}, True, index)
-    return X, y

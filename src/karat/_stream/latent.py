@@ -19,7 +19,7 @@ from scipy import sparse
 
 from karat._core.coreset import Coreset
 from karat._data.batch import Piece, stack
-from karat._data.checks import Table, explain_non_finite
+from karat._data.checks import Table
 from karat._stream.sketch import Sketch
 from karat.engine.linalg import Indices
 from karat.engine.reduce import NonFiniteError
@@ -61,11 +61,11 @@ class Samples:
         """
         self.rows += count
         steps, known = None, 0
-        if self.problem.reach > 1 and len(piece):
+        if self.problem.rows_per_sample > 1 and len(piece):
             known = len(self.steps)
             piece = piece if self.open is None else stack([self.open, piece])
             steps = self._steps(piece)
-            last = np.arange(max(0, len(piece) - self.problem.reach + 1), len(piece))
+            last = np.arange(max(0, len(piece) - self.problem.rows_per_sample + 1), len(piece))
             self.open, self.steps = piece.take(last), steps[last]
         found = self.problem.sample(tables_of(piece.parts, self.widths), piece.weights, steps)
         counted = 0 if steps is None else int((steps[:known] == 0).sum())  # sequences begun by an earlier piece
@@ -73,7 +73,7 @@ class Samples:
         self.dropped += found.dropped - counted
         if found.origin is None:
             return found, replace(piece, groups=None)
-        parts = [part[found.origin + a] for a in range(self.problem.reach) for part in piece.parts]
+        parts = [part[found.origin + a] for a in range(self.problem.rows_per_sample) for part in piece.parts]
         return found, replace(piece.take(found.origin), parts=parts, groups=None)
 
     def _steps(self, piece: Piece) -> Indices:
@@ -119,9 +119,7 @@ class FirstPass:
         except NonFiniteError:
             columns = sum(part.shape[1] for part in piece.parts)
             labels = [repr(name) for name in names or range(columns)]
-            raise explain_non_finite(
-                Table(piece.block(0, columns), None, None, None, labels, len(piece)), "its powers"
-            ) from None
+            raise Table(piece.block(0, columns), None, None, None, labels, len(piece)).explain_non_finite() from None
 
     def plus(self, sums: Sums) -> None:
         self.sums = sums if self.sums is None else add(self.sums, sums)
@@ -129,7 +127,7 @@ class FirstPass:
     def maps(self) -> Maps:
         """The maps of all rows."""
         if self.sums is None:
-            raise InputError(self.problem.nothing(self.samples.inputs, self.samples.dropped))
+            raise InputError(self.problem.empty_message(self.samples.inputs, self.samples.dropped))
         return self.problem.maps_of(self.sums)
 
 
@@ -146,7 +144,7 @@ class SecondPass:
         if len(stored):
             columns = sum(part.shape[1] for part in stored.parts)
             container = "sparse" if sparse.issparse(stored.parts[0]) else "array"
-            if names is not None and self.known.problem.reach == 1 and container == "array":
+            if names is not None and self.known.problem.rows_per_sample == 1 and container == "array":
                 container = "pyarrow"
             like = {"container": container, "columns": names if container == "pyarrow" else None, "target": None, "flat": False}
             self.sketch._expect(columns, 0, like, [repr(name) for name in names or range(columns)])

@@ -20,18 +20,20 @@ import numpy as np
 from scipy import sparse
 
 from karat._core.certify import OLDER, PROOF_VERSION, certify, require_proven
-from karat._core.construct import NOTHING_ABSORBED, absorb_into
+from karat._core.construct import NOTHING_ABSORBED
 from karat._core.coreset import Coreset
-from karat._data import containers
+from karat._data import containers, frames
 from karat._data.batch import Buffer, Piece, stack, stacked_rows
-from karat._data.checks import Table, explain_non_finite, find_offsets, read_input, same_kind
+from karat._data.checks import Table, check_problem, read_input
+from karat._data.groups import same_kind
+from karat._data.offsets import find_offsets
 from karat._stream.fingerprint import Fingerprint
 from karat.engine.linalg import Array
 from karat.engine.reduce import NonFiniteError, Reduction
 from karat.engine.rows import Offsets, Rows, own_weights
 from karat.engine.stream import NO_CLAIM, Running, fold, grown, larger, prove_held
-from karat.errors import InputError, NotExactError
-from karat.problems import LpRegression, Problem, Ridge
+from karat.errors import InputError, NotExactError, check_whole
+from karat.problems import Problem
 
 BUFFER_ROWS = 2**19  # folding costs as much as summing some ten thousand rows, so it should not happen often
 BUFFER_BYTES = 2**28
@@ -74,8 +76,7 @@ class Sketch:
         buffer_rows: int = BUFFER_ROWS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
-        if not isinstance(problem, Problem):
-            raise InputError(f"problem must be one of karat.problems, such as LeastSquares(), not {problem!r}.")
+        check_problem(problem)
         if not problem.mergeable:
             raise NotExactError(
                 f"A sketch of {problem.describe()} cannot be exact: its features depend on the full data. Build it in two "
@@ -84,8 +85,7 @@ class Sketch:
         for name, value, least in (
             ("random_state", random_state, 0), ("buffer_rows", buffer_rows, 1), ("buffer_bytes", buffer_bytes, 1)
         ):  # fmt: skip
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+            check_whole(name, value, least)
         self.problem, self.key = problem, key
         self.n_rows = 0
         self.random_state, self.buffer_rows, self.buffer_bytes = int(random_state), int(buffer_rows), int(buffer_bytes)
@@ -117,7 +117,7 @@ class Sketch:
         """
         keys = None
         if self.key is not None:
-            X, keys = containers.split_column(X, self.key)
+            X, keys = frames.split_column(X, self.key)
         return self._update(X, y, sample_weight, groups, keys)
 
     def _update(self, X: Any, y: Any, sample_weight: Any, groups: Any, keys: np.ndarray | None) -> Sketch:
@@ -128,8 +128,8 @@ class Sketch:
             return self
         table = read_input(X, y, self.problem, sample_weight, groups, offsets=self._offsets)
         if not all(_harmless(part) for part in (table.X, table.y) if part is not None) and not self._summable(table):
-            raise explain_non_finite(table, "its powers")
-        self._expect(table.columns, table.targets, containers.describe(X, y), table.names)
+            raise table.explain_non_finite()
+        self._expect(table.columns, table.targets, frames.describe(X, y), table.names)
         numbers = np.arange(self.n_rows, self.n_rows + table.count)
         weights = None if table.weights is None else table.weights * table.unit
         self._take(Piece(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False)
@@ -214,7 +214,7 @@ class Sketch:
 
     @property
     def _absorbing(self) -> bool:
-        return getattr(self.problem, "absorb", None) is not None
+        return self.problem.absorb is not None
 
     def _fold(self) -> None:
         """Reduce held and waiting rows together.  Nothing changes until all groups are done."""
@@ -258,7 +258,7 @@ class Sketch:
     def _non_finite(self, piece: Piece) -> InputError:
         """Where rows are not finite, or their powers overflow."""
         X, y = self._split(piece.take(np.arange(len(piece))))
-        return explain_non_finite(Table(X, y, None, None, self._names, len(piece)), "its powers")
+        return Table(X, y, None, None, self._names, len(piece)).explain_non_finite()
 
     def _split(self, piece: Piece) -> tuple[Any, Any]:
         """X and y of some rows."""
@@ -332,11 +332,10 @@ class Sketch:
             total += float(held.weights[self._peeled].sum())
         correction = None
         if self._absorbing:
-            assert isinstance(self.problem, Ridge | LpRegression)
             assert held.weights is not None
             exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights, peeled=self._peeled)
-            reductions, correction = absorb_into(
-                self.problem, held.rows(), exact, self.random_state, None, inherited=exact.handed_on
+            reductions[0], correction = self.problem.absorb_rows(
+                held.rows(), exact, self.random_state, None, inherited=exact.handed_on
             )
             held = held.take(reductions[0].positions, reductions[0].weights)
         seconds = self._seconds + time.perf_counter() - start
@@ -350,7 +349,7 @@ class Sketch:
             proof_version=self._proof_version,
         )
         require_proven(certificate, reductions, self._names)
-        X, y = containers.restore(self._like, *self._split(held), held.numbers)
+        X, y = frames.restore(self._like, *self._split(held), held.numbers)
         assert held.weights is not None
         return Coreset(
             held.numbers,

@@ -26,18 +26,13 @@ from typing import Any, NoReturn
 from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
 
 FAILED, WRONG, UNREAD = 1, 2, 141
-COMPLETING = "_KARAT_COMPLETE"  # the shell sets it when it asks for completions
-AS_OPTIONS = {  # texts of the library about its arguments, and the same about options
-    "on_missing='drop'": "--on-missing drop",
-    "choose columns=, or encode it by a fitted pipeline=": "leave it out with --drop-columns, or encode it first",
-    "name some in columns=": "leave fewer out",
-    "leave it out of columns=": "leave it out of --columns",
-    "name it in target=": "add --target",
-    "name them in columns=": "add --columns",
-    "memory=": "--memory ",
-    "MultiView takes columns as three lists of names, one per view": "--problem multi-view needs --view three times",
-    "sequence is for HiddenMarkov only": "--sequence is for hidden-markov only",
-    "allow more": "allow more with --memory",
+COMPLETING = "_KARAT_COMPLETE"  # set by the shell that asks for completions
+REMEDIES = {  # by the argument of the library that would help: what to do, in the options of the command line
+    "on_missing": "Correct the data, or leave such rows out with --on-missing drop.",
+    "pipeline": "Leave it out with --drop-columns, or encode it first.",
+    "target": "Name it: add --target.",
+    "sequence": "--sequence is for hidden-markov only.",
+    "columns": "Name them: add --columns; --problem multi-view needs --view three times.",
 }
 
 
@@ -114,10 +109,9 @@ def _say(text: str) -> None:
 def _message(error: Exception) -> str:
     """The error message: that of karat with options for arguments, or one for an error of the parser or the system."""
     if isinstance(error, InputError | MissingExtraError | NotExactError | StorageError):
-        message = str(error)
-        for argument, option in AS_OPTIONS.items():
-            message = message.replace(argument, option)
-        return message
+        if isinstance(error, InputError) and error.remedy and error.argument in REMEDIES:
+            return f"{error.message} {REMEDIES[error.argument]}"
+        return str(error)
     if hasattr(error, "format_message"):  # the command line could not be parsed
         return _usage_message(error)
     if isinstance(error, OSError) and error.strerror:

@@ -52,8 +52,8 @@ def _is_coreset(path: Path) -> bool:
     try:
         karat.load(path)
     except InputError as error:
-        # A coreset of a user's function loads only with problem=.
-        return "problem=" in str(error)
+        # One that holds a user's function loads with problem=... only, but it is one.
+        return error.argument == "problem"
     return True
 
 

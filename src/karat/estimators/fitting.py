@@ -1,39 +1,83 @@
-"""Fitting with weights everywhere: the regressor and the scalers before it.
+"""Fitting on a coreset: what may be fitted, and with weights in every step.
 
-In a flat pipeline every step is given its weights by name; steps inside a ColumnTransformer are reached by metadata
+An estimator is fitted only if the registry lists it, its parameters break no rule, and the coreset keeps every moment that it
+reads.  In a flat pipeline every step is given its weights by name; steps inside a ColumnTransformer are reached by metadata
 routing, for which they are made to ask, inside a configuration of our own.  The user's settings stay as they are.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sklearn import config_context
-from sklearn.metrics import get_scorer
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from karat._data import containers
 from karat.errors import NotExactError
-from karat.estimators.features import check_transformers, split_pipeline
-from karat.estimators.registry import (
-    BY_CLASS,
-    OF_COVARIANCE,
-    SEARCHES,
-    SELECTS_ITSELF,
-    SQUARED_LOSS,
-    check_listed,
-    key_of,
-    refuse,
-)
+from karat.estimators import registry
 from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge, Transformed
 
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
 
-IGNORES_WEIGHTS = ("SplineTransformer", "KBinsDiscretizer")  # settled or refused: weights must not move their knots
+
+def fit_on_core(core: Coreset, estimator: Any) -> Any:
+    """See :meth:`karat.Coreset.fit`."""
+    transformers, leaf = split_pipeline(estimator)
+    if key_of(leaf) in registry.SEARCHES or key_of(leaf) in registry.SELECTS_ITSELF:
+        raise refuse(leaf, "its folds are parts of the full data; use karat.CoresetRegressor, which makes one coreset per fold")
+    check_listed(leaf, registry.SQUARED_LOSS, registry.BY_CLASS, registry.OF_COVARIANCE)
+    if transformers is not None:
+        check_transformers(transformers, in_folds=False)
+        if not only_scales(transformers):
+            raise refuse(
+                estimator,
+                "this coreset was built on the columns as they are; give the whole pipeline to karat.CoresetRegressor",
+            )
+    y = core.y
+    if key_of(leaf) in registry.BY_CLASS:
+        if core.groups is None or core.y is not None:
+            raise refuse(
+                leaf, "it needs the moments of every class; build with karat.coreset(X, problem=Moments(2), groups=labels)"
+            )
+        y = core.groups
+    check_kept(core, leaf, centred=transformers is not None)
+    return fit_weighted(estimator, core.X, y, core.weights)
+
+
+def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
+    """Refuse a coreset that lacks a moment which the estimator reads."""
+    name, problem = type(leaf).__name__, core.problem
+    if isinstance(problem, Transformed):
+        raise refuse(leaf, "this coreset was built on transformed columns; give the pipeline to karat.CoresetRegressor")
+    if key_of(leaf) in registry.SQUARED_LOSS and core.y is None:
+        raise NotExactError(f"{name} needs a target, but the coreset was built without y.")
+    if not keeps_squares(problem):
+        raise NotExactError(
+            f"{name} needs second moments (the squared loss), which a coreset of {problem.describe()} does not keep; "
+            "use LeastSquares() or Moments(2)."
+        )
+    if core.absorbed is not None:
+        raise NotExactError(f"A part of the data was absorbed into the regulariser; use problem.solve(core) instead of {name}.")
+    if (centred or getattr(leaf, "fit_intercept", True)) and not problem.shifts:
+        raise NotExactError(
+            f"{name} centres the columns, but {problem.describe()} kept no first moments; build with fit_intercept=True."
+        )
+    if not problem.keeps_total and key_of(leaf) not in ("LinearRegression", "Ridge"):
+        raise NotExactError(
+            f"{name} divides by the total weight, which this coreset does not keep; build with total_weight=True."
+        )
+
+
+def keeps_squares(problem: Problem) -> bool:
+    """Whether all second moments of columns and target are kept."""
+    if isinstance(problem, LpRegression):
+        return problem.p == 2 or problem.fit_intercept  # degree <= p in (x, y) includes the squares
+    return isinstance(problem, LeastSquares | Ridge) or (isinstance(problem, Moments) and problem.degree >= 2)
 
 
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
@@ -54,7 +98,7 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
 
 
 def _takes_weights(step: Any) -> bool:
-    return _has_weights(step.__class__) and key_of(step) not in IGNORES_WEIGHTS
+    return _has_weights(step.__class__) and key_of(step) not in registry.IGNORES_WEIGHTS
 
 
 @cache
@@ -62,72 +106,104 @@ def _has_weights(kind: Hashable) -> bool:
     return hasattr(kind, "fit") and bool(has_fit_parameter(kind, "sample_weight"))
 
 
-def fit_ridge_cv(ridge: Any, X: Any, y: Any, weights: Any) -> Any:
-    """Fit RidgeCV, in place, with weights in fits and scores, which it does under metadata routing only."""
-    own = ridge.scoring
-    with config_context(enable_metadata_routing=True):
-        scorer = get_scorer("r2" if own is None else own)
-        ridge.scoring = copy.deepcopy(scorer).set_score_request(sample_weight=True)
-        ridge.fit(X, y, sample_weight=weights)
-    ridge.scoring = own
-    return ridge
+def key_of(thing: Any) -> str | None:
+    """The name of an object's class in the registry, or None for classes of other packages and subclasses."""
+    home, name = type(thing).__module__.split(".")[0], type(thing).__name__
+    return None if home not in registry.HOMES else name if home == "sklearn" else f"karat.{name}"
 
 
-def fit_on_core(core: Coreset, estimator: Any) -> Any:
-    """See :meth:`karat.Coreset.fit`."""
-    front, leaf = split_pipeline(estimator)
-    if key_of(leaf) in SEARCHES or key_of(leaf) in SELECTS_ITSELF:
-        raise refuse(leaf, "its folds are parts of the full data; use karat.CoresetRegressor, which makes one coreset per fold")
-    check_listed(leaf, SQUARED_LOSS, BY_CLASS, OF_COVARIANCE)
-    if front is not None:
-        check_transformers(front, in_folds=False)
-        if not only_scales(front):
+def refuse(thing: Any, reason: str) -> NotExactError:
+    """The error for an object that is not exact on a coreset."""
+    return NotExactError(f"{type(thing).__name__} would not give the answer of the full data: {reason}.")
+
+
+def unknown(thing: Any) -> NotExactError:
+    """The error for an object that is not listed."""
+    name = type(thing).__name__
+    if name in registry.WITH_WEIGHTS:
+        reason = f"it does not take (or fully use) sample_weight; {registry.WITH_WEIGHTS[name]} does, and gives the same answer"
+    elif name in registry.WHY_NOT:
+        reason = registry.WHY_NOT[name]
+    elif hasattr(thing, "tree_") or "Tree" in name or "Forest" in name or "Boosting" in name:
+        reason = "where a tree splits depends on the order of all rows, not on moments"
+    else:
+        return NotExactError(
+            f"{name} is not known to depend on kept moments only, so its answer on a coreset may differ from the full data's. "
+            "If you know that a problem keeps what it needs, pass that problem: CoresetRegressor(estimator, problem=...)."
+        )
+    return refuse(thing, reason)
+
+
+def check_listed(estimator: Any, *tables: dict[str, tuple[registry.Rule, ...]]) -> None:
+    """Refuse an estimator that is in none of the tables, or whose parameters break a rule."""
+    key = key_of(estimator)
+    for table in tables:
+        if key in table:
+            for rule in table[key]:
+                value = getattr(estimator, rule.parameter, rule)
+                if value is not rule and _refused(value, rule.refused):
+                    raise refuse(estimator, rule.reason.format(value=value))
+            return
+    raise unknown(estimator)
+
+
+def _refused(value: Any, refused: Any) -> bool:
+    if refused is registry.GIVEN:
+        return value is not None
+    return hasattr(value, "__array__") if refused is registry.ARRAY else value in refused
+
+
+def split_pipeline(estimator: Any) -> tuple[Pipeline | None, Any]:
+    """The transformers of a pipeline (or None) and the estimator behind them."""
+    if key_of(estimator) == "Pipeline":
+        steps = [step for step in estimator.steps[:-1] if step[1] not in registry.UNCHANGED]
+        return (Pipeline(steps) if steps else None), estimator.steps[-1][1]
+    return None, estimator
+
+
+def only_scales(transformers: Any) -> bool:
+    """Whether all transformers of a pipeline are scalers."""
+    return all(key_of(step) == "StandardScaler" for _, step in transformers.steps)
+
+
+def check_transformers(transformer: Any, in_folds: bool, scaled: bool = False) -> bool:
+    """Refuse transformers that are not of the three kinds; returns whether columns have been scaled on the way.
+
+    Parameters
+    ----------
+    transformer : transformer
+    in_folds : bool
+        Whether it would be fitted on parts of the data.
+    scaled : bool
+        Whether its input has been scaled.
+    """
+    key = key_of(transformer)
+    if transformer in registry.UNCHANGED:
+        return scaled
+    if key == "Pipeline":
+        for _, step in transformer.steps:
+            scaled = check_transformers(step, in_folds, scaled)
+        return scaled
+    if key == "ColumnTransformer":
+        branches = [t for _, t, _ in transformer.transformers] + [transformer.remainder]
+        return max([check_transformers(branch, in_folds, scaled) for branch in branches])
+    if key == "StandardScaler":
+        return True
+    if key == "PolynomialFeatures":
+        lowest = 0 if isinstance(transformer.degree, int | np.integer) else transformer.degree[0]
+        if scaled and lowest > 1:
             raise refuse(
-                estimator,
-                "this coreset was built on the columns as they are; give the whole pipeline to karat.CoresetRegressor",
+                transformer,
+                f"without the degrees below {lowest}, polynomials of scaled columns are not polynomials of the columns",
             )
-    y = core.y
-    if key_of(leaf) in BY_CLASS:
-        if core.groups is None or core.y is not None:
-            raise refuse(
-                leaf, "it needs the moments of every class; build with karat.coreset(X, problem=Moments(2), groups=labels)"
-            )
-        y = core.groups
-    check_kept(core, leaf, centred=front is not None)
-    return fit_weighted(estimator, core.X, y, core.weights)
-
-
-def only_scales(front: Any) -> bool:
-    """Whether a front of transformers is scalers only."""
-    return all(key_of(step) == "StandardScaler" for _, step in front.steps)
-
-
-def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
-    """Refuse a coreset that lacks a moment which the estimator reads."""
-    name, problem = type(leaf).__name__, core.problem
-    if isinstance(problem, Transformed):
-        raise refuse(leaf, "this coreset was built on transformed columns; give the pipeline to karat.CoresetRegressor")
-    if key_of(leaf) in SQUARED_LOSS and core.y is None:
-        raise NotExactError(f"{name} needs a target, but the coreset was built without y.")
-    if not keeps_squares(problem):
-        raise NotExactError(
-            f"{name} needs second moments (the squared loss), which a coreset of {problem.describe()} does not keep; "
-            "use LeastSquares() or Moments(2)."
-        )
-    if core.absorbed is not None:
-        raise NotExactError(f"A part of the data was absorbed into the regulariser; use problem.solve(core) instead of {name}.")
-    if (centred or getattr(leaf, "fit_intercept", True)) and not getattr(problem, "fit_intercept", True):
-        raise NotExactError(
-            f"{name} centres the columns, but {problem.describe()} kept no first moments; build with fit_intercept=True."
-        )
-    if not problem.keeps_total and key_of(leaf) not in ("LinearRegression", "Ridge"):
-        raise NotExactError(
-            f"{name} divides by the total weight, which this coreset does not keep; build with total_weight=True."
-        )
-
-
-def keeps_squares(problem: Problem) -> bool:
-    """Whether all second moments of columns and target are kept."""
-    if isinstance(problem, LpRegression):
-        return problem.p == 2 or problem.fit_intercept  # degree <= p in (x, y) includes the squares
-    return isinstance(problem, LeastSquares | Ridge) or (isinstance(problem, Moments) and problem.degree >= 2)
+        return scaled
+    if key not in ("OneHotEncoder", "SplineTransformer"):
+        raise unknown(transformer)
+    if scaled:
+        raise refuse(transformer, "it follows a scaler, whose means differ from fold to fold; put the scaler after it")
+    if key == "OneHotEncoder" and (transformer.min_frequency is not None or transformer.max_categories is not None):
+        raise refuse(transformer, "min_frequency and max_categories count rows; merge rare categories before building")
+    if key == "SplineTransformer" and in_folds and isinstance(transformer.knots, str):
+        why = f"inside cross-validation knots={transformer.knots!r} differ from fold to fold"
+        raise refuse(transformer, f"{why}; pass knots as an array, from all rows")
+    return scaled

@@ -1,4 +1,4 @@
-"""Exact cross-validation: one coreset per part of the data that the splits tell apart.
+"""Exact cross-validation: one coreset per set of rows that all splits treat alike.
 
 Every split gives a row one of four roles: in the training part, in the test part, in neither, in both.  Rows with the
 same roles in all splits form an *atom*; for k-fold the atoms are the folds, for expanding windows the segments.  With
@@ -20,9 +20,9 @@ import numpy as np
 
 from karat._core.construct import coreset
 from karat._core.coreset import Coreset
-from karat._data import containers
+from karat._data import containers, frames
 from karat.errors import InputError, NotExactError
-from karat.estimators.registry import check_splitter
+from karat.estimators.searches import check_splitter
 from karat.problems import LeastSquares, Problem
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -40,7 +40,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class ExactCV:
-    """What a cross-validation loop needs in place of the full data.
+    """Rows and splits for a cross-validation loop, in place of the full data.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ def exact_cv(
     cv : int, splitter or iterable of (train, test)
         Splits of the full data, as in scikit-learn.
     groups : array, optional
-        Handed to the splitter (``GroupKFold`` and its kin).
+        Passed to the splitter (such as ``GroupKFold``).
     random_state : int
         As in :func:`karat.coreset`.
 
@@ -123,7 +123,7 @@ def full_splits(cv: Any, count: int, y: Any, groups: Any) -> Iterable[Split]:
 
     check_splitter(cv)
     splitter = check_cv(cv)
-    rows = np.broadcast_to(np.int8(0), (count,))  # no memory
+    rows = np.broadcast_to(np.int8(0), (count,))  # takes no memory
     target = None if y is None else np.asarray(y)
     splits: Iterable[Split] = splitter.split(rows, target, groups)
     return splits
@@ -180,14 +180,12 @@ def _positions(cores: list[Coreset], repeats: list[Repeat]) -> Iterable[Split]:
 
 
 def _stacked(cores: list[Coreset]) -> Coreset:
-    """Coresets of the same rows as one, of the data written once per repeat."""
+    """One coreset of the data written once per repeat, from the coresets of the repeats."""
     first = cores[0]
-    X, y = first.X, first.y
-    for core in cores[1:]:
-        X, y = containers.stack_rows(X, core.X), containers.stack_rows(y, core.y)
+    X, y = (frames.stack_rows(*tables) for tables in ([core.X for core in cores], [core.y for core in cores]))
     starts = np.cumsum([0, *(int(np.max(core.groups)) + 1 for core in cores if core.groups is not None)])
     certificates = [core.certificate for core in cores]
-    note = f"The data stands here {len(cores)} times, once per repeat of the splits: refit on one repeat only."
+    note = f"The data is here {len(cores)} times, once per repeat of the splits: refit on one repeat only."
     return replace(
         first,
         indices=np.concatenate([core.indices + r * first.n_rows for r, core in enumerate(cores)]),

@@ -41,7 +41,7 @@ def ols(core: Coreset) -> Any:
     assert y is not None
     if y.ndim == 2 and y.shape[1] > 1:
         raise NotExactError("Inference takes one target at a time; build a coreset for each.")
-    intercept = bool(getattr(core.problem, "fit_intercept", True))
+    intercept = core.problem.shifts
     names = [str(c) for c in getattr(core.X, "columns", [f"x{i + 1}" for i in range(X.shape[1])])]
     design = np.column_stack([np.ones(len(X)), X]) if intercept else X
     labels = (["const"] if intercept else []) + names

@@ -1,86 +1,75 @@
-"""What is exact: the estimators, solvers, scorers, splitters and transformers whose answer depends on kept moments only.
+"""What is exact: the estimators, scorers, splitters and transformers whose answer depends on kept moments only.
 
-Default-deny.  An object is accepted if its class is listed here and its parameters pass the rule beside it; everything else is
-refused with a sentence, because the damage is silent: a Huber fit on a least-squares coreset is 13 % off and looks fine.
+These are tables only; :mod:`karat.estimators.fitting` and :mod:`karat.estimators.searches` apply them.  What is not listed is
+refused, and so is a listed estimator with a parameter that breaks a rule, because the damage is silent: a Huber fit on a
+least-squares coreset is 13 % off and looks fine.
 
-A rule gives the reason of a refusal, or None.  The listed regressors read the data only through the weighted sums of 1, x, y,
-x x', x y and y^2; the scorers only through those of the test rows; the transformers are affine (and fitted with weights, so
-that they come out the same), or map every row by itself.
+The listed regressors read the data only through the weighted sums of 1, x, y, x x', x y and y^2; the scorers only through those
+of the test rows; the transformers are affine (and fitted with weights, so that they come out the same), or map every row by
+itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from karat.errors import NotExactError
-
-Rule = Callable[[Any], str | None]
-HOMES = ("sklearn", "karat")
+GIVEN, ARRAY = "given", "array"  # any value but None; any array
 
 
-def _always(estimator: Any) -> None:
-    return None
+class Rule(NamedTuple):
+    """A parameter, the values of it that are refused (a tuple, GIVEN or ARRAY), and the reason."""
+
+    parameter: str
+    refused: Any
+    reason: str
 
 
-def _ridge(estimator: Any) -> str | None:
-    solver = getattr(estimator, "solver", "auto")
-    if solver in ("sag", "saga"):
-        return f"solver={solver!r} visits rows at random and diverges on uneven weights; choose solver='auto'"
-    if solver == "lbfgs" or getattr(estimator, "positive", False):
-        return "the solver 'lbfgs' (positive=True) stops where rounding decides; use LinearRegression or Lasso(positive=True)"
-    if getattr(estimator, "class_weight", None) is not None:
-        return "class_weight counts rows, and a coreset has few; multiply sample_weight by the class weights before building"
-    return None
+LBFGS = "the solver 'lbfgs' (positive=True) stops where rounding decides; use LinearRegression or Lasso(positive=True)"
+RIDGE = (
+    Rule(
+        "solver", ("sag", "saga"), "solver={value!r} visits rows at random and diverges on uneven weights; choose solver='auto'"
+    ),
+    Rule("solver", ("lbfgs",), LBFGS),
+    Rule("positive", (True,), LBFGS),
+    Rule(
+        "class_weight",
+        GIVEN,
+        "class_weight counts rows, and a coreset has few; multiply sample_weight by the class weights before building",
+    ),
+)
+COORDINATE_DESCENT = (
+    Rule("selection", ("random",), "selection='random' has no one answer to compare with; choose selection='cyclic'"),
+    Rule("precompute", ARRAY, "precompute holds a Gram matrix of the full data; leave it at its default"),
+)
+RIDGE_CV = (
+    Rule("cv", (None,), "without cv it scores by leave-one-out, which no coreset keeps; pass an integer cv, such as cv=5"),
+)
 
-
-def _coordinate_descent(estimator: Any) -> str | None:
-    if estimator.selection == "random":
-        return "selection='random' has no one answer to compare with; choose selection='cyclic'"
-    if hasattr(getattr(estimator, "precompute", None), "__array__"):
-        return "precompute holds a Gram matrix of the full data; leave it at its default"
-    return None
-
-
-def _ridge_cv(estimator: Any) -> str | None:
-    if estimator.cv is None:
-        return "without cv it scores by leave-one-out, which no coreset keeps; pass an integer cv, such as cv=5"
-    return None
-
-
-def _lars(estimator: Any) -> str | None:
-    if getattr(estimator, "jitter", None) is not None:
-        return "jitter adds noise to every row; leave it at None"
-    return _coordinate_descent(estimator) if hasattr(estimator, "selection") else None
-
-
-SQUARED_LOSS: dict[str, Rule] = {
-    "LinearRegression": _always,
-    "Ridge": _ridge,
-    "Lasso": _coordinate_descent,
-    "ElasticNet": _coordinate_descent,
-    "MultiTaskLasso": _coordinate_descent,
-    "MultiTaskElasticNet": _coordinate_descent,
-    "karat.LassoLars": _lars,
-    "karat.OrthogonalMatchingPursuit": _always,
+SQUARED_LOSS: dict[str, tuple[Rule, ...]] = {
+    "LinearRegression": (),
+    "Ridge": RIDGE,
+    "Lasso": COORDINATE_DESCENT,
+    "ElasticNet": COORDINATE_DESCENT,
+    "MultiTaskLasso": COORDINATE_DESCENT,
+    "MultiTaskElasticNet": COORDINATE_DESCENT,
+    "karat.LassoLars": (),
+    "karat.OrthogonalMatchingPursuit": (),
 }
-SELECTS_ITSELF: dict[str, Rule] = {
-    "LassoCV": _coordinate_descent,
-    "ElasticNetCV": _coordinate_descent,
-    "MultiTaskLassoCV": _coordinate_descent,
-    "MultiTaskElasticNetCV": _coordinate_descent,
-    "RidgeCV": _ridge_cv,
-    "karat.LassoLarsCV": _always,
+SELECTS_ITSELF: dict[str, tuple[Rule, ...]] = {
+    "LassoCV": COORDINATE_DESCENT,
+    "ElasticNetCV": COORDINATE_DESCENT,
+    "MultiTaskLassoCV": COORDINATE_DESCENT,
+    "MultiTaskElasticNetCV": COORDINATE_DESCENT,
+    "RidgeCV": RIDGE_CV,
+    "karat.LassoLarsCV": (),
 }
-BY_CLASS: dict[str, Rule] = {
-    "RidgeClassifier": _ridge,
-    "karat.LinearDiscriminant": _always,
-    "karat.QuadraticDiscriminant": _always,
-    "karat.GaussianNaiveBayes": _always,
+BY_CLASS: dict[str, tuple[Rule, ...]] = {
+    "RidgeClassifier": RIDGE,
+    "karat.LinearDiscriminant": (),
+    "karat.QuadraticDiscriminant": (),
+    "karat.GaussianNaiveBayes": (),
 }
-OF_COVARIANCE: dict[str, Rule] = {"karat.PCA": _always, "karat.GraphicalLasso": _always}
+OF_COVARIANCE: dict[str, tuple[Rule, ...]] = {"karat.PCA": (), "karat.GraphicalLasso": ()}
 SEARCHES = ("GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV")
 
 SCORERS = {
@@ -106,7 +95,7 @@ WHY_NOT = {
     "TheilSenRegressor": "medians are not a function of moments",
     "RANSACRegressor": "it counts rows near a model",
     **dict.fromkeys(["SVR", "LinearSVR", "NuSVR"], "errors within epsilon count for nothing, which moments cannot tell"),
-    **dict.fromkeys(["SVC", "LinearSVC", "NuSVC"], "its answer hangs on the rows nearest to the border, not on moments"),
+    **dict.fromkeys(["SVC", "LinearSVC", "NuSVC"], "its answer depends on the rows nearest to the border, not on moments"),
     "LogisticRegression": "its loss is not a polynomial of the data; karat.models.LinearDiscriminant is exact",
     **dict.fromkeys(
         ["PoissonRegressor", "GammaRegressor", "TweedieRegressor"], "its likelihood is not a polynomial of the data"
@@ -129,82 +118,6 @@ WHY_NOT = {
     "LeavePOut": "every set of p rows would be a fold of its own",
 }
 
-
-def key_of(thing: Any) -> str | None:
-    """The name under which a class is listed here, or None for foreign classes (subclasses are foreign too)."""
-    home, name = type(thing).__module__.split(".")[0], type(thing).__name__
-    return None if home not in HOMES else name if home == "sklearn" else f"karat.{name}"
-
-
-def refuse(thing: Any, reason: str) -> NotExactError:
-    """The error for an object that is not exact on a coreset."""
-    return NotExactError(f"{type(thing).__name__} would not give the answer of the full data: {reason}.")
-
-
-def unknown(thing: Any) -> NotExactError:
-    """The error for an object that is not listed."""
-    name = type(thing).__name__
-    if name in WITH_WEIGHTS:
-        reason = f"it does not take (or fully use) sample_weight; {WITH_WEIGHTS[name]} does, and gives the same answer"
-    elif name in WHY_NOT:
-        reason = WHY_NOT[name]
-    elif hasattr(thing, "tree_") or "Tree" in name or "Forest" in name or "Boosting" in name:
-        reason = "where a tree splits depends on the order of all rows, not on moments"
-    else:
-        return NotExactError(
-            f"{name} is not known to depend on kept moments only, so its answer on a coreset may differ from the full data's. "
-            "If you know that a problem keeps what it needs, pass that problem: CoresetRegressor(estimator, problem=...)."
-        )
-    return refuse(thing, reason)
-
-
-def check_listed(estimator: Any, *tables: dict[str, Rule]) -> None:
-    """Refuse an estimator that is in none of the tables, or whose parameters break its rule."""
-    key = key_of(estimator)
-    for table in tables:
-        if key in table:
-            reason = table[key](estimator)
-            if reason is not None:
-                raise refuse(estimator, reason)
-            return
-    raise unknown(estimator)
-
-
-def check_scorer(scoring: Any) -> None:
-    """Refuse a scorer (a name, a scorer object, or several) that is not a function of kept moments."""
-    if scoring is None:
-        return
-    if isinstance(scoring, dict):
-        for one in scoring.values():
-            check_scorer(one)
-    elif isinstance(scoring, list | tuple | set):
-        for one in scoring:
-            check_scorer(one)
-    else:
-        function = getattr(getattr(scoring, "_score_func", None), "__name__", None)
-        plain = getattr(scoring, "_response_method", "predict") == "predict"
-        if not ((isinstance(scoring, str) and scoring in SCORERS) or (function in SCORERS.values() and plain)):
-            name = repr(scoring) if isinstance(scoring, str) else str(scoring)
-            raise NotExactError(
-                f"The score {name} is not a function of kept moments, so it would not be that of the full data; "
-                f"choose one of {', '.join(SCORERS)}."
-            )
-
-
-def check_splitter(cv: Any) -> None:
-    """Refuse leave-one-out and its kin."""
-    name = type(cv).__name__
-    if name in ("LeaveOneOut", "LeavePOut"):
-        raise refuse(cv, f"{WHY_NOT[name]}; use KFold")
-
-
-def check_search(search: Any) -> None:
-    """Refuse what is inexact in a search itself; its candidates are checked one by one."""
-    if getattr(search, "resource", None) == "n_samples":
-        raise refuse(
-            search,
-            "resource='n_samples' fits on random subsets of the rows; choose a parameter as the resource, such as 'max_iter'",
-        )
-    check_scorer(search.scoring)
-    if not isinstance(search.cv, int | type(None) | np.integer):
-        check_splitter(search.cv)
+HOMES = ("sklearn", "karat")  # packages whose classes are listed
+UNCHANGED = ("passthrough", "drop", None)  # steps of a pipeline that fit nothing
+IGNORES_WEIGHTS = ("SplineTransformer", "KBinsDiscretizer")  # fixed beforehand or refused: weights must not move their knots

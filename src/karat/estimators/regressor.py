@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import joblib
-import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.model_selection import ParameterGrid, ParameterSampler
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from karat._core.construct import coreset
 from karat._data import containers
 from karat.errors import InputError
-from karat.estimators.features import (
-    FeatureMap,
-    check_categories,
-    check_transformers,
-    covering,
-    fit_front,
-    settle,
-    split_pipeline,
-)
-from karat.estimators.fitting import fit_ridge_cv, fit_weighted, only_scales
+from karat.estimators import searches
+from karat.estimators.features import FeatureMap, check_categories, fit_transformers, freeze_fitted, highest_degrees
+from karat.estimators.fitting import check_listed, check_transformers, fit_weighted, key_of, only_scales, refuse, split_pipeline
 from karat.estimators.folds import exact_cv
-from karat.estimators.registry import (
-    SEARCHES,
-    SELECTS_ITSELF,
-    SQUARED_LOSS,
-    check_listed,
-    check_scorer,
-    check_search,
-    key_of,
-    refuse,
-)
+from karat.estimators.registry import SEARCHES, SELECTS_ITSELF, SQUARED_LOSS
 from karat.estimators.weight_in_target import fit_search
 from karat.problems import LeastSquares, Problem, Transformed
 
@@ -63,7 +43,7 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : estimator
-        What is not known to be exact is refused with a sentence that names the alternative.
+        What is not known to be exact is refused; the error names an alternative.
     problem : Problem, optional
         What the coreset keeps.  By default the squared loss of the columns that the regressor sees.  Passing a problem
         switches the check of the estimator off: the coreset then keeps the problem *of the raw columns*, and whether
@@ -123,17 +103,17 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """
         X, y = self._checked(X, y)
         estimator = clone(self.estimator)
-        selects = selecting(estimator)
+        selects = searches.selecting_step(estimator)
         if groups is not None and selects is None:
             raise InputError("groups are for cross-validation, but the estimator does not select by it.")
         if self.problem is None:
-            problem, fronts = self._deduced(estimator, selects, X)
+            problem, pairs = self._deduced(estimator, selects, X)
         else:
-            problem, fronts = self.problem, []
+            problem, pairs = self.problem, []
             if key_of(selects) in SEARCHES:
-                list(candidates(selects))  # their parameters are checked in any case
+                list(searches.candidates(selects))  # their parameters are checked in any case
         if selects is None:
-            if not has_weights(estimator):
+            if not searches.has_weights(estimator):
                 raise refuse(estimator, "it takes no sample_weight")
             self.core_ = coreset(X, y, problem, sample_weight=sample_weight, random_state=self.random_state)
             self.estimator_ = fit_weighted(estimator, self.core_.X, self.core_.y, self.core_.weights)
@@ -141,8 +121,8 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         folds = exact_cv(X, y, problem, selects.cv, groups=groups, sample_weight=sample_weight, random_state=self.random_state)
         rows, self.core_ = folds.core, folds.refit
         if key_of(selects) in SEARCHES:
-            for front, fitted in fronts:
-                check_categories(front, fitted, (containers.take_rows(rows.X, train) for train, _ in folds.cv))
+            for own, fitted in pairs:
+                check_categories(own, fitted, (containers.take_rows(rows.X, train) for train, _ in folds.cv))
         self.estimator_ = self._selected(estimator, selects, rows, folds.cv)
         if rows is not folds.refit:
             self._refit(folds.refit)
@@ -163,36 +143,38 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return X, y
 
     def _dtype(self) -> str | None:
-        """Numbers only, unless a pipeline may encode what is not."""
-        front, _ = split_pipeline(innermost(self.estimator))
-        return "numeric" if front is None or only_scales(front) else None
+        """The dtype to check for: numeric, unless a pipeline may encode other columns."""
+        transformers, _ = split_pipeline(searches.without_search(self.estimator))
+        return "numeric" if transformers is None or only_scales(transformers) else None
 
     def _deduced(self, estimator: Any, selects: Any, X: Any) -> tuple[Problem, list[tuple[Any, Any]]]:
-        """The problem that keeps what every candidate needs; transformers are settled on the full data, in place."""
-        inside = inner(selects) if selects is not None and key_of(selects) in SEARCHES else None
+        """The problem that keeps what every candidate needs; transformers are fitted on the full data and frozen, in place."""
+        inside = searches.searched_estimator(selects) if selects is not None and key_of(selects) in SEARCHES else None
         if inside is not None:
-            check_search(selects)
+            searches.check_search(selects)
         else:
-            check_scorer(getattr(selects, "scoring", None))
-        pipelines = list(candidates(selects)) if inside is not None else [estimator]
-        fronts = []
+            searches.check_scorer(getattr(selects, "scoring", None))
+        pipelines = list(searches.candidates(selects)) if inside is not None else [estimator]
+        found = []
         for pipeline in pipelines:
-            front, leaf = split_pipeline(pipeline)
+            transformers, leaf = split_pipeline(pipeline)
             tables = (SQUARED_LOSS,) if inside is not None else (SQUARED_LOSS, SELECTS_ITSELF)
             check_listed(leaf, *tables)
-            if not has_weights(leaf):
+            if not searches.has_weights(leaf):
                 raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn")
-            if front is not None:
-                check_transformers(front, in_folds=inside is not None)
-                if not only_scales(front):
-                    fronts.append(front)
-        if not fronts:
+            if transformers is not None:
+                check_transformers(transformers, in_folds=inside is not None)
+                if not only_scales(transformers):
+                    found.append(transformers)
+        if not found:
             return LeastSquares(), []
-        distinct = {joblib.hash(front): front for front in fronts}
-        pairs = [(front, fit_front(front, X)) for front in covering(list(distinct.values()))]
+        distinct = {joblib.hash(transformers): transformers for transformers in found}
+        pairs = [(one, fit_transformers(one, X)) for one in highest_degrees(list(distinct.values()))]
         own, _ = split_pipeline(inside if inside is not None else estimator)
         if own is not None:
-            settle(own, next((f for o, f in pairs if joblib.hash(o) == joblib.hash(own)), None) or fit_front(own, X))
+            freeze_fitted(
+                own, next((f for o, f in pairs if joblib.hash(o) == joblib.hash(own)), None) or fit_transformers(own, X)
+            )
         return Transformed(LeastSquares(), FeatureMap([fitted for _, fitted in pairs])), pairs
 
     @staticmethod
@@ -200,17 +182,17 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """Fitted on the folds' rows; ``selects`` is the estimator or the last step of a pipeline."""
         if key_of(selects) in SEARCHES:
             if estimator is not selects:
-                raise refuse(selects, "it stands at the end of a pipeline; put the pipeline into the search")
+                raise refuse(selects, "it is the last step of a pipeline; put the pipeline into the search")
             return fit_search(estimator, rows.X, rows.y, rows.weights, splits)
         own = selects.cv
         selects.cv = splits
         if key_of(estimator) == "RidgeCV":
-            fit_ridge_cv(estimator, rows.X, rows.y, rows.weights)
+            searches.fit_ridge_cv(estimator, rows.X, rows.y, rows.weights)
         elif key_of(selects) == "RidgeCV":
-            raise refuse(selects, "it stands at the end of a pipeline; use GridSearchCV over the pipeline with Ridge")
+            raise refuse(selects, "it is the last step of a pipeline; use GridSearchCV over the pipeline with Ridge")
         else:
             fit_weighted(estimator, rows.X, rows.y, rows.weights)
-        selects.cv = own  # what the user wrote
+        selects.cv = own  # the user's setting
         return estimator
 
     def _refit(self, refit: Any) -> None:
@@ -261,52 +243,9 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         from sklearn.utils import get_tags
 
         tags = super().__sklearn_tags__()
-        inside = innermost(self.estimator)
+        inside = searches.without_search(self.estimator)
         leaf = get_tags(split_pipeline(inside)[1])
         tags.target_tags = leaf.target_tags
         tags.regressor_tags = leaf.regressor_tags or tags.regressor_tags
         tags.input_tags.sparse = get_tags(inside).input_tags.sparse
         return tags
-
-
-def selecting(estimator: Any) -> Any:
-    """The part that selects by cross-validation: the estimator, the last step of a pipeline, or None."""
-    _, leaf = split_pipeline(estimator)
-    return leaf if key_of(leaf) in SEARCHES or key_of(leaf) in SELECTS_ITSELF else None
-
-
-def innermost(estimator: Any) -> Any:
-    """The estimator itself, or what a search fits."""
-    return estimator.estimator if key_of(estimator) in SEARCHES else estimator
-
-
-def inner(search: Any) -> Any:
-    """What a search fits."""
-    if selecting(search.estimator) is not None:
-        raise refuse(search, "a search inside a search has folds of folds; let one of them select")
-    return search.estimator
-
-
-def candidates(search: Any) -> Iterable[Any]:
-    """Every estimator that a search will fit; a random search gets a fixed seed, so that these are the ones."""
-    if hasattr(search, "param_grid"):
-        grid: Iterable[Any] = ParameterGrid(search.param_grid)
-    else:
-        if not isinstance(search.random_state, int | np.integer):
-            search.random_state = int(check_random_state(search.random_state).randint(2**31 - 1))
-        count = getattr(search, "n_iter", getattr(search, "n_candidates", 10))
-        grid = ParameterSampler(
-            search.param_distributions, count if isinstance(count, int) else 1, random_state=search.random_state
-        )
-    for parameters in grid:
-        candidate = clone(search.estimator).set_params(**parameters)
-        for part in [candidate, *candidate.get_params(deep=True).values()]:
-            if hasattr(part, "_parameter_constraints"):
-                part._validate_params()  # once per candidate, here, rather than in each of its fits
-        yield candidate
-
-
-def has_weights(estimator: Any) -> bool:
-    """Whether the last step can be fitted with weights."""
-    _, leaf = split_pipeline(estimator)
-    return key_of(leaf) in SEARCHES or bool(has_fit_parameter(leaf, "sample_weight"))

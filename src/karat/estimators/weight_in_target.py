@@ -1,8 +1,8 @@
-"""Searches with weights: the weights travel with y.
+"""Searches with weights, which are passed as a column of y.
 
 scikit-learn's searches hand ``sample_weight`` to fits and scores only under metadata routing, which costs more than
 fitting a few rows.  So y gets one more column, the weights; a search splits it along with y, and what it fits (a
-Carrier) and scores by (a CarrierScorer) takes it off again.
+:class:`WeightInTarget`) and scores by (a :class:`WeightedScorer`) takes it off again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from karat.engine.linalg import Array
 from karat.estimators.fitting import fit_weighted
 
 
-class Carrier(BaseEstimator):
-    """An estimator that finds its weights in the last column of y; in all else it passes for the one inside."""
+class WeightInTarget(BaseEstimator):
+    """An estimator that is fitted with the last column of y as weights; else it behaves like the one inside."""
 
     def __init__(self, inside: Any, flat: bool) -> None:
         self.inside, self.flat = inside, flat
 
-    def __sklearn_clone__(self) -> Carrier:
-        return Carrier(clone(self.inside), self.flat)
+    def __sklearn_clone__(self) -> WeightInTarget:
+        return WeightInTarget(clone(self.inside), self.flat)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return dict(self.inside.get_params(deep))
@@ -36,12 +36,12 @@ class Carrier(BaseEstimator):
         self.inside.set_params(**params)
         return self
 
-    def unload(self, y: Array) -> tuple[Array, Array]:
+    def split_target(self, y: Array) -> tuple[Array, Array]:
         """The target as it was, and the weights."""
         return (y[:, 0] if self.flat else y[:, :-1]), y[:, -1]
 
     def fit(self, X: Any, y: Array) -> Self:
-        fit_weighted(self.inside, X, *self.unload(y))
+        fit_weighted(self.inside, X, *self.split_target(y))
         return self
 
     def predict(self, X: Any) -> Any:
@@ -51,26 +51,26 @@ class Carrier(BaseEstimator):
         return get_tags(self.inside)
 
 
-class CarrierScorer:
-    """A scorer that weighs the test rows; on anything but a carrier it is the scorer itself."""
+class WeightedScorer:
+    """A scorer that weighs the test rows of a :class:`WeightInTarget`; for other estimators it is the scorer inside."""
 
     def __init__(self, scorer: Any) -> None:
         self.scorer = scorer
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        if not isinstance(estimator, Carrier):
+        if not isinstance(estimator, WeightInTarget):
             return float(self.scorer(estimator, X, y, sample_weight=sample_weight))
-        target, weights = estimator.unload(y)
+        target, weights = estimator.split_target(y)
         return float(self.scorer(estimator.inside, X, target, sample_weight=weights))
 
 
-def weighing(scoring: Any) -> Any:
-    """A scorer, or several, that weigh the test rows; none means R2, as in ``estimator.score``."""
+def weighted_scorer(scoring: Any) -> Any:
+    """A scorer, or several, that weigh the test rows; None means R2, as in ``estimator.score``."""
     if isinstance(scoring, dict):
-        return {name: weighing(one) for name, one in scoring.items()}
+        return {name: weighted_scorer(one) for name, one in scoring.items()}
     if isinstance(scoring, list | tuple | set):
-        return {name: weighing(name) for name in scoring}
-    return CarrierScorer(get_scorer("r2" if scoring is None else scoring))
+        return {name: weighted_scorer(name) for name in scoring}
+    return WeightedScorer(get_scorer("r2" if scoring is None else scoring))
 
 
 def fit_search(search: Any, X: Any, y: Any, weights: Array, splits: list[Any]) -> Any:
@@ -78,11 +78,11 @@ def fit_search(search: Any, X: Any, y: Any, weights: Array, splits: list[Any]) -
     own = {name: getattr(search, name) for name in ("estimator", "cv", "scoring")}
     flat = containers.dimensions(y) == 1
     loaded = np.column_stack([np.asarray(containers.as_table(y, "y"), dtype=float), weights])
-    search.set_params(estimator=Carrier(search.estimator, flat), cv=splits, scoring=weighing(search.scoring))
+    search.set_params(estimator=WeightInTarget(search.estimator, flat), cv=splits, scoring=weighted_scorer(search.scoring))
     # The rows were checked when the coreset was built, and the candidates' parameters when they were listed.
     with config_context(assume_finite=True, skip_parameter_validation=True):
         search.fit(X, loaded)
-    search.set_params(**own)  # what the user wrote
+    search.set_params(**own)  # the user's settings
     if hasattr(search, "best_estimator_"):
         search.best_estimator_ = search.best_estimator_.inside
         if hasattr(search.best_estimator_, "feature_names_in_"):

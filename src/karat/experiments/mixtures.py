@@ -14,7 +14,7 @@ import numpy as np
 
 import karat
 from karat import models, problems
-from karat._core.latent import kept_sample, own_maps, read_sample
+from karat._core.latent import read_sample
 from karat.engine.linalg import Array
 from karat.experiments.measure import difference, kmeans_loss, learn_twice, real_data, seconds
 from karat.experiments.result import Experiment, Table
@@ -76,8 +76,8 @@ def tensor_seconds(X: Array, core: karat.Coreset) -> tuple[float, float]:
     """Time to sum the whitened tensor over all rows and over the coreset, which is the paper's speed-up."""
     problem: Any = core.problem
     sample, _ = read_sample(X, problem, None, None)
-    kept = kept_sample(core)
-    maps = own_maps(core, kept)
+    kept = problem.kept_sample(core)
+    maps = problem.kept_maps(core, kept)
     return seconds(lambda: problem.statistics(sample, maps)), seconds(lambda: problem.statistics(kept, maps))
 
 

@@ -17,22 +17,22 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow.compute as pc
 
-from karat._core.construct import Progress, refuse_for_latent
+from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.plan import FOLD, fold_memory
+from karat._data.checks import check_taken, chosen_problem
 from karat._stream import state as sketch_state
 from karat._stream.sketch import Sketch
-from karat.errors import InputError
+from karat.errors import InputError, check_whole
 from karat.io.background import behind
 from karat.io.latent_roles import latent_roles, refuse_sequence
 from karat.io.layout import Layout
 from karat.io.provenance import described_source, provenance
 from karat.io.row_hashes import Content
 from karat.io.source import Place, Source, open_source
-from karat.problems import Kernel, LeastSquares, Moments, Problem
+from karat.problems import Kernel, Problem
 from karat.problems.latent import Latent, MultiView
 
 MEMORY = 10**9
@@ -113,16 +113,15 @@ def coreset_files(
     if isinstance(problem, Latent):
         from karat.io.two_pass import TwoPass
 
-        refuse_for_latent(problem, target, groups)
+        check_taken(problem, y=target, groups=groups)
         roles = latent_roles(problem, columns, sequence, sample_weight, key, pipeline, on_missing)
         run = TwoPass(source, problem, roles, batch_rows, memory, checkpoint, progress, random_state, content)
         return run.finish(source)
     refuse_sequence(problem, sequence)
-    if problem is None:
-        problem = LeastSquares() if targets else Moments(2)
-    if isinstance(problem, Problem) and problem.needs_target and not targets:
+    problem = chosen_problem(problem, bool(targets))
+    if problem.needs_target and not targets:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
-    if hasattr(problem, "transform"):
+    if problem.transform is not None:
         raise InputError("Rows in files are transformed by a fitted pipeline=; pass the inner problem, and the pipeline.")
     sketch = Sketch(problem, key, random_state=random_state)
     opened = open_source(source, batch_rows or FOLD)
@@ -131,7 +130,7 @@ def coreset_files(
         taken = {*targets, sample_weight, groups, key}
         columns = [c for c in schema.names if c not in taken]
     if not columns:
-        raise InputError("No columns are left for the features; name some in columns=.")
+        raise InputError("No columns are left for the features; keep at least one.")
     layout = Layout(tuple(columns), targets, sample_weight, groups, key, pipeline, on_missing == "drop")
     layout.check(schema)
     sketch.buffer_rows = fold_rows(problem, layout, memory, batch_rows)
@@ -148,14 +147,15 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
         tables = 3 if isinstance(problem, MultiView) else 1
         fixed, each = fold_memory(problem, -(-len(layout.features) // tables), len(layout.targets))
     if not isinstance(memory, int) or memory < fixed + each * LEAST_ROWS:
-        raise InputError(f"memory={memory!r} is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least.")
+        raise InputError(
+            f"A memory of {memory!r} bytes is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least."
+        )
     most = (memory - fixed) // each
     if wanted is None:
         return int(min(FOLD, most))
-    if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 1:
-        raise InputError(f"batch_rows must be a whole number of at least 1, not {wanted!r}.")
+    check_whole("batch_rows", wanted)
     if wanted > most:
-        raise InputError(f"batch_rows={wanted:,} do not fit in memory={memory:,}; at most {most:,} do.")
+        raise InputError(f"batch_rows={wanted:,} do not fit into {memory:,} bytes of memory; at most {most:,} do.")
     return int(wanted)
 
 

@@ -22,7 +22,18 @@ from karat.engine.offsets import WHOLE
 from karat.errors import InputError
 from karat.io.background import ahead
 from karat.io.csv_lines import line_ends
-from karat.io.source import NOT_A_NUMBER, Batch, Expected, File, Place, Source, folder_value, refuse_twins, with_folders
+from karat.io.source import (
+    DROP_ROWS,
+    NOT_A_NUMBER,
+    Batch,
+    Expected,
+    File,
+    Place,
+    Source,
+    folder_value,
+    refuse_twins,
+    with_folders,
+)
 
 CHUNK, PIECE = 2**24, 2**22  # bytes read at a time, and bytes of them that a thread parses at a time
 NOTHING = {None, *pacsv.ConvertOptions().null_values}
@@ -207,8 +218,9 @@ class CsvFiles(Source):
             found = re.search(rb"^" + re.escape(bad.text.encode()) + rb"\r?$", text, re.MULTILINE)
             where = self._line(file, line + text[: found.start() if found else 0].count(b"\n") + 2)
             raise InputError(
-                f"{where}: {bad.actual_columns} values where the header has {bad.expected_columns} "
-                f"({bad.text[:60]!r}). Mend the line, or leave such rows out with on_missing='drop'."
+                f"{where}: {bad.actual_columns} values where the header has {bad.expected_columns} ({bad.text[:60]!r}).",
+                "Correct the line, or leave such rows out with on_missing='drop'.",
+                argument="on_missing",
             )
         if numeric:
             self.types |= {c: table.schema.field(c).type for c in columns if c not in numeric}
@@ -228,12 +240,13 @@ class CsvFiles(Source):
     def _explain(self, error: Exception, data: bytes, file: int, line: int, header: list[str]) -> InputError:
         found = re.search(r"column #(\d+).*invalid value '(.*)'", str(error), re.DOTALL)
         if not found:
-            return InputError(f"{self.names[file]} cannot be read as CSV ({error}); mend it or leave it out.")
+            return InputError(f"{self.names[file]} cannot be read as CSV ({error}); correct it or leave it out.")
         column, value = header[int(found[1])], found[2]
         position = re.search(rb"(?:^|[\t,;\"])" + re.escape(value.encode()) + rb"(?:[\t,;\"\r\n]|$)", data, re.MULTILINE)
         where = self._line(file, line + data[: position.start() if position else 0].count(b"\n") + 2)
         strange = [said for kind, said in STRANGE.items() if f"to {kind}" in str(error)]
-        return InputError(_not_a_number(where, column, value, strange[0] if strange else "not a number"))
+        message = _not_a_number(where, column, value, strange[0] if strange else "not a number")
+        return InputError(message, DROP_ROWS, argument="on_missing", column=column)
 
     def share(self, place: Place) -> tuple[int, int]:
         inside = min(place.cursor, self.files[place.file].size) if place.file < len(self.files) else 0
@@ -241,10 +254,7 @@ class CsvFiles(Source):
 
 
 def _not_a_number(where: str, column: str, value: str, what: str = "not a number") -> str:
-    return (
-        f"{where}: column {column!r} has the value {value!r}, which is {what}. Mend it, leave the column out, or leave such "
-        "rows out with on_missing='drop'."
-    )
+    return f"{where}: column {column!r} has the value {value!r}, which is {what}."
 
 
 def _is_large(column: pa.ChunkedArray) -> bool:

@@ -35,7 +35,7 @@ class LatentRoles:
         if not layout.features:
             layout = replace(layout, features=tuple(c for c in names if c not in layout.columns))
         if not layout.features:
-            raise InputError("No columns are left for the features; name some in columns=.")
+            raise InputError("No columns are left for the features; keep at least one.")
         return replace(self, layout=layout)
 
     def feed(self, step: FirstPass | SecondPass, table: Any, where: Callable[[int], str]) -> int:
@@ -71,7 +71,11 @@ def latent_roles(
         if pipeline is not None:
             raise InputError("MultiView does not take a pipeline, whose output does not say which view a column belongs to.")
         if len(features) != 3 or any(isinstance(view, str) for view in features):
-            raise InputError("MultiView takes columns as three lists of names, one per view.")
+            raise InputError(
+                "MultiView needs the columns of each of its three views.",
+                "Pass columns as three lists of names, one per view.",
+                argument="columns",
+            )
         widths = tuple(len(view) for view in features)
         features = tuple(name for view in features for name in view)
     elif any(not isinstance(name, str) for name in features):
@@ -85,4 +89,5 @@ def latent_roles(
 def refuse_sequence(problem: Problem | None, sequence: Any) -> None:
     if sequence is not None and not isinstance(problem, HiddenMarkov):
         name = "This problem" if problem is None else problem.describe()
-        raise InputError(f"{name} does not look at sequences; sequence is for HiddenMarkov only.")
+        remedy = "The argument sequence is for HiddenMarkov only."
+        raise InputError(f"{name} does not look at sequences.", remedy, argument="sequence")

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from karat._data import containers
+from karat._data import containers, frames
 from karat._data.batch import Piece
 from karat._stream.sketch import Sketch
 from karat.errors import InputError
-from karat.io.source import NOT_A_NUMBER, is_number, sort_of
+from karat.io.source import DROP_ROWS, NOT_A_NUMBER, is_number, sort_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Layout:
                 raise InputError(f"The data has no column {name!r}; {hint}")
         for name in self.targets:
             if name in self.features:
-                raise InputError(f"Column {name!r} is the target, so it cannot be a feature; leave it out of columns=.")
+                raise InputError(f"Column {name!r} is the target, so it cannot be a feature; leave it out of the features.")
         for name in self.numeric:
             self._check_number(schema.field(name))
 
@@ -75,15 +75,17 @@ class Layout:
         if is_number(field) and (culprit is None or self.drop):  # rows without a number are then left out
             return
         if culprit is not None:
-            raise InputError(culprit.decode())
+            raise InputError(culprit.decode(), DROP_ROWS, argument="on_missing", column=field.name)
         if field.name in self.targets:
             kind = "is text" if sort_of(field.type) == "text" else f"has type {field.type}"
             raise InputError(
                 f"The target {field.name!r} {kind}; karat needs a numeric target: encode it as numbers, or choose another."
             )
         raise InputError(
-            f"Column {field.name!r} has type {field.type}, which is not numeric; choose columns=, or encode it by a fitted "
-            "pipeline=."
+            f"Column {field.name!r} has type {field.type}, which is not numeric.",
+            "Leave it out of columns=, or encode it by a fitted pipeline=.",
+            argument="pipeline",
+            column=field.name,
         )
 
     def feed(self, sketch: Sketch, table: Any, where: Callable[[int], str]) -> int:
@@ -154,14 +156,16 @@ class Layout:
             return values
         row, column = np.argwhere(np.isinf(values))[0] if np.isinf(values).any() else (-1, 0)
         if row >= 0:
-            raise InputError(f"{where(int(row))}: column {names[column]!r} is infinite; drop or mend the row.")
+            raise InputError(f"{where(int(row))}: column {names[column]!r} is infinite; drop or correct the row.")
         missing = np.isnan(values)
         if not self.drop:
             row, column = np.argwhere(missing)[0]
             count = int(missing[:, column].sum())
             raise InputError(
-                f"{where(int(row))}: column {names[column]!r} has no value ({count:,} missing in this batch). "
-                "Impute it, or leave such rows out with on_missing='drop'."
+                f"{where(int(row))}: column {names[column]!r} has no value ({count:,} missing in this batch).",
+                "Impute it, or leave such rows out with on_missing='drop'.",
+                argument="on_missing",
+                column=names[column],
             )
         keep &= ~missing.any(axis=1)
         return values
@@ -174,4 +178,4 @@ class Layout:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
-        return containers.as_keys(values)
+        return frames.as_keys(values)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from karat.errors import InputError
+from karat.errors import InputError, check_whole
 from karat.io.source import Place, open_source
 
 ROWS = 2**17  # at a time
@@ -35,8 +35,7 @@ def sample_rows(source: Any, columns: Sequence[str] | None, count: int, seed: in
     numbers : int64 array
         Their numbers, as in ``core.indices``.
     """
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-        raise InputError(f"count must be a whole number of at least 1, not {count!r}.")
+    check_whole("count", count)
     opened = open_source(source, ROWS)
     schema = opened.schema()
     columns = list(schema.names if columns is None else columns)

@@ -26,6 +26,7 @@ KINDS = {
 }  # fmt: skip
 
 WILD = "*?["
+DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
 NOT_A_NUMBER = b"karat: not a number"  # metadata of a column that is text for one value's sake: where that is, in words
 
 

@@ -100,7 +100,7 @@ class TwoPass(Run):
         if size > self.memory // 4:
             raise InputError(
                 f"Up to {where(0)} the words that occur together take {size:,} bytes, more than a quarter of "
-                f"memory={self.memory:,}; give more, or leave rare words out."
+                f"the {self.memory:,} bytes of memory; allow more, or leave rare words out."
             )
 
     def _share(self, place: Place) -> tuple[int, int]:

@@ -16,14 +16,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from karat._core.certify import about_means
+from karat._core.certify import about_means, certify_again, measure_again
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import load
-from karat._core.verify import measured, proof, shared_groups
-from karat._data import containers
+from karat._core.verify import shared_groups
+from karat._data import containers, frames
 from karat._data.batch import Piece
-from karat._data.checks import read_input
+from karat._data.checks import OTHER_ROWS, read_input
 from karat.engine.kernel import FittedMoments
 from karat.engine.reduce import Reduction, better, fit_moments
 from karat.engine.rows import Rows
@@ -79,7 +79,7 @@ def verify_files(
         Not ``ok`` if a moment differs, if the kept rows are not in the data, or if any row has changed.
     """
     core = core if isinstance(core, Coreset) else load(core)
-    if hasattr(core.problem, "transform"):
+    if core.problem.transform is not None:
         raise InputError("A coreset of transformed columns is verified in memory, by core.verify(X, y).")
     known = core.provenance or {}
     roles = known.get("roles") or {}
@@ -94,7 +94,9 @@ def verify_files(
         )
     target = target if target is not None else known.get("target") or own_targets(core)
     if target is None and core.y is not None:
-        raise InputError("The coreset does not say what its target is called in the data; name it in target=.")
+        raise InputError(
+            "The coreset does not say what its target is called in the data.", "Name it in target=.", argument="target"
+        )
     targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
     named = columns if columns is not None else known.get("columns") or _own_names(core)
     group = groups or roles.get("group")
@@ -118,8 +120,10 @@ def verify_files(
 
 def _own_names(core: Coreset) -> list[str]:
     if not containers.is_frame(core.X):
-        raise InputError("The coreset does not say what its columns are called in the data; name them in columns=.")
-    return list(containers.columns_of(core.X))
+        raise InputError(
+            "The coreset does not say what its columns are called in the data.", "Name them in columns=.", argument="columns"
+        )
+    return list(frames.columns_of(core.X))
 
 
 def _mergeable(
@@ -176,14 +180,12 @@ def _mergeable(
                 fitted = afresh[label].fitted_moments(last=True)
                 reductions[i] = better(reductions[i], _summed(core, fitted, rest(label), passes + 1, layout))
     data, changed = compare(stored, content, short_names(source.names), run.counts)
-    refuted = bool(notes)
     if sketch.moved and (data != "reordered" or (again and not all_present(own, _read(source, layout)))):
-        notes.append("The kept rows are not the rows of this data at the stored indices.")
-        refuted = True
+        notes.append(OTHER_ROWS)
     if core.n_rows != sketch.n_rows:
-        notes.append(f"The coreset stands for {core.n_rows:,} rows, the data has {sketch.n_rows:,}.")
-        refuted = True
-    certificate = proof(core, reductions, sum(totals.values()), sketch.n_rows, start, notes, refuted)
+        notes.append(f"The coreset was made of {core.n_rows:,} rows, the data has {sketch.n_rows:,}.")
+    seconds = time.perf_counter() - start
+    certificate = certify_again(core, reductions, sum(totals.values()), sketch.n_rows, seconds, notes)
     return FileVerification(certificate, data, changed, tuple(sorted(sketch.moved)), tuple(content.columns))
 
 
@@ -202,7 +204,7 @@ def _group(core: Coreset, sketch: Watching, kept: Rows, label: Any, passes: int,
     rows = held.rows(None if label is None else np.flatnonzero(held.groups == label))
     if fitted.needs_pass or core.absorbed or reduction.peeled.any():
         fitted, _ = fit_moments(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
-        found = measured(core, rows, fitted, kept, passes)
+        found = measure_again(core, rows, fitted, kept, passes)
         return replace(found, inherited=reduction.error, before=found.before + reduction.spent)
     found = _summed(core, fitted, kept, passes, layout)
     return replace(found, inherited=running.inherited, before=found.before + running.spent)
@@ -210,7 +212,7 @@ def _group(core: Coreset, sketch: Watching, kept: Rows, label: Any, passes: int,
 
 def _summed(core: Coreset, fitted: FittedMoments, kept: Rows, passes: int, layout: Layout) -> Reduction:
     """Kept rows against moments of rows that are not there any more."""
-    return measured(core, None, fitted, kept, passes, witnesses=unweighted(kept, layout))
+    return measure_again(core, None, fitted, kept, passes, witnesses=unweighted(kept, layout))
 
 
 def unweighted(kept: Rows, layout: Layout) -> Rows | None:
@@ -243,8 +245,8 @@ def _latent(
         counts[batch.file] = counts.get(batch.file, 0) + batch.table.num_rows
         if 4 * 8 * len(layout.features) * content.rows > memory:
             raise InputError(
-                f"{core.problem.describe()} needs all rows in memory to be verified, and they do not fit in "
-                f"memory={memory:,}; allow more."
+                f"{core.problem.describe()} needs all rows in memory to be verified, and they do not fit into {memory:,} "
+                "bytes; allow more memory."
             )
         if progress is not None and batch.end is not None:
             progress(*source.share(batch.end))

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from karat._core.coreset import Coreset
 from karat._data.batch import Piece, stack, stacked_rows
-from karat._data.checks import Table, group_labels
+from karat._data.checks import Table
 from karat._stream.fingerprint import Fingerprint
 from karat._stream.sketch import Sketch, labels_of, weighed
 from karat.engine.kernel import Kernel
@@ -29,7 +29,7 @@ from karat.errors import InputError
 def own_coordinates(core: Coreset, own: Table, rest: Callable[[Any], Rows]) -> dict[Any, Kernel]:
     """Those of the kept rows, in which the moments of all rows are summed: if the coreset is exact, nothing fits better."""
     kernel = core.problem.kernel(own.columns, own.targets)
-    return {label: Running.fit(kernel, *weighed(rest(label))) for label in group_labels(own)}
+    return {label: Running.fit(kernel, *weighed(rest(label))) for label in own.labels}
 
 
 class Watching(Sketch):

@@ -1,24 +1,31 @@
-"""Learners that take weights, so that a coreset teaches them what all rows would.  They need scikit-learn.
+"""Learners that take weights, so that they learn the same from a coreset as from all rows.  They need scikit-learn.
 
 Latent-variable models learned by moments (``pip install 'karat[models]'``), and learners of second moments for which
 scikit-learn's version refuses ``sample_weight`` or uses it in part only.
 """
 
-from karat.estimators.weighted.from_gram import LassoLars, LassoLarsCV, OrthogonalMatchingPursuit
-from karat.estimators.weighted.second_moments import (
-    PCA,
-    GaussianNaiveBayes,
-    GraphicalLasso,
-    LinearDiscriminant,
-    QuadraticDiscriminant,
-)
-from karat.models.base import Learner
-from karat.models.hmm import HiddenMarkov
-from karat.models.ica import ICA
-from karat.models.mixture import GaussianMixture
-from karat.models.multiview import MultiView
-from karat.models.tensor import Recovery, RecoveryWarning
-from karat.models.topics import LatentDirichlet, SingleTopic
+from karat.errors import MissingExtraError
+
+try:
+    from karat.estimators.weighted.from_gram import LassoLars, LassoLarsCV, OrthogonalMatchingPursuit
+    from karat.estimators.weighted.second_moments import (
+        PCA,
+        GaussianNaiveBayes,
+        GraphicalLasso,
+        LinearDiscriminant,
+        QuadraticDiscriminant,
+    )
+    from karat.models.base import Learner
+    from karat.models.hmm import HiddenMarkov
+    from karat.models.ica import ICA
+    from karat.models.mixture import GaussianMixture
+    from karat.models.multiview import MultiView
+    from karat.models.tensor import Recovery, RecoveryWarning
+    from karat.models.topics import LatentDirichlet, SingleTopic
+except ImportError as error:  # pragma: no cover - exercised in a subprocess
+    if (error.name or "").split(".")[0] != "sklearn":
+        raise
+    raise MissingExtraError("karat.models", "models") from error
 
 __all__ = [
     "ICA",

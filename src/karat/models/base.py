@@ -1,4 +1,4 @@
-"""What the learners share: one way from samples to moments, and from moments to parameters.
+"""The base class of learners: one way from samples to moments, and from moments to parameters.
 
     fit(X)              maps(X)            -> moments(X; maps)         -> parameters
     fit_coreset(core)   the stored maps    -> moments(kept rows; maps) -> parameters
@@ -13,21 +13,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import linalg as sla
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from karat._core.coreset import Coreset
-from karat._core.latent import guarded, kept_sample, own_maps, read_sample
+from karat._core.latent import guarded, read_sample
 from karat._data import containers
 from karat.engine.linalg import Array
-from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.models.tensor import Recovery, decompose, doubt
+from karat.errors import InputError, NotExactError
+from karat.models.tensor import Recovery, decompose, warn_recovery
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
-
-try:
-    from sklearn.base import BaseEstimator
-    from sklearn.utils.validation import check_is_fitted
-except ImportError as error:  # pragma: no cover - exercised in a subprocess
-    raise MissingExtraError("karat.models", "models") from error
 
 FLOOR = 1e-3  # smallest variance, relative to the common one, that a component is given
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
@@ -60,7 +56,7 @@ class Learner(BaseEstimator):
         problem = self._problem(X)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
         for note in problem.notes(sample.inputs, sample.dropped):
-            doubt(note)
+            warn_recovery(note)
 
         def moments() -> tuple[dict[str, Array], Maps]:
             maps = problem.maps(sample)
@@ -85,8 +81,8 @@ class Learner(BaseEstimator):
                 f"The coreset keeps {core.problem.describe()}, but this estimator needs {wanted.describe()}; build it "
                 "with that problem."
             )
-        kept = kept_sample(core)
-        maps = own_maps(core, kept)
+        kept = wanted.kept_sample(core)
+        maps = wanted.kept_maps(core, kept)
         self.n_dropped_ = 0
         return self._learn(wanted.statistics(kept, maps), maps, wanted)
 
@@ -132,7 +128,7 @@ class Learner(BaseEstimator):
 
 
 def solve_small(matrix: Array, right: Array, parts: str) -> Array:
-    """Solve a k x k system; the sentence if its columns depend on each other."""
+    """Solve a k x k system; raise if its columns depend on each other."""
     try:
         return np.asarray(sla.solve(matrix, right, check_finite=False))
     except (sla.LinAlgError, ValueError) as error:
@@ -142,14 +138,14 @@ def solve_small(matrix: Array, right: Array, parts: str) -> Array:
 
 
 def as_distributions(rows: Array, what: str) -> Array:
-    """Rows with negative entries clipped and sum 1; a warning where that changes much."""
+    """Rows with negative entries clipped and sum 1; warn if that changes much."""
     sign = np.where(rows.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
     rows = rows * sign
     positive = np.maximum(rows, 0.0)
     total = positive.sum(axis=1, keepdims=True)
     negative = float(np.max((total - rows.sum(axis=1, keepdims=True)) / np.maximum(total, 1e-300), initial=0.0))
     if negative > CLIPPED:
-        doubt(
+        warn_recovery(
             f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data are too few, or "
             "not of this model."
         )
@@ -157,11 +153,11 @@ def as_distributions(rows: Array, what: str) -> Array:
 
 
 def positive_variances(variances: Array, common: float, what: str) -> Array:
-    """Variances of at least a small share of the common one; a warning where they were not."""
+    """Variances raised to at least a small share of the common one; warn if some were smaller."""
     floor = FLOOR * max(common, 1e-300)
     if (variances < floor).any():
         listed = ", ".join(f"{x:.3g}" for x in variances)
-        doubt(
+        warn_recovery(
             f"{what} came out as {listed}; those below {floor:.3g} were raised to it. The data are too few, or not of "
             "this model."
         )

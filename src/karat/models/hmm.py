@@ -18,6 +18,7 @@ from karat.models.base import Learner, as_distributions, positive_variances, sol
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.sample import sequence_steps
 
 SMOOTH = 1e-6  # share of the uniform law mixed in where a likelihood is taken: nothing is impossible
 
@@ -132,12 +133,8 @@ class HiddenMarkov(Learner):
         emissions = self._log_emissions(X)
         if lengths is None:
             return [emissions]
-        cuts = np.cumsum(np.asarray(lengths, dtype=np.int64))
-        if not len(cuts) or cuts[-1] != len(emissions) or (np.asarray(lengths) < 1).any():
-            raise InputError(
-                f"lengths add up to {cuts[-1] if len(cuts) else 0}, but X has {len(emissions)} rows; they must be equal."
-            )
-        return np.split(emissions, cuts[:-1])
+        begins = np.flatnonzero(sequence_steps(lengths, len(emissions)) == 0)
+        return np.split(emissions, begins[1:])
 
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
         """The most likely states of each sequence (Viterbi), and the log-probability of all of them."""

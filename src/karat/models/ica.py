@@ -8,7 +8,7 @@ import numpy as np
 
 from karat.engine.linalg import Array
 from karat.models.base import Learner
-from karat.models.tensor import doubt
+from karat.models.tensor import warn_recovery
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
@@ -60,7 +60,7 @@ class ICA(Learner):
         flat = int(np.sum(np.abs(self.kurtosis_) < noise))
         if flat > 1:
             listed = ", ".join(f"{x:.2g}" for x in self.kurtosis_)
-            doubt(
+            warn_recovery(
                 f"{flat} sources look Gaussian (kurtosis {listed}, sampling noise about {noise:.2g}), and only one "
                 "such source can be found."
             )

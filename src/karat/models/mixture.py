@@ -12,7 +12,7 @@ from karat._core.latent import guarded, read_sample
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.models.base import Learner, positive_variances, solve_small, spherical_log_density
-from karat.models.tensor import doubt
+from karat.models.tensor import warn_recovery
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
@@ -95,13 +95,15 @@ class GaussianMixture(Learner):
         self.n_components_ = problem.k
         noise = 4.0 * common * np.sqrt(d / float(maps["n"]))
         if problem.k > 1 and maps["spectrum"][problem.k - 1] < noise:
-            doubt(
-                f"The second moments hardly show {problem.k} components: eigenvalue {problem.k} is "
+            warn_recovery(
+                f"The second moments do not clearly show {problem.k} components: eigenvalue {problem.k} is "
                 f"{maps['spectrum'][problem.k - 1]:.3g}, "
                 f"and sampling noise alone reaches about {noise:.3g}. Ask for fewer components."
             )
         if not 0.5 < self.mass_ < 2.0:
-            doubt(f"The mixing weights add up to {self.mass_:.3g} before they were normalised; the data are not of this model.")
+            warn_recovery(
+                f"The mixing weights add up to {self.mass_:.3g} before they were normalised; the data are not of this model."
+            )
 
     def _log_joint(self, X: Any) -> Array:
         X = self._table(X)

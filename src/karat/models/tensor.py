@@ -29,9 +29,9 @@ from karat.engine.linalg import Array
 STARTS = 30
 SETTLED = 1e-15  # squared movement of a unit vector that counts as none
 PATIENCE, STEPS = 100, 2000  # plain and shifted power steps
-CLOSE = 1e-4  # how far Newton's method may move a vector that stands still
+CLOSE = 1e-4  # how far Newton's method may move a vector that has converged
 SCREEN = 20  # plain steps, then shifted ones, before the best start is chosen
-TIED = 1e-8  # relative difference of eigenvalues below which the first start wins, whatever the rounding says
+TIED = 1e-8  # relative difference of eigenvalues below which the first start wins, so that rounding does not decide
 SLANTED = 0.2  # |cosine| of whitened components beyond which the data are not of the model, or too few
 MERGED = 0.7  # |cosine| beyond which two vectors are one
 
@@ -40,7 +40,7 @@ class RecoveryWarning(UserWarning):
     """The moments do not look like those of the model."""
 
 
-def doubt(message: str) -> None:
+def warn_recovery(message: str) -> None:
     """Warn, at the line of the user's code that led here."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("karat."):
@@ -69,7 +69,7 @@ class Recovery:
     tensor_condition : float
         By how much the eigenvectors magnify a relative error of T.
     converged : bool
-        Whether every component stood still.
+        Whether every component converged.
     refined : bool
         Whether the components are fixed points of T itself (else of its deflations).
     iterations : int
@@ -116,7 +116,7 @@ def contract(tensor: Array, vectors: Array, times: int) -> Array:
 
 
 def follow(tensor: Array, vectors: Array, steps: int, shift: float = 0.0) -> tuple[Array, bool, int]:
-    """Power steps from every row until none moves; the vectors, whether they stood still, and the steps taken.
+    """Power steps from every row until none moves; the vectors, whether they converged, and the number of steps.
 
     With a shift of at least (p-1) |T| the value never falls (Kolda and Mayo 2011), so that a noisy tensor cannot lead in
     circles.
@@ -131,14 +131,13 @@ def follow(tensor: Array, vectors: Array, steps: int, shift: float = 0.0) -> tup
         fresh = image / np.where(size > 0, size, 1.0)
         last, moved = moved, float(np.square(fresh - vectors).sum(axis=1).max())
         vectors = fresh
-        if moved == 0.0 or (moved < SETTLED and not moved < 0.25 * last):  # stands still, up to rounding
+        if moved == 0.0 or (moved < SETTLED and not moved < 0.25 * last):  # converged, up to rounding
             return vectors, True, step
     return vectors, moved < SETTLED, steps
 
 
-def settle(tensor: Array, start: Array, shift: float) -> tuple[Array, bool, int]:
-    """The fixed point that one start leads to, to the last digits: plain steps, shifted ones if need be, then Newton's
-    method."""
+def fixed_point(tensor: Array, start: Array, shift: float) -> tuple[Array, bool, int]:
+    """The fixed point that one start leads to: plain steps, shifted ones if these do not converge, then Newton's method."""
     vector, calm, taken = follow(tensor, start, PATIENCE)
     if not calm:
         vector, calm, more = follow(tensor, start, STEPS, shift)
@@ -202,7 +201,7 @@ def decompose(tensor: Array, spectrum: Array, parts: str) -> tuple[Array, Array,
         starts, _, more = (starts, calm, 0) if calm else follow(rest, starts, SCREEN, shift)
         values = np.abs(eigenvalues(rest, starts))
         best = int(np.argmax(values >= values.max() * (1 - TIED)))
-        vector, calm, last = settle(rest, starts[best : best + 1], shift)
+        vector, calm, last = fixed_point(rest, starts[best : best + 1], shift)
         taken, still = taken + steps + more + last, still and calm
         found.append(vector[0])
         rest = rest - rank_one(float(eigenvalues(rest, vector)[0]), vector[0], order)
@@ -259,7 +258,7 @@ def _report(
 
 
 def _warn(report: Recovery, k: int, parts: str) -> None:
-    """Numbers, where the moments do not look like those of k components."""
+    """Warn if the moments do not look like those of k components."""
     doubts = []
     if not report.converged:
         doubts.append(f"a component did not converge in {STEPS} power steps")
@@ -277,4 +276,4 @@ def _warn(report: Recovery, k: int, parts: str) -> None:
             f"the {parts} found one by one are not stable on the whole tensor (residual {report.tensor_residual:.2g})"
         )
     if doubts:
-        doubt(f"The model may not fit: {'; '.join(doubts)}. Ask for fewer {parts}, or give more data. [{report}]")
+        warn_recovery(f"The model may not fit: {'; '.join(doubts)}. Ask for fewer {parts}, or give more data. [{report}]")

@@ -18,7 +18,7 @@ from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.models.base import Learner, as_distributions
-from karat.models.tensor import doubt
+from karat.models.tensor import warn_recovery
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
@@ -31,7 +31,7 @@ CHUNK = 2**20  # non-zero counts handled at a time
 
 
 class _TopicLearner(Learner):
-    """Shared by both."""
+    """Base class of both topic models."""
 
     n_topics: int
 
@@ -40,10 +40,10 @@ class _TopicLearner(Learner):
         return self._fit(X, sample_weight)
 
     def _topics(self, rows: Array, maps: Maps, problem: Latent) -> Array:
-        """Word distributions (k x d); a warning where there are few documents to tell."""
+        """Word distributions (k x d); with a warning if there are few documents."""
         documents = int(maps["n"])
         if documents < FEW * problem.k:
-            doubt(
+            warn_recovery(
                 f"Only {documents} documents of at least 3 words for {problem.k} topics; the result is mostly noise below "
                 f"{FEW * problem.k}."
             )

@@ -1,4 +1,4 @@
-"""What a coreset must preserve."""
+"""Problems: what a coreset must preserve."""
 
 from karat.problems.base import Problem
 from karat.problems.custom import Kernel

@@ -1,4 +1,4 @@
-"""What a problem is: the thing that must not change.
+"""The base class of problems: a problem says what must not change.
 
 A problem names a loss ``f(row, query)`` with a kernelization, ``f = <phi(row), h(query)>`` for every row and query (the paper's
 Algorithm 1).  It hands the engine its kernel, evaluates its loss, and says in words what a coreset for it keeps and what not.
@@ -7,34 +7,66 @@ Algorithm 1).  It hands the engine its kernel, evaluates its loss, and says in w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from karat.engine.kernel import Kernel
+from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
-from karat.engine.rows import Rows
+from karat.engine.reduce import Reduction
+from karat.engine.rows import Progress, Rows
 from karat.errors import InputError
+from karat.problems.absorb.correction import Correction
 
 NEVER_KEPT = ("likelihoods", "medians and absolute errors", "leave-one-out scores", "privacy (kept rows are real records)")
+
+
+class KeptRows(Protocol):
+    """The part of a coreset that a problem reads."""
+
+    @property
+    def weights(self) -> Array: ...
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def maps(self) -> dict[str, Array] | None: ...
+
+    @property
+    def absorbed(self) -> Correction | None: ...
+
+    def arrays(self) -> tuple[Array, Array | None]: ...
+
+    def lowered(self) -> tuple[Array, Array | None, list[int]]: ...
+
+    def tables(self) -> tuple[Any, ...]: ...
 
 
 class Problem(ABC):
     """Base class of all problems; subclasses are frozen dataclasses of their parameters."""
 
-    keeps: ClassVar[str]
+    keeps: ClassVar[str]  # what a coreset keeps, in words
     excludes: ClassVar[tuple[str, ...]] = NEVER_KEPT
+    takes: ClassVar[frozenset[str]] = frozenset({"y", "groups"})  # arguments of karat.coreset; "lengths" is the third
     needs_target: ClassVar[bool] = False
-    mergeable: ClassVar[bool] = True
-    storable: ClassVar[bool] = True
-    total_weight: bool | None
+    mergeable: ClassVar[bool] = True  # the features of a row depend on that row only; else a pass over all rows comes first
+    storable: ClassVar[bool] = True  # the parameters can be written to a file
+    transform: Callable[[Any], Any] | None = None  # row-wise map to the columns that the kernel reads
+    absorb: str | None = None  # how a regulariser carries a part of the data, if it does
+    total_weight: bool | None  # whether the total weight was asked for
+
+    @property
+    def power(self) -> int | None:
+        """Degree of the loss in the row, if it is homogeneous."""
+        return None
 
     @property
     def shifts(self) -> bool:
-        """Whether a shift of the columns leads to the same losses at other queries (see :meth:`shifted`)."""
+        """Whether shifted columns have the same losses at other queries (:meth:`shifted`), which needs first moments."""
         return False
 
     def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
@@ -54,8 +86,26 @@ class Problem(ABC):
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         """``sum_i weights_i f(row_i, query)`` on any weighted rows."""
 
+    def loss_on(self, core: KeptRows, query: Any) -> float:
+        """The loss of all rows at a query, from a coreset."""
+        X, y, away = core.lowered()
+        if any(away):
+            query = self.shifted(query, away[: X.shape[1]], away[X.shape[1] :])
+        return self.loss(X, y, core.weights, query)
+
+    def absorb_rows(
+        self, rows: Rows, exact: Reduction, seed: int, progress: Progress | None, missing: Correction | None = None,
+        unit: float = 1.0, inherited: float = 0.0,
+    ) -> tuple[Reduction, Correction]:  # fmt: skip
+        """Replace an exact reduction by fewer rows and a correction, if ``absorb`` is not None."""
+        raise NotImplementedError
+
+    def absorbed_error(self, rows: Rows, fitted: FittedMoments, kept: Rows, correction: Correction, unit: float) -> float:
+        """Worst relative loss error of kept rows and a correction against all rows; if ``absorb`` is not None."""
+        raise NotImplementedError
+
     def view(self, rows: Rows) -> Rows:
-        """What the kernel reads of rows as they are stored: by default all of it."""
+        """What the kernel reads of rows as they are stored; by default the rows themselves."""
         return rows
 
     def width(self, columns: int, targets: int = 1) -> int:
@@ -67,7 +117,7 @@ class Problem(ABC):
         return asdict(self)  # type: ignore[call-overload,no-any-return]
 
     def describe(self) -> str:
-        """The problem and those of its parameters that differ from the defaults, in one word."""
+        """The name of the problem with those of its parameters that differ from the defaults."""
         changed = [
             f"{f.name}={getattr(self, f.name)!r}"
             for f in fields(self)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from karat.engine.mean import MeanKernel
 from karat.engine.offsets import exact_sum
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
-from karat.errors import InputError
+from karat.errors import InputError, check_whole
 from karat.problems.base import Problem
 
 
@@ -31,11 +31,6 @@ def _direction(query: Any, columns: int) -> Array:
     if vector.shape[-1:] != (columns,):
         raise InputError(f"The query has shape {vector.shape}; its last dimension must be {columns}, the number of columns.")
     return vector
-
-
-def check_degree(degree: object, name: str) -> None:
-    if not isinstance(degree, int | np.integer) or isinstance(degree, bool) or degree < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, not {degree!r}.")
 
 
 @final
@@ -94,7 +89,11 @@ class TensorContraction(Problem):
     keeps: ClassVar[str] = "every contraction of the p-th moment tensor"
 
     def __post_init__(self) -> None:
-        check_degree(self.p, "The order p of TensorContraction")
+        check_whole("The order p of TensorContraction", self.p)
+
+    @property
+    def power(self) -> int:
+        return int(self.p)
 
     def kernel(self, columns: int, targets: int) -> Kernel:
         single = Polynomials(columns + targets, self.p, affine=False, total=self.total_weight)
@@ -134,7 +133,7 @@ class Moments(Problem):
     keeps: ClassVar[str] = "every moment of the columns up to the degree"
 
     def __post_init__(self) -> None:
-        check_degree(self.degree, "The degree of Moments")
+        check_whole("The degree of Moments", self.degree)
         if not self.total_weight:
             raise InputError("Moments keeps the total weight in any case: it is the moment of degree 0.")
 

@@ -24,33 +24,34 @@ The paper solves ``(Xc'Xc + alpha I_c)^-1 Xc'yc``; that misses the label term.  
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
-from karat.engine.kernel import Kernel
+from karat.engine import linalg
+from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
 from karat.engine.offsets import exact_sum
 from karat.engine.powers import Powers
+from karat.engine.reduce import Reduction
+from karat.engine.rows import Progress, Rows
 from karat.errors import InputError
+from karat.problems.absorb.absorb import absorb, measure_absorbed
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.minimise import Solution, minimise_power
-from karat.problems.base import NEVER_KEPT, Problem, query_matrix
-
-if TYPE_CHECKING:
-    from karat._core.coreset import Coreset
+from karat.problems.base import NEVER_KEPT, KeptRows, Problem, query_matrix
 
 Absorb = Literal["diagonal", "box"] | None
 ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
 NO_TOTAL = "the total weight"
 LOWER_POWERS = "lower powers of the residual"
-REGULARISER_ZERO = 1e-10  # a regulariser row of smaller weight, positive or negative, has reached its bound
+REGULARISER_ZERO = 1e-10  # a regulariser weight below this is zero
 
 
 class _Regression(Problem):
-    """Shared by the three: a power loss of the residual."""
+    """A power loss of the residual, with or without a regulariser."""
 
     needs_target: ClassVar[bool] = True
     fit_intercept: bool
@@ -62,6 +63,10 @@ class _Regression(Problem):
     @property
     def penalty(self) -> float:
         return 0.0
+
+    @property
+    def keeps_total(self) -> bool:
+        return self.absorb is None if self.total_weight is None else self.total_weight
 
     def kernel(self, columns: int, targets: int) -> Kernel:
         total = self.fit_intercept or self.keeps_total  # with an intercept the constant is a feature anyway
@@ -78,19 +83,23 @@ class _Regression(Problem):
         moved = [exact_sum(b, [*w, -1.0], [*X, t]) for b, w, t in zip(offset, coefficients.T, y, strict=True)]
         return coefficients, np.array(moved)
 
-    def loss(self, X: Array, y: Array | None, weights: Array, query: Any, correction: Correction | None = None) -> float:
+    def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         """The loss at coefficients (d,), (d + 1,) with the intercept last, or a pair (coefficients, intercept)."""
         assert y is not None
         targets = y.reshape(len(y), -1)
         coefficients, offset = query_matrix(query, X.shape[1], self.fit_intercept, targets.shape[1])
         residual = X @ coefficients + offset - targets
         value = float(weights @ (residual**self.power).sum(axis=1))
-        value += self.penalty * float((np.abs(coefficients) ** self.power).sum())
-        if correction is not None:
-            value += correction.value(coefficients[:, 0])
-        return value
+        return value + self.penalty * float((np.abs(coefficients) ** self.power).sum())
 
-    def regulariser_weights(self, core: Coreset) -> Array:
+    def loss_on(self, core: KeptRows, query: Any) -> float:
+        value = super().loss_on(core, query)
+        if core.absorbed is None:
+            return value
+        coefficients, _ = query_matrix(query, core.absorbed.columns, self.fit_intercept)
+        return value + core.absorbed.value(coefficients[:, 0])
+
+    def regulariser_weights(self, core: KeptRows) -> Array:
         """Weights W_a >= 0 of the regulariser's rows e_a, for ``absorb="diagonal"``; all 1 if nothing was absorbed.
 
         Together with the kept rows they are the paper's coreset: ``sum_i w_i (d_i . z)^p + alpha sum_a W_a |w_a|^p`` is the
@@ -98,7 +107,7 @@ class _Regression(Problem):
         """
         if core.absorbed is None:
             return np.ones(core.arrays()[0].shape[1])
-        if getattr(self, "absorb", None) != "diagonal":
+        if self.absorb != "diagonal":
             raise InputError("absorb='box' stores a correction of every moment; only 'diagonal' amounts to regulariser rows.")
         weights = 1.0 + core.absorbed.pure() / self.penalty
         if (weights < -REGULARISER_ZERO).any():
@@ -108,7 +117,7 @@ class _Regression(Problem):
             )
         return np.where(weights > REGULARISER_ZERO, weights, 0.0)
 
-    def solve(self, core: Coreset) -> Solution:
+    def solve(self, core: KeptRows) -> Solution:
         """The exact minimiser on the full data, from the coreset alone.
 
         Returns
@@ -121,13 +130,13 @@ class _Regression(Problem):
         found = minimise_power(X, y, core.weights, self.power, self.penalty, self.fit_intercept, core.absorbed)
         if not any(away):
             return found
-        # Back to the columns as they are: the intercept that `shifted` would turn into the one found.
+        # The intercept for the columns as they are, which `shifted` would turn into the one found.
         _, offset = self.shifted(found, [-a for a in away[: X.shape[1]]], [-a for a in away[X.shape[1] :]])
         return Solution(found.coef, offset if y.ndim == 2 else float(offset[0]))
 
 
 class _Penalised(_Regression):
-    """Shared by the two with a regulariser, which may absorb a part of the data."""
+    """A regression with a regulariser, which may carry a part of the data."""
 
     alpha: float
     absorb: Absorb
@@ -145,9 +154,38 @@ class _Penalised(_Regression):
     def penalty(self) -> float:
         return float(self.alpha)
 
-    @property
-    def keeps_total(self) -> bool:
-        return self.absorb is None if self.total_weight is None else self.total_weight
+    def absorb_rows(
+        self, rows: Rows, exact: Reduction, seed: int, progress: Progress | None, missing: Correction | None = None,
+        unit: float = 1.0, inherited: float = 0.0,
+    ) -> tuple[Reduction, Correction]:  # fmt: skip
+        """The reduction and the correction of an absorbed coreset; the exact reduction and zero if nothing can be absorbed.
+
+        Parameters
+        ----------
+        missing : Correction, optional
+            What ``rows`` miss already, if they are those of absorbed coresets.
+        unit : float
+            In which the weights of rows are measured; corrections are not.
+        inherited : float
+            Loss error of ``rows`` themselves, if they represent others.
+        """
+        with linalg.few_threads(exact.fitted.kernel.width):
+            found = absorb(
+                rows, exact, self.power, self.fit_intercept, self.penalty / float(unit), self.absorb == "box",
+                self.keeps_total, None if missing is None else missing.over(unit), seed, progress, unit,
+            )  # fmt: skip
+        passes = exact.passes + found.passes
+        if not found.correction:
+            return replace(exact, passes=passes), found.correction
+        reduction = replace(
+            exact, positions=found.positions, weights=found.weights, inherited=inherited,
+            proof=replace(exact.proof, loss_error=found.loss_error, moment_error=found.loss_error),
+            method=f"{exact.method}, then {self.absorb}", passes=passes, peeled=np.zeros(0, dtype=bool),
+        )  # fmt: skip
+        return reduction, found.correction.times(unit)
+
+    def absorbed_error(self, rows: Rows, fitted: FittedMoments, kept: Rows, correction: Correction, unit: float) -> float:
+        return measure_absorbed(rows, fitted, self.power, self.fit_intercept, self.penalty / unit, kept, correction.over(unit))
 
     @property
     def keeps(self) -> str:  # type: ignore[override]

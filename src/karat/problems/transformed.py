@@ -1,4 +1,4 @@
-"""A problem of transformed columns, kept by raw rows.
+"""A problem about transformed columns, whose coreset keeps raw rows.
 
 If every row is mapped by itself, ``z_i = t(x_i)``, then weights that keep the moments of the z_i keep them whichever
 way the row is stored.  So the engine looks at the z_i, and the coreset keeps the x_i: strings, dates and all.
@@ -7,7 +7,7 @@ way the row is stored.  So the engine looks at the z_i, and the coreset keeps th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 from karat.engine.kernel import Kernel
@@ -18,7 +18,7 @@ from karat.problems.base import Problem
 @final
 @dataclass(frozen=True)
 class Transformed(Problem):
-    """Another problem, posed on a row-wise transformation of the columns of X.
+    """Another problem, for a row-wise transformation of the columns of X.
 
     Parameters
     ----------
@@ -29,32 +29,17 @@ class Transformed(Problem):
     """
 
     problem: Problem
-    transform: Callable[[Any], Any]
+    transform: Callable[[Any], Any] = field()
     storable: ClassVar[bool] = False
 
-    @property
-    def total_weight(self) -> bool | None:  # type: ignore[override]
-        return self.problem.total_weight
+    def __post_init__(self) -> None:
+        inherited = ("excludes", "mergeable", "needs_target", "total_weight")
+        vars(self).update({name: getattr(self.problem, name) for name in inherited})
+        vars(self)["keeps"] = f"{self.problem.keeps}, of the transformed columns"
 
     @property
     def keeps_total(self) -> bool:
         return self.problem.keeps_total
-
-    @property
-    def keeps(self) -> str:  # type: ignore[override]
-        return f"{self.problem.keeps}, of the transformed columns"
-
-    @property
-    def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.problem.excludes
-
-    @property
-    def needs_target(self) -> bool:  # type: ignore[override]
-        return self.problem.needs_target
-
-    @property
-    def mergeable(self) -> bool:  # type: ignore[override]
-        return self.problem.mergeable
 
     @property
     def shifts(self) -> bool:

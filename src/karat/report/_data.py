@@ -19,7 +19,7 @@ from scipy import sparse
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._core.facts import kept_columns
-from karat._core.latent import kept_sample, read_sample
+from karat._core.latent import read_sample
 from karat._data import containers
 from karat._data.checks import read_input
 from karat.engine.linalg import Array, Indices
@@ -137,7 +137,7 @@ class MemoryData(Data):
 def kept_block(core: Coreset) -> Array:
     """The kept rows as the problem looks at them (k, d)."""
     if isinstance(core.problem, Latent):
-        views = kept_sample(core)
+        views = core.problem.kept_sample(core)
         return _beside(views, np.arange(len(views)))
     X, y = core.arrays()
     return X if y is None else np.column_stack([X, y])

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from karat._core.construct import kernel_of
 from karat._core.coreset import Coreset
 from karat._data.checks import read_input
 from karat.engine.linalg import Array
@@ -40,7 +39,7 @@ class FileData(Data):
     def __init__(self, core: Coreset, source: Any, size: int, seed: int, progress: Progress | None) -> None:
         self.core, self.source, self.size, self.seed, self.progress = core, source, size, seed, progress
         own = read_input(core.X, core.y, core.problem, core.weights, None, unit=1.0)  # that of the rows as they are read
-        self.kernel, self.kept = kernel_of(core.problem, own), own.rows()
+        self.kernel, self.kept = own.kernel(core.problem), own.rows()
         self.offsets, self.origin = own.offsets, own.origin
         self.shift = np.average(self._block[:, 1:], axis=0, weights=core.weights)
 

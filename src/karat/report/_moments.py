@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat._core.construct import kernel_of
 from karat._core.coreset import Coreset
-from karat._core.latent import kept_sample
 from karat._data.checks import Table, read_input
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
@@ -68,7 +66,7 @@ def match_in_memory(core: Coreset, table: Table) -> MomentMatch:
     """Compare the moments of rows ``[X | y]`` in memory, in one pass."""
     own = read_input(core.X, core.y, core.problem, core.weights, None, table.unit, table.offsets)
     rows = table.rows()
-    fitted, _ = fit_moments(rows, kernel_of(core.problem, own), sample(np.random.default_rng(1), len(rows), PILOT))
+    fitted, _ = fit_moments(rows, own.kernel(core.problem), sample(np.random.default_rng(1), len(rows), PILOT))
     return match(fitted, own.rows())
 
 
@@ -79,7 +77,7 @@ def match_latent(core: Coreset, data: Sample) -> MomentMatch:
     maps = problem.maps(data)
     rows, kernel = problem.kernelize(data, maps)
     fitted, _ = fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), PILOT))
-    return match(fitted, kept_sample(core).rows(problem.reader(maps, problem.keep), kernel.columns))
+    return match(fitted, problem.kept_sample(core).rows(problem.reader(maps, problem.keep), kernel.columns))
 
 
 def column_sums(rows: Rows, shift: Array) -> Array:
@@ -108,5 +106,5 @@ def keeps_columns(core: Coreset) -> bool:
     if isinstance(core.problem, Latent) or core.absorbed is not None:
         return False
     own = read_input(core.X, core.y, core.problem, core.weights, None)
-    kernel = kernel_of(core.problem, own)
+    kernel = own.kernel(core.problem)
     return isinstance(kernel, Polynomial) and kernel.affine and kernel.degree >= 2

@@ -1,1 +1,1 @@
-"""Learners that scikit-learn does not weight, from weighted rows."""
+"""Learners with sample weights, for which scikit-learn's versions take none or use them in part."""

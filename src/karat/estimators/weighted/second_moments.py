@@ -112,7 +112,7 @@ class GraphicalLasso(BaseEstimator):
 
 
 class _GaussianClassifier(ClassifierMixin, BaseEstimator):
-    """Classes with a Gaussian each: what the three share."""
+    """Base class of classifiers with one Gaussian per class."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows with class labels."""
@@ -161,7 +161,7 @@ class _GaussianClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(softmax(scores, axis=1))
 
     def predict_log_proba(self, X: Any) -> Array:
-        """Its logarithm."""
+        """The logarithm of the probability of each class."""
         scores = self._scores(X)
         return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
 

@@ -1,4 +1,4 @@
-"""What latent-variable problems share: two passes, three modes, stored maps.
+"""The base class of latent-variable problems: two passes, three modes, stored maps.
 
 Pass one finds the *maps*: whitening M, its dual B, and what else makes a sample's statistics linear (sigma^2, m1, C1, C3).
 With the maps fixed, pass two keeps sums over samples, of (``keep``)
@@ -22,8 +22,8 @@ import numpy as np
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows, pass_over
 from karat.engine.tolerances import EPS, EXACT
-from karat.errors import InputError
-from karat.problems.base import NEVER_KEPT, Problem
+from karat.errors import InputError, check_whole
+from karat.problems.base import NEVER_KEPT, KeptRows, Problem
 from karat.problems.latent.sample import Reader, Sample
 from karat.problems.latent.sums import Sums
 from karat.problems.latent.terms import Columns, Term, TermKernel, expand
@@ -32,18 +32,20 @@ Keep = Literal["tensor", "moments", "all"]
 Maps = dict[str, Array]
 
 KEEPS = ("tensor", "moments", "all")
-WIDEST = 2000  # features up to which mode C is worth its name
+WIDEST = 2000  # most features for which mode C makes a small coreset
 
 
 class Latent(Problem):
     """Base class of the latent-variable problems."""
 
+    takes: ClassVar[frozenset[str]] = frozenset()
     mergeable: ClassVar[bool] = False
     order: ClassVar[int] = 3
     parts: ClassVar[str]
-    short: ClassVar[str] = ""  # what is wrong with inputs that are left out
-    reach: ClassVar[int] = 1  # rows that make a sample
-    tables: ClassVar[int] = 1  # of d columns each, that are stored of a sample
+    why_dropped: ClassVar[str] = ""  # why inputs are left out
+    rows_per_sample: ClassVar[int] = 1
+    tables: ClassVar[int] = 1  # tables of d columns that are stored of a sample
+    input_tables: ClassVar[int] = 1  # tables that X consists of
     keep: Keep
     total_weight: bool
 
@@ -58,28 +60,35 @@ class Latent(Problem):
 
     @abstractmethod
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
-        """The views of samples that are stored side by side in tables, as in a coreset, read when they are asked for."""
+        """The views of samples that are stored side by side, as in a coreset; they are computed when they are read."""
 
-    def kept_sample(self, tables: tuple[Any, ...], weights: Array, maps: Maps | None) -> Sample:
-        """The rows of a coreset, as samples."""
-        count = len(weights)
-        return Sample(tuple(view[:] for view in self.views(tables, maps)), weights, None, count, count)
+    def kept_sample(self, core: KeptRows) -> Sample:
+        """The samples that a coreset keeps."""
+        count = len(core.weights)
+        views = self.views(core.tables(), core.maps)
+        return Sample(tuple(view[:] for view in views), core.weights, None, count, count)
 
-    def nothing(self, inputs: int, dropped: int) -> str:
-        """What to say where no sample is left."""
+    def kept_maps(self, core: KeptRows, kept: Sample) -> Maps:
+        """The stored maps of the full data; in mode C those of the kept rows, which are the same."""
+        if core.maps is not None:
+            return core.maps
+        return self.maps(kept) | {"n": np.array(float(core.n_rows))}  # sampling noise is that of all rows
+
+    def empty_message(self, inputs: int, dropped: int) -> str:
+        """The error message if no sample is left."""
         return "No row has a positive weight; a coreset needs at least one."
 
     def notes(self, inputs: int, dropped: int) -> tuple[str, ...]:
-        """What the certificate says about inputs that could not be used."""
-        return (f"{dropped:,} of {inputs:,} {self.short} and were left out.",) if dropped else ()
+        """Notes for the certificate about inputs that could not be used."""
+        return (f"{dropped:,} of {inputs:,} {self.why_dropped} and were left out.",) if dropped else ()
 
     @abstractmethod
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
-        """Pass one: what the maps are made of; ``whole``: there are no other samples to add it to."""
+        """Pass one: the sums that the maps are made of; ``whole`` means that no other samples are added."""
 
     @abstractmethod
     def sums_size(self, columns: int) -> int:
-        """About how many numbers the sums are."""
+        """Approximate number of entries of the sums."""
 
     @abstractmethod
     def maps_of(self, sums: Sums) -> Maps:
@@ -98,7 +107,7 @@ class Latent(Problem):
         return EPS * float(maps["magnify"]) ** 2
 
     def map_notes(self, maps: Maps) -> tuple[str, ...]:
-        """What the certificate says where the maps themselves are rounded visibly."""
+        """A note for the certificate if rounding of the maps themselves is visible."""
         rounding = self.map_rounding(maps)
         if rounding <= EXACT:
             return ()
@@ -106,16 +115,15 @@ class Latent(Problem):
 
     @abstractmethod
     def reader(self, maps: Maps, keep: Keep) -> Reader:
-        """What computes the coordinates of a block of samples."""
+        """The function that computes the coordinates of a block of samples."""
 
     @abstractmethod
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
-        """What must be kept, and the number of coordinates; without maps only to count them."""
+        """The features to keep, and the number of coordinates; without maps, only for counting."""
 
-    def check(self) -> None:
-        """Check the parameters that all share."""
-        if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or self.k < 1:
-            raise InputError(f"The number of {self.parts} must be a whole number of at least 1, not {self.k!r}.")
+    def __post_init__(self) -> None:
+        """Check the parameters that all latent-variable problems have."""
+        check_whole(f"The number of {self.parts}", self.k)
         if self.keep not in KEEPS:
             raise InputError(f'keep must be one of "tensor", "moments" and "all", not {self.keep!r}.')
 
@@ -141,7 +149,7 @@ class Latent(Problem):
         return "likelihoods (so EM and variational fits)", *NEVER_KEPT[1:]
 
     def kernel(self, columns: int, targets: int = 0) -> TermKernel:
-        """The kernelization before the maps are known: its width is right, its features are not to be asked for."""
+        """A kernelization of the right width for planning; its features are known once the maps are."""
         terms, count = self._terms((columns,), None, self.keep)
         return TermKernel(terms, count, columns * self.k)
 
@@ -161,7 +169,7 @@ class Latent(Problem):
             raise InputError(
                 f'keep="all" needs {kernel.width:,} features for this data, more than {limit:,} (half of the samples, '
                 f"or {WIDEST:,}): "
-                'the coreset would hardly be smaller than the data. Use keep="tensor" or keep="moments", which store the maps.'
+                'the coreset would be about as large as the data. Use keep="tensor" or keep="moments", which store the maps.'
             )
         return kernel
 
@@ -174,7 +182,7 @@ class Latent(Problem):
     def statistics(self, sample: Sample, maps: Maps) -> dict[str, Array]:
         """The moments the learners start from: means over samples, the tensor in full (k, .., k).
 
-        The one way from samples to moments, for full data and coresets alike.
+        Full data and coresets take the same way from samples to moments.
         """
         terms, count = self.terms(sample.columns, maps, "tensor")
         kernel = TermKernel(terms, count, sum(sample.columns) * self.k)
@@ -188,12 +196,14 @@ class Latent(Problem):
     def loss(self, X: Any, y: Any, weights: Array, query: Any) -> float:
         raise InputError("The loss of a latent-variable problem needs its maps: use core.loss(query).")
 
-    def contraction(self, sample: Sample, maps: Maps, query: Any) -> float:
-        """``sum_i w_i t~_i(query, .., query)`` at a vector of k numbers."""
+    def loss_on(self, core: KeptRows, query: Any) -> float:
+        """The contraction of the whitened tensor, ``sum_i w_i t~_i(query, .., query)``, at a vector of k numbers."""
         vector = np.asarray(query, dtype=float)
         if vector.shape != (self.k,):
             raise InputError(f"A query is a vector of {self.k} numbers in the whitened space, not of shape {vector.shape}.")
-        value = self.statistics(sample, maps)["tensor"]
+        kept = self.kept_sample(core)
+        maps = self.kept_maps(core, kept)
+        value = self.statistics(kept, maps)["tensor"]
         for _ in range(self.order):
             value = value @ vector
         return float(value) * float(maps["total"])

@@ -18,7 +18,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.linalg import Array
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.mixture import whole_frame
+from karat.problems.latent.mixture import whitening_matrix
 from karat.problems.latent.plain import PlainRows, mean_and_covariance
 from karat.problems.latent.sample import Reader
 from karat.problems.latent.sums import Sums
@@ -36,9 +36,9 @@ class ICA(PlainRows, Latent):
     n_components : int
         Number k of components, at most the number of columns; with fewer, the k leading principal components are unmixed.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
     """
 
     n_components: int
@@ -46,9 +46,6 @@ class ICA(PlainRows, Latent):
     total_weight: bool = True
     order: ClassVar[int] = 4
     parts: ClassVar[str] = "components"
-
-    def __post_init__(self) -> None:
-        self.check()
 
     @property
     def k(self) -> int:
@@ -62,7 +59,7 @@ class ICA(PlainRows, Latent):
             "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify), "mean": mean,
             "total": sums["total"], "n": sums["n"],
         }  # fmt: skip
-        return maps | {"frame": whole_frame(cov)} if self.keep == "all" else maps
+        return maps | {"frame": whitening_matrix(cov)} if self.keep == "all" else maps
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         M, mean = maps["M"], maps["mean"]

@@ -1,4 +1,4 @@
-"""Pass two: with the maps known, a latent-variable problem is an ordinary one, whose coresets merge.
+"""Pass two: with known maps, a latent-variable problem is an ordinary problem, whose coresets merge.
 
 Rows are stored as they came, samples that reach over several rows side by side, and become coordinates when they are read.
 """
@@ -35,17 +35,10 @@ class KnownMaps(Problem):
     def __init__(self, problem: Latent, maps: Maps, widths: tuple[int, ...] | None = None) -> None:
         self.problem, self.maps, self.widths = problem, maps, widths
         self.total_weight = problem.total_weight
+        vars(self).update(keeps=problem.keeps, excludes=problem.excludes)
 
     def __reduce__(self) -> Any:
         return KnownMaps, (self.problem, self.maps, self.widths)
-
-    @property
-    def keeps(self) -> str:  # type: ignore[override]
-        return self.problem.keeps
-
-    @property
-    def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.problem.excludes
 
     def describe(self) -> str:
         return self.problem.describe()

@@ -35,9 +35,9 @@ class HiddenMarkov(ThreeViews):
     emissions : {"categorical", "gaussian"}
         Symbols 0, 1, .. in one column, or spherical Gaussians, one column per dimension.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
 
     Notes
     -----
@@ -51,11 +51,12 @@ class HiddenMarkov(ThreeViews):
     keep: Keep = "tensor"
     total_weight: bool = True
     parts: ClassVar[str] = "states"
-    short: ClassVar[str] = "sequences have fewer than 3 steps"
-    reach: ClassVar[int] = 3
+    why_dropped: ClassVar[str] = "sequences have fewer than 3 steps"
+    takes: ClassVar[frozenset[str]] = frozenset({"lengths"})
+    rows_per_sample: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        self.check()
+        super().__post_init__()
         if self.emissions not in ("categorical", "gaussian"):
             raise InputError(f'emissions must be "categorical" or "gaussian", not {self.emissions!r}.')
 
@@ -86,21 +87,8 @@ class HiddenMarkov(ThreeViews):
         own = None if weights is None else weights[first]
         return Sample(views, own, first, count, sequences, sequences - len(begins), opening)
 
-    def nothing(self, inputs: int, dropped: int) -> str:
+    def empty_message(self, inputs: int, dropped: int) -> str:
         return "No window of three steps has a positive weight: every sequence is shorter than 3, or has weight 0."
-
-    @staticmethod
-    def steps(lengths: Any, count: int) -> Indices:
-        """The place of every row in its sequence, from 0 on."""
-        try:
-            long = np.asarray(lengths)
-        except ValueError:  # rows of unequal length
-            long = np.zeros(0)
-        if long.ndim != 1 or long.dtype.kind not in "iu" or (long < 1).any():
-            raise InputError("lengths must be a list of whole numbers of at least 1, one per sequence.")
-        if int(long.sum()) != count:
-            raise InputError(f"lengths add up to {int(long.sum())}, but X has {count} rows; they must be equal.")
-        return np.asarray(np.arange(count) - np.repeat(np.cumsum(long) - long, long))
 
     def _observations(self, table: Any, symbols: int | None = None) -> Any:
         """One-hot rows of the symbols, or the table itself."""

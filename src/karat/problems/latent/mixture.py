@@ -41,9 +41,9 @@ class GaussianMixture(PlainRows, Latent):
     variances : {"shared", "spherical"}
         One variance for all components, or one for each.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class GaussianMixture(PlainRows, Latent):
     parts: ClassVar[str] = "components"
 
     def __post_init__(self) -> None:
-        self.check()
+        super().__post_init__()
         if self.variances not in ("shared", "spherical"):
             raise InputError(f'variances must be "shared" or "spherical", not {self.variances!r}.')
 
@@ -84,7 +84,7 @@ class GaussianMixture(PlainRows, Latent):
         }  # fmt: skip
         if self.keep != "tensor":
             maps |= {"centre": mean @ white.M, "axes": unit_axes(white.M.T @ cov @ white.M)}
-        return maps | {"frame": whole_frame(cov)} if self.keep == "all" else maps
+        return maps | {"frame": whitening_matrix(cov)} if self.keep == "all" else maps
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         M, mean, top = maps["M"], maps["mean"], maps["top"]
@@ -130,7 +130,7 @@ class GaussianMixture(PlainRows, Latent):
         return terms, count
 
 
-def whole_frame(cov: Array) -> Array:
+def whitening_matrix(cov: Array) -> Array:
     """W (d x d) such that ``(x - m)' W`` has covariance I; columns of zeros where the data do not vary."""
     size = np.sqrt(np.diag(cov))
     size = np.where(size > 0, size, 1.0)

@@ -10,7 +10,7 @@ from scipy import sparse
 from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows, add, sweep, useful_shift
-from karat.problems.latent.sample import Sample, Through, select
+from karat.problems.latent.sample import Sample, Through, plain_sample
 from karat.problems.latent.sums import Sums, counted
 
 
@@ -18,24 +18,19 @@ class PlainRows:
     """Mixin: sample i is row i."""
 
     def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
-        table = _dense(tables[0])
-        count = int(table.shape[0])
-        if weights is None or weights.all():
-            return Sample((table,), weights, None, count, count)
-        origin = np.flatnonzero(weights)
-        return Sample((select(table, origin),), weights[origin], origin, count, count)
+        return plain_sample((_dense(tables[0]),), weights)
 
     def views(self, tables: tuple[Any, ...], maps: Any) -> tuple[Any, ...]:
         return (_dense(tables[0]),)
 
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
-        """Mean and scatter, in one pass; the columns are shifted by a pilot's means first, so that an offset does no harm."""
+        """Mean and scatter in one pass; the columns are shifted by a pilot's means first, for accuracy."""
         rows = Rows(list(sample.views), sample.weights)
         pilot = rows.take(np.arange(0, len(rows), max(1, len(rows) // 1024)), np.zeros(rows.columns))
         shift = useful_shift(pilot[:, 1:])
         shape = (rows.columns + 1, rows.columns)
         (gram,) = sweep(rows, shift, lambda b, w, _: (linalg.gram_with_ones(b, w),), add, shape)
-        with np.errstate(over="ignore", invalid="ignore"):  # noticed by counted
+        with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
             first = gram[0, 1:] / gram[0, 0]
             scatter = gram[1:, 1:] - gram[0, 0] * np.outer(first, first)
         return counted(sample, mean=shift + first, scatter=(scatter + scatter.T) / 2)

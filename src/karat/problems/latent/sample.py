@@ -1,4 +1,4 @@
-"""Samples: what a latent-variable model looks at, one or three views of it, with weights.
+"""Samples: the weighted observations of a latent-variable model, each with one view or three.
 
 A sample is a row of X, a document, a window of three steps, or a triple of views.  Views are tables read by blocks, so a window
 is never copied: it is three lazy selections of rows of X.
@@ -15,14 +15,30 @@ from scipy import sparse
 
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows
+from karat.errors import InputError
 
 BLOCK = 2**22  # bytes of a block of samples
 
 Reader = Callable[..., Array]  # blocks of the views -> coordinates (b x q)
 
 
+def sequence_steps(lengths: Any, count: int) -> Indices:
+    """The place of every row in its sequence, from 0 on, for sequences of given lengths one after another."""
+    try:
+        long = np.asarray(lengths)
+    except ValueError:  # rows of unequal length
+        long = np.zeros(0)
+    if long.ndim != 1 or long.dtype.kind not in "iu" or (long < 1).any():
+        raise InputError("lengths must be a list of whole numbers of at least 1, one per sequence.", argument="lengths")
+    if int(long.sum()) != count:
+        raise InputError(
+            f"lengths add up to {int(long.sum())}, but X has {count} rows; they must be equal.", argument="lengths"
+        )
+    return np.asarray(np.arange(count) - np.repeat(np.cumsum(long) - long, long))
+
+
 class Selected:
-    """Some rows of a dense table, read when asked for."""
+    """Some rows of a dense table, selected when they are read."""
 
     def __init__(self, table: Any, index: Indices) -> None:
         self.table, self.index = table, index
@@ -40,7 +56,7 @@ def select(table: Any, index: Indices) -> Any:
 
 
 class Through:
-    """A table seen through a function of its blocks, which is called when they are read."""
+    """A table whose blocks are mapped by a function when they are read."""
 
     def __init__(self, table: Any, function: Callable[[Any], Any], columns: int) -> None:
         self.table, self.function = table, function
@@ -114,6 +130,15 @@ class Sample:
         return Rows([Coordinates(self.views, reader, columns)], self.weights)
 
 
+def plain_sample(tables: tuple[Any, ...], weights: Array | None) -> Sample:
+    """One sample per row, without those of weight zero."""
+    count = int(tables[0].shape[0])
+    if weights is None or weights.all():
+        return Sample(tables, weights, None, count, count)
+    origin = np.flatnonzero(weights)
+    return Sample(tuple(select(table, origin) for table in tables), weights[origin], origin, count, count)
+
+
 def read(view: Any, where: Any) -> Any:
     """Some rows of a view, as float64, sparse ones as CSR."""
     block = view[where]
@@ -121,7 +146,7 @@ def read(view: Any, where: Any) -> Any:
 
 
 class Coordinates:
-    """A table whose rows are computed from the views of a sample when they are asked for."""
+    """A table whose rows are computed from the views of a sample when they are read."""
 
     dtype = np.dtype(float)
 

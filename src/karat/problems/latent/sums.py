@@ -1,6 +1,6 @@
-"""Sums of pass one: all that the maps are made of, whether they come from one sample or are added up over batches.
+"""The sums of pass one, from which the maps are made; sums of batches can be added.
 
-Sums are named arrays, among them the number of samples n and their total weight; they travel and are stored as they are.
+Sums are named arrays, among them the number of samples n and their total weight; they are sent and stored as they are.
 Most add up entry by entry.  The scatter about the mean does not, because batches have means of their own:
 
     W = W1 + W2,    m = m1 + (W2 / W) d,    S = S1 + S2 + (W1 W2 / W) dd',    d = m2 - m1,

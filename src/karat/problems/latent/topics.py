@@ -41,10 +41,10 @@ DENSE = 600  # words up to which the d x d matrix is formed
 
 
 class _Topics(Latent):
-    """Shared by both: only alpha_0 differs."""
+    """Base class of both topic models, which differ in alpha_0 only."""
 
     parts: ClassVar[str] = "topics"
-    short: ClassVar[str] = "documents have fewer than 3 words"
+    why_dropped: ClassVar[str] = "documents have fewer than 3 words"
     n_topics: int
 
     @property
@@ -66,7 +66,7 @@ class _Topics(Latent):
             weights = None if weights is None else weights[origin]
         return Sample((counts,), weights, origin, len(size), len(size), int((~long).sum()))
 
-    def nothing(self, inputs: int, dropped: int) -> str:
+    def empty_message(self, inputs: int, dropped: int) -> str:
         if dropped == inputs:
             return f"All {inputs} documents have fewer than 3 words; the method needs triples of words."
         return "No document of at least 3 words has a positive weight."
@@ -81,7 +81,7 @@ class _Topics(Latent):
         weights = np.ones(len(size)) if sample.weights is None else sample.weights
         shares = weights / (size * (size - 1))
         pairs: Any = None
-        if d > DENSE and whole:  # the rows are at hand, so their products need not be formed
+        if d > DENSE and whole:  # all rows are in memory, so their products need not be formed
             across = counts.T.tocsr()
             pairs = LinearOperator((d, d), matvec=lambda v: across @ (shares * (counts @ v.ravel())), dtype=float)
         else:
@@ -141,7 +141,7 @@ class _Topics(Latent):
             t2 = root2 * (z[:, pair.indices[:, 0]] * z[:, pair.indices[:, 1]] - S) / (size * (size - 1))
             cube = z[:, i] * (z[:, j] * z[:, m] - S[:, jm]) - z[:, j] * S[:, im] - z[:, m] * S[:, ij] + 2 * R
             t3 = root3 * cube / (size * (size - 1) * (size - 2))
-            # Topics with disjoint words have a diagonal tensor: what the rounding of M leaves beside it is no feature.
+            # Topics with disjoint words have a diagonal tensor: other entries are rounding of M, not features.
             t3[np.abs(t3) < NEGLIGIBLE * np.abs(t3).max(axis=1, keepdims=True)] = 0.0
             if a:
                 t3 = t3 - a / (a + 2) * (t2 @ mean_pairs) + mean_cube
@@ -208,17 +208,14 @@ class SingleTopic(_Topics):
     n_topics : int
         Number k of topics, at most the number of words.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
     """
 
     n_topics: int
     keep: Keep = "tensor"
     total_weight: bool = True
-
-    def __post_init__(self) -> None:
-        self.check()
 
 
 @final
@@ -233,9 +230,9 @@ class LatentDirichlet(_Topics):
     alpha0 : float
         Sum of the Dirichlet parameters, known beforehand; small: nearly one topic per document.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
     """
 
     n_topics: int
@@ -244,7 +241,7 @@ class LatentDirichlet(_Topics):
     total_weight: bool = True
 
     def __post_init__(self) -> None:
-        self.check()
+        super().__post_init__()
         if not (isinstance(self.alpha0, int | float) and isfinite(self.alpha0) and self.alpha0 > 0):
             raise InputError(f"alpha0 must be a positive number, not {self.alpha0!r}; alpha0 -> 0 is SingleTopic.")
 

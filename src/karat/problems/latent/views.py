@@ -24,7 +24,7 @@ from scipy import sparse
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.sample import Reader, Sample, select
+from karat.problems.latent.sample import Reader, Sample, plain_sample
 from karat.problems.latent.sums import Sums, counted
 from karat.problems.latent.terms import Columns, Product, Symmetric, Term
 from karat.problems.latent.whiten import unit_axes, whiten
@@ -33,7 +33,7 @@ PAIRS = ((0, 1), (0, 2), (1, 2))
 
 
 class ThreeViews(Latent):
-    """Shared by both."""
+    """Base class of multi-view mixtures and hidden Markov models."""
 
     tables: ClassVar[int] = 3
 
@@ -55,7 +55,7 @@ class ThreeViews(Latent):
         for views, weights in sample.blocks():
             for a, b in pairs:
                 right = views[b] if weights is None else views[b] * weights[:, None]
-                with np.errstate(over="ignore", invalid="ignore"):  # noticed by counted
+                with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
                     product = views[a].T @ right
                 products[a, b] += product.toarray() if sparse.issparse(product) else product
             mean += views[1].sum(axis=0) if weights is None else views[1].T @ weights
@@ -160,9 +160,9 @@ class MultiView(ThreeViews):
     n_components : int
         Number k of components, at most the number of columns of each view.
     keep : {"tensor", "moments", "all"}
-        What the coreset carries by itself, see :mod:`karat.problems.latent.base`.
+        What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Also keep the total weight (one more row with ``keep="tensor"``; part of the other modes in any case).
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
 
     Notes
     -----
@@ -173,20 +173,14 @@ class MultiView(ThreeViews):
     keep: Keep = "tensor"
     total_weight: bool = True
     parts: ClassVar[str] = "components"
-
-    def __post_init__(self) -> None:
-        self.check()
+    input_tables: ClassVar[int] = 3
 
     @property
     def k(self) -> int:
         return self.n_components
 
     def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
-        count = int(tables[0].shape[0])
-        if weights is None or weights.all():
-            return Sample(tables, weights, None, count, count)
-        origin = np.flatnonzero(weights)
-        return Sample(tuple(select(t, origin) for t in tables), weights[origin], origin, count, count)
+        return plain_sample(tables, weights)
 
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
         return tables

@@ -1,0 +1,156 @@
+"""Tables of any container joined and taken apart.
+
+Rows of several tables are stacked, columns are matched by name, a key column is split off, and containers are described in
+JSON and made again.  Reading tables and taking rows is :mod:`karat._data.containers`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat._data.containers import Columns, as_narwhals, as_table, collected, dimensions, is_frame, rounds
+from karat.errors import InputError
+
+
+def aligned(table: Any, like: Any) -> Any:
+    """The columns of ``like``, by their names, if both are frames; else the table itself."""
+    if not (is_frame(table) and is_frame(like)) or dimensions(table) != 2 or dimensions(like) != 2:
+        return table
+    frame, names = as_narwhals(table), list(as_narwhals(like).columns)
+    if list(frame.columns) == names:
+        return table
+    missing = [str(name) for name in names if name not in frame.columns]
+    if missing:
+        raise InputError(f"The data has no column {missing[0]!r}, which the coreset has; it has {', '.join(frame.columns)}.")
+    return frame.select(names).to_native()
+
+
+def stack_rows(first: Any, *others: Any) -> Any:
+    """Rows of tables of the same kind, one after the other."""
+    if first is None or not others:
+        return first
+    if is_frame(first):
+        return _stack_frames(first, *others)
+    for other in others:
+        if len(first.shape) == 2 and first.shape[1] != other.shape[1]:
+            raise InputError(f"The rows have {first.shape[1]} and {other.shape[1]} columns; they must have the same ones.")
+    if sparse.issparse(first):
+        return sparse.csr_array(sparse.vstack([first, *others], format="csr"))
+    arrays = [np.asarray(table) for table in (first, *others)]
+    _check_types([array.dtype for array in arrays], arrays, "The rows")
+    return np.concatenate(arrays)
+
+
+def _check_types(kinds: list[Any], columns: list[np.ndarray], where: str) -> None:
+    """Raise if the common type of columns to be joined would round some of them."""
+    if len(set(kinds)) > 1 and any(rounds(column) for column in columns):
+        types = " and ".join(sorted({str(kind) for kind in kinds}))
+        raise InputError(f"{where} are {types}: joined, whole numbers beyond 2^53 would be rounded. Convert them to one type.")
+
+
+def _stack_frames(first: Any, *others: Any) -> Any:
+    import narwhals
+
+    top, below = as_narwhals(first), [as_narwhals(other) for other in others]
+    if not hasattr(top, "columns"):
+        columns = [top.to_frame(), *(b.to_frame().rename({b.name: top.name}) for b in below)]
+        pieces = [frame[:, 0] for frame in columns]
+        _check_types([p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], "The targets")
+        return narwhals.concat(columns)[:, 0].to_native()
+    for other in below:
+        if set(top.columns) != set(other.columns):
+            raise InputError(f"The frames have different columns, {top.columns} and {other.columns}; rename or drop some.")
+    if list(top.columns) != list(below[0].columns) or any(list(other.columns) != list(top.columns) for other in below):
+        below = [other.select(top.columns) for other in below]
+    for place, column in enumerate(top.columns):
+        pieces = [frame[:, place] for frame in (top, *below)]
+        _check_types([p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], f"Values of column {column!r}")
+    return narwhals.concat([top, *below]).to_native()
+
+
+def columns_of(table: Any) -> dict[str, np.ndarray]:
+    """The columns of a frame or series by name, as arrays."""
+    frame = as_narwhals(collected(table))
+    if not hasattr(frame, "columns"):
+        return {str(frame.name): frame.to_numpy()}
+    return {str(column): frame[:, i].to_numpy() for i, column in enumerate(frame.columns)}
+
+
+def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: np.ndarray | None) -> Any:
+    """A frame or series of a library from its columns; an array if the library is not installed."""
+    try:
+        import narwhals
+
+        frame = narwhals.from_dict(columns, backend=library).to_native()
+    except ImportError:
+        return next(iter(columns.values())) if series else np.column_stack(list(columns.values()))
+    if index is not None and hasattr(frame, "iloc"):
+        frame.index = index
+    if not series:
+        return frame
+    return frame.iloc[:, 0] if hasattr(frame, "iloc") else frame[next(iter(columns))]
+
+
+def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
+    """A table without one of its columns, and that column as an array."""
+    if hasattr(table, "columns") and (hasattr(table, "iloc") or hasattr(table, "column_names")):
+        names = list(table.columns if hasattr(table, "iloc") else table.column_names)
+        if column not in names:
+            raise InputError(f"X has no column {column!r} to use as the key; it has {', '.join(map(str, names))}.")
+        rest = table.drop(columns=[column]) if hasattr(table, "iloc") else table.drop_columns([column])
+        values = np.asarray(table[column])
+    else:
+        array = as_table(table, "X")
+        if not isinstance(column, int | np.integer) or not -array.shape[1] <= column < array.shape[1]:
+            raise InputError(f"The key of an array is the number of a column below {array.shape[1]}, not {column!r}.")
+        keep = np.arange(array.shape[1]) != column % array.shape[1]
+        rest, values = array[:, keep], array[:, [column]]
+        values = values.toarray()[:, 0] if sparse.issparse(values) else values[:, 0]
+    return rest, as_keys(values)
+
+
+def as_keys(values: Any) -> np.ndarray:
+    """Keys as whole numbers, numbers or text; a missing one is an error."""
+    keys = np.asarray(values)
+    if keys.dtype.kind == "O":
+        if any(k is None or (isinstance(k, float) and np.isnan(k)) for k in keys):
+            raise InputError("The key column has missing values; every row needs a key.")
+        keys = keys.astype(str)
+    if keys.dtype.kind == "f" and np.isnan(keys).any():
+        raise InputError("The key column has missing values; every row needs a key.")
+    return keys
+
+
+def describe(X: Any, y: Any) -> dict[str, Any]:
+    """A description of the containers of X and y for JSON, from which :func:`restore` makes them again."""
+    frame = is_frame(X)
+    return {
+        "container": type(X).__module__.split(".")[0] if frame else "sparse" if sparse.issparse(X) else "array",
+        "columns": _names(X) if frame else None,
+        "target": next(iter(columns_of(y))) if is_frame(y) and dimensions(y) == 1 else None,
+        "flat": y is not None and dimensions(y) == 1,
+    }
+
+
+def _names(table: Any) -> list[Any]:
+    """The columns of a frame; a series becomes the only one."""
+    frame = as_narwhals(collected(table))
+    return list(frame.columns) if hasattr(frame, "columns") else ["0" if frame.name is None else frame.name]
+
+
+def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
+    """Arrays in the containers that :func:`describe` described; plain arrays if the library is not installed."""
+    if y is not None and y.ndim == 2 and described.get("flat"):
+        y = y[:, 0]
+    kind = described["container"]
+    if kind == "sparse":
+        return sparse.csr_array(X), y
+    if kind != "array":
+        columns = X.columns if isinstance(X, Columns) else X.T
+        X = frame_of(kind, dict(zip(described["columns"], columns, strict=True)), False, index)
+        if described["target"] is not None:
+            y = frame_of(kind, {described["target"]: y}, True, index)
+    return X, y
