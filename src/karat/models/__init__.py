@@ -4,6 +4,13 @@ Latent-variable models learned by moments (``pip install 'karat[models]'``), and
 scikit-learn's version refuses ``sample_weight`` or uses it in part only.
 """
 
+from karat.errors import MissingExtraError
+
+try:
+    import sklearn  # noqa: F401
+except ImportError:
+    raise MissingExtraError("karat.models", "models") from None
+
 from karat.estimators.weighted.from_gram import LassoLars, LassoLarsCV, OrthogonalMatchingPursuit
 from karat.estimators.weighted.second_moments import (
     PCA,

@@ -13,21 +13,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import linalg as sla
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from karat._core.coreset import Coreset
 from karat._core.latent import guarded, kept_sample, own_maps, read_sample
 from karat._data import containers
 from karat.engine.linalg import Array
-from karat.errors import InputError, MissingExtraError, NotExactError
+from karat.errors import InputError, NotExactError
 from karat.models.tensor import Recovery, decompose, doubt
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
-
-try:
-    from sklearn.base import BaseEstimator
-    from sklearn.utils.validation import check_is_fitted
-except ImportError as error:  # pragma: no cover - exercised in a subprocess
-    raise MissingExtraError("karat.models", "models") from error
 
 FLOOR = 1e-3  # smallest variance, relative to the common one, that a component is given
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
