@@ -155,7 +155,7 @@ def test_text_says_not_exact():
     X, y, core = built()
     bad = replace(core, weights=core.weights * 1.01).verify(X, y)
     assert "NOT exact" in str(bad)
-    assert "not exact" in replace(core, certificate=bad)._repr_html_()
+    assert "NOT exact" in replace(core, certificate=bad)._repr_html_()
 
 
 def test_html_is_escaped():

@@ -55,7 +55,7 @@ def inside(capsys):
 
 
 def refused(result, *words):
-    """One sentence on standard error, exit code 2, nothing on standard output, no traceback."""
+    """One error message on standard error, exit code 2, nothing on standard output, no traceback."""
     assert result.code == 2, (result.out, result.err)
     assert result.out == ""
     assert result.err.startswith("Error: ")

@@ -1,4 +1,4 @@
-"""Bad data, bad files, bad places: one sentence, exit code 2, nothing half-written."""
+"""Bad data, bad files, bad places: one error message, exit code 2, nothing half-written."""
 
 import ctypes
 import gzip
@@ -95,7 +95,7 @@ def test_columns_that_do_not_fit(data, tmp_path, inside):
         inside("build", data / "all.parquet", "-t", "y", "--columns", "a,y", *rest), "'y' is the target", "out of --columns."
     )
     refused(inside("build", data / "all.parquet", "-t", "y", "--weight", "ww", *rest), "--weight ww", "did you mean w?")
-    refused(inside("build", data / "all.parquet", "--columns", "a", "--drop-columns", "b", *rest), "do not go together")
+    refused(inside("build", data / "all.parquet", "--columns", "a", "--drop-columns", "b", *rest), "exclude each other")
     refused(inside("build", data / "rows.parquet", data / "rows.csv", "-t", "y", *rest), "mixes csv and parquet")
 
 
@@ -130,7 +130,7 @@ def test_places_that_cannot_be_written(data, tmp_path, inside):
     link = tmp_path / "link.parquet"
     link.symlink_to(data / "rows.parquet")
     refused(inside(*source, link), "is the data itself")
-    refused(inside("build", data / "parts", "-t", "y", "-o", data / "parts" / "core.parquet"), "lies in the folder")
+    refused(inside("build", data / "parts", "-t", "y", "-o", data / "parts" / "core.parquet"), "is in the folder")
     (tmp_path / "mine.parquet").write_text("not a coreset")
     refused(inside(*source, tmp_path / "mine.parquet"), "is not a coreset", "--force")
     assert (tmp_path / "mine.parquet").read_text() == "not a coreset"
@@ -194,7 +194,7 @@ def test_files_that_are_no_coresets(core, data, tmp_path, inside):
     refused(inside("train", tmp_path / "nowhere.parquet"), "There is no file")
     (tmp_path / "half.parquet").write_bytes(core.read_bytes()[:500])
     refused(inside("merge", core, tmp_path / "half.parquet", "-o", tmp_path / "m.npz"), "half.parquet", "damaged")
-    refused(inside("merge", core, "-o", tmp_path / "m.npz"), "two coresets or more")
+    refused(inside("merge", core, "-o", tmp_path / "m.npz"), "at least two coresets")
     refused(inside("merge", core, core, "-o", core), "is the data itself")
     assert not (tmp_path / "m.npz").exists()
 
@@ -244,6 +244,6 @@ def test_data_are_not_overwritten_by_any_spelling(tmp_path, inside):
     for source in (str(path), f"file://{path}", f"file://{tmp_path}"):
         refused(inside("build", source, "-t", "y", "-o", str(path), "--force"), "choose another")
     refused(
-        inside("build", str(path), "-t", "y", "-o", f"{tmp_path}/c.npz", "--checkpoint", f"{tmp_path}/c.npz"), "name of its own"
+        inside("build", str(path), "-t", "y", "-o", f"{tmp_path}/c.npz", "--checkpoint", f"{tmp_path}/c.npz"), "are the same file"
     )
     assert path.read_bytes() == before

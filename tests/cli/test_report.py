@@ -43,7 +43,7 @@ def test_changed_data_is_exit_one_and_still_a_page(inside, core, data, tmp_path)
     result = inside("report", core, "--data", tmp_path / "changed.parquet", "-o", tmp_path / "report.html", "--json")
     assert result.code == 1
     assert result.json["verified"]["data"] == "changed"
-    assert "refuted" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "REFUTED" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_a_signal_leaves_nothing_half_written_and_a_checkpoint_resumes(number, c
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
-    assert errors == "Stopped; nothing was half-written.\n"
+    assert errors == "Stopped; no file was left half-written.\n"
     assert not (tmp_path / "core.parquet").exists()
     assert not leftovers(tmp_path)
     if number == signal.SIGINT:

@@ -164,7 +164,7 @@ def test_recovery_matches_components_in_any_order():
 def test_recovery_error_against_rows():
     display = RecoveryErrorDisplay.from_components(MEANS, [10, 20], {"a": [2 * MEANS, MEANS[[1, 2, 0]]]})
     assert display.errors["a"].tolist() == pytest.approx([1.0, 0.0])
-    with pytest.raises(karat.InputError, match="2 numbers of rows but 1 estimates"):
+    with pytest.raises(karat.InputError, match=r"2 entries, but .* 1 estimates"):
         RecoveryErrorDisplay.from_components(MEANS, [10, 20], {"a": [MEANS]})
 
 

@@ -57,7 +57,7 @@ def test_changed_data_is_noticed(file_core, folder, tmp_path):
     assert found["verified"]["data"] == "changed"
     assert found["moments"]["worst"] > 1e-7
     karat.report.write_report(file_core, tmp_path / "r.html", data=str(tmp_path))
-    assert "The data has changed since the coreset was made" in (tmp_path / "r.html").read_text()
+    assert "CHANGED since the coreset was made" in (tmp_path / "r.html").read_text()
 
 
 def test_data_so_different_that_the_coordinates_do_not_fit(file_core, folder, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat._core.wording import SUPERSCRIPTS, count, duration, error, number
+from karat._core.wording import PAGE, SUPERSCRIPTS, TERMINAL, count, number
 
 BACK = {value: chr(key) for key, value in SUPERSCRIPTS.items()}
 
@@ -31,7 +31,7 @@ def test_counts_are_exact(value):
 
 def test_as_one_writes_them():
     assert count(1_000_000) == "1\u202f000\u202f000"
-    assert error(3.0e-15) == "3 × 10⁻¹⁵"
+    assert PAGE.error(3.0e-15) == "3 × 10⁻¹⁵"
     assert number(-0.25) == "\u22120.25"
     assert number(1234567.0, 10) == "1\u202f234\u202f567"
     assert number(999.9999, 3) == "1\u202f000"
@@ -41,7 +41,7 @@ def test_as_one_writes_them():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(2e-5, "20 µs"), (0.1804, "180 ms"), (3.2, "3.2 s"), (150, "2 min 30 s"), (7500, "2 h 5 min")]
+    ("seconds", "text"), [(2e-5, "0.02 ms"), (0.1804, "180 ms"), (3.2, "3.2 s"), (150, "2 min 30 s"), (7500, "2 h 5 min")]
 )
 def test_times_in_their_unit(seconds, text):
-    assert duration(seconds) == text
+    assert PAGE.duration(seconds) == TERMINAL.duration(seconds) == text

@@ -1,7 +1,6 @@
-"""Facts: what there is to say about a coreset, as one dictionary of plain values.
+"""The facts about a coreset, as one dictionary of plain values that JSON can hold.
 
-The notebook's box, the HTML page and ``--json`` all read this dictionary; none of them looks at the coreset itself for what
-stands here.  Everything in it can be written as JSON.
+The notebook, the HTML page and the command line (tables and ``--json``) all show this dictionary.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def facts(core: Coreset) -> dict[str, Any]:
-    """What a coreset is, keeps and does not keep, and where it comes from.
+    """Collect what a coreset is, what it keeps and does not keep, and where it comes from.
 
     Returns
     -------
     dict
-        ``rows`` and ``kept`` (the headline), ``problem``, ``exact``, ``certificate`` (its fields and the tolerance),
+        ``rows`` and ``kept`` (the headline), ``problem``, ``exact``, ``certificate`` (as its ``to_dict``),
         ``weights``, ``groups``, ``absorbed``, ``keeps``, ``excludes``, ``notes``, ``provenance``.
     """
     certificate = core.certificate
@@ -31,7 +30,7 @@ def facts(core: Coreset) -> dict[str, Any]:
         "kept": len(core),
         "problem": core.problem.describe(),
         "exact": certificate.ok,
-        "certificate": certificate.to_dict() | {"tolerance": certificate.tolerance},
+        "certificate": certificate.to_dict(),
         "weights": weight_facts(core.weights),
         "groups": None if core.groups is None else len(np.unique(core.groups)),
         "absorbed": core.absorbed is not None,
@@ -43,7 +42,7 @@ def facts(core: Coreset) -> dict[str, Any]:
 
 
 def weight_facts(weights: np.ndarray) -> dict[str, float]:
-    """Extremes, quartiles, sum, and Kish's effective number of rows ``(sum w)^2 / sum w^2``."""
+    """Extremes, quartiles and sum of the weights, and Kish's effective sample size ``(sum w)^2 / sum w^2``."""
     low, median, high = np.quantile(weights, [0.25, 0.5, 0.75])
     unit = float(weights.max())  # squares of weights of 1e200 would overflow
     scaled = weights / unit
@@ -59,7 +58,7 @@ def weight_facts(weights: np.ndarray) -> dict[str, float]:
 
 
 class Column(NamedTuple):
-    """A column of the kept rows: its name, what it is to the coreset, and its values."""
+    """A column of the kept rows: name, role and values."""
 
     name: str
     role: str  # index, weight, key, group, feature or target
@@ -67,7 +66,10 @@ class Column(NamedTuple):
 
 
 def kept_columns(core: Coreset) -> list[Column]:
-    """The kept rows by column: where each came from, its weight, and its values; x0, x1, ... and y where they have no names."""
+    """List the columns of the kept rows: row number, weight, keys, groups, features and targets.
+
+    Columns without names are called x0, x1, ... and y.
+    """
     found = [Column("row", "index", core.indices), Column("weight", "weight", core.weights)]
     found += [Column(role, role, values) for role, values in (("key", core.keys), ("group", core.groups)) if values is not None]
     views = core.X if isinstance(core.X, tuple) else (core.X,)
@@ -83,7 +85,10 @@ def kept_columns(core: Coreset) -> list[Column]:
 
 
 def named_columns(table: Any, letter: str) -> dict[str, np.ndarray]:
-    """The columns of any table by name; those of arrays are numbered after a letter, a lone series is the letter itself."""
+    """The columns of any table by name.
+
+    Columns of arrays are called by a letter and their number, a one-dimensional array by the letter alone.
+    """
     if containers.is_frame(table) and (containers.dimensions(table) == 2 or getattr(table, "name", None) is not None):
         return containers.columns_of(table)
     values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)

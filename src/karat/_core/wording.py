@@ -1,28 +1,33 @@
-"""Numbers for people: thin separators, three digits where three say it all, powers of ten as one writes them.
+"""The words and number formats that people read: on a terminal, on the HTML page and in a notebook.
 
-Separators and the multiplication sign are typographic, so these strings are for pages and pictures; what a program reads
-(JSON, files) holds the numbers themselves.
+The functions below turn the dictionary of :func:`karat._core.facts.facts` into rows of text.  A :class:`Style` formats the
+numbers: ``PAGE`` uses typographic signs, ``TERMINAL`` plain ASCII.  Programs read the facts (JSON, files), never these texts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import floor, isfinite, isnan, log10
+from typing import Any
 
 THIN = "\u202f"  # narrow no-break space
 TIMES = "\u00d7"
 MINUS = "\u2212"
 MISSING = "\u2013"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+CORRECTION = "the regulariser has absorbed a part of the data; use the rows with the stored correction"
 
 
 def count(value: int) -> str:
-    """A whole number in groups of three digits."""
+    """Format a whole number in groups of three digits."""
     return f"{value:,}".replace(",", THIN).replace("-", MINUS)
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number to some significant digits: plain from 1e-3 to 1e6 (or as far as the digits go), else
-    in scientific notation.
+    """Format a number to some significant digits.
+
+    Numbers from 1e-3 to 1e6 (or to as many digits as asked for) are written out, others in scientific notation.
 
     >>> number(3.04e-15, 2), number(0.25), number(float("nan"))
     ('3 × 10⁻¹⁵', '0.25', '–')
@@ -45,24 +50,108 @@ def number(value: float, digits: int = 3) -> str:
     return text.replace("-", MINUS)
 
 
-def error(value: float) -> str:
-    """A relative error: one digit and its order of magnitude."""
-    return number(value, 2)
+@dataclass(frozen=True)
+class Style:
+    """How numbers are written.
+
+    Attributes
+    ----------
+    count : callable
+        Formats a whole number.
+    number : callable
+        Formats a number to a number of significant digits.
+    """
+
+    count: Callable[[int], str]
+    number: Callable[[float, int], str]
+
+    def error(self, value: float) -> str:
+        """Format a relative error: two digits."""
+        return self.number(value, 2)
+
+    def duration(self, seconds: float) -> str:
+        """Format a time in milliseconds, seconds, minutes or hours."""
+        if seconds < 1:
+            return f"{self.number(seconds * 1e3, 3)} ms"
+        if seconds < 120:
+            return f"{self.number(seconds, 3)} s"
+        minutes, rest = divmod(round(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def duration(seconds: float) -> str:
-    """A time in the unit one would use for it."""
-    if seconds < 1e-3:
-        return f"{number(seconds * 1e6)} µs"
-    if seconds < 1:
-        return f"{number(seconds * 1e3)} ms"
-    if seconds < 120:
-        return f"{number(seconds)} s"
-    return clock(seconds)
+PAGE = Style(count, number)
+TERMINAL = Style(lambda value: f"{value:,}", lambda value, digits: f"{value:.{digits}g}")
 
 
-def clock(seconds: float) -> str:
-    """A long time, in hours and minutes or in minutes and seconds."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+def amount(size: float) -> str:
+    """Format a number of bytes."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+
+
+def several(number: int, noun: str) -> str:
+    """Write a number with its noun.
+
+    >>> several(1, "column"), several(2000, "column")
+    ('1 column', '2,000 columns')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def verdict(ok: bool) -> str:
+    """Say whether a certificate is that of an exact coreset."""
+    return "exact" if ok else "NOT exact"
+
+
+def check_verdict(ok: bool) -> str:
+    """Say whether a coreset passed a fresh measurement on its data."""
+    return "proven" if ok else "REFUTED"
+
+
+def data_verdict(data: str, columns: int) -> str:
+    """Say how data compares with the hashes of the rows that a coreset was made from, of which ``columns`` were read."""
+    used = f"{columns:,} columns" if columns > 1 else "column"
+    return {
+        "identical": f"identical in the {used} used to what the coreset was made from",
+        "reordered": "the same rows that the coreset was made from, in another order",
+        "changed": "CHANGED since the coreset was made",
+        "unknown": "not compared: the coreset has no hashes of these columns",
+    }[data]
+
+
+def worst_error(certificate: Mapping[str, Any], style: Style) -> str:
+    """The loss error of a certificate, and the largest that counts as exact."""
+    found, limit = style.error(certificate["loss_error"]), style.error(certificate["tolerance"])
+    return f"{found} relative, over every query (limit {limit})"
+
+
+def summary(known: Mapping[str, Any], style: Style) -> dict[str, str]:
+    """Rows of a summary: problem, sizes, error, what is kept and what is not."""
+    certificate = known["certificate"]
+    rank, bound, peeled = (style.count(certificate[name]) for name in ("rank", "bound", "peeled"))
+    beside = f" and {peeled} peeled" if certificate["peeled"] else ""
+    rows = {
+        "problem": known["problem"],
+        "rows in": style.count(known["rows"]),
+        "rows kept": f"{style.count(known['kept'])} (rank {rank}, bound {bound}{beside})",
+        "worst error": f"{worst_error(certificate, style)}: {verdict(known['exact'])}",
+        "kept": known["keeps"],
+        "not kept": "; ".join(known["excludes"]),
+    }
+    return rows | ({"note": " ".join(known["notes"])} if known["notes"] else {})
+
+
+def details(known: Mapping[str, Any], style: Style) -> dict[str, str]:
+    """Further rows: weights, construction, groups and correction."""
+    certificate, weights = known["certificate"], known["weights"]
+    low, high, total = style.number(weights["min"], 3), style.number(weights["max"], 3), style.number(weights["sum"], 10)
+    rows = {
+        "weights": f"{low} to {high}, sum {total}",
+        "made by": f"{certificate['method']}, {style.duration(certificate['seconds'])}, passes: {certificate['passes']}",
+    }
+    rows |= {} if known["groups"] is None else {"groups": style.count(known["groups"])}
+    return rows | ({"correction": CORRECTION} if known["absorbed"] else {})

@@ -1,8 +1,9 @@
 """The command line: ``karat build``, ``verify``, ``inspect``, ``merge``, ``plan``, ``train``, ``demo`` and more.
 
-One file per command, each a function whose docstring is its help.  What they share lies beside them: ``_app`` (the list of
-commands), ``_errors`` (exit codes and sentences), ``_options`` (options of several commands), ``_problems`` (from ``--problem``
-to a Problem), ``_outputs`` (where results may be written), ``_show`` (tables and ``--json``) and ``_progress``.
+Each command is a file with one function, whose docstring is the help text.  They share ``_app`` (the list of commands),
+``_errors`` (exit codes and error messages), ``_options`` (options of several commands), ``_problems`` (from ``--problem`` to a
+Problem), ``_columns`` (roles of the columns), ``_models`` (for ``train``), ``_cores`` (a coreset as text), ``_outputs``
+(checks of ``--output``), ``_show`` (tables and ``--json``) and ``_progress``.
 """
 
 import sys
@@ -11,12 +12,12 @@ from importlib.util import find_spec
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the ``karat`` command: run it and leave the process with its exit code.
+    """Run the ``karat`` command and end the process with its exit code.
 
     Parameters
     ----------
     arguments : list of str, optional
-        Instead of those of the process.
+        Arguments to use instead of those of the process.
     """
     if not (find_spec("typer") and find_spec("rich")):
         from karat.errors import MissingExtraError

@@ -1,4 +1,4 @@
-"""The application: the list of the commands, and what stands before all of them."""
+"""The application: the list of the commands, and ``--version``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import typer
 
 from karat.cli._options import expanded
 
-NARROW = 70  # columns of a terminal below which framed help would cut the names of options
+NARROW = 70  # terminal columns below which help in frames would cut the names of options
 COMMANDS = ("build", "train", "verify", "report", "inspect", "merge", "plan", "demo", "reproduce")
 
 
 def application(arguments: list[str]) -> typer.Typer:
-    """The command that the arguments begin with, or all of them: each is a function in the module of its name."""
+    """Make the application; it imports only the command that the arguments name, or all of them for the help."""
     app = typer.Typer(
         name="karat",
         no_args_is_help=True,
@@ -32,7 +32,7 @@ def application(arguments: list[str]) -> typer.Typer:
 
 
 def _add(app: typer.Typer, command: Callable[..., None]) -> None:
-    """A command by the name of its function; the last paragraph of its docstring is the example."""
+    """Add a function as a command; the last paragraph of its docstring is the example."""
     text, _, example = cleandoc(command.__doc__ or "").rpartition("\n\n")
     app.command(help=text, epilog=example)(expanded(command))
 
@@ -50,4 +50,4 @@ def karat(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Accurate coresets: a few real rows with weights on which a model trains to exactly the same answer."""
+    """Accurate coresets: a few rows of the data, with weights, on which a model trains to exactly the same answer."""

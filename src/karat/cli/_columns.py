@@ -1,4 +1,4 @@
-"""Which columns of the data are what, as it is typed; names are checked before any row is read."""
+"""Options that name columns of the data; the names are checked before any row is read."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import typer
 
 from karat.errors import InputError
 
-PANEL = "What the columns are (several with commas between, or the option repeated)"
+PANEL = "Columns (several separated by commas, or the option repeated)"
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The roles of the columns; None is "not given"."""
+    """The roles of the columns; None means that the option was not given."""
 
     target: Annotated[
-        list[str] | None, typer.Option("--target", "-t", metavar="COLUMN", help="What is predicted.", rich_help_panel=PANEL)
+        list[str] | None, typer.Option("--target", "-t", metavar="COLUMN", help="The column to predict.", rich_help_panel=PANEL)
     ] = None
     columns: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Features; default: all others.", rich_help_panel=PANEL)
     ] = None
     drop_columns: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Left out of the features.", rich_help_panel=PANEL)
+        list[str] | None, typer.Option(metavar="COLUMN", help="Columns that are not features.", rich_help_panel=PANEL)
     ] = None
     view: Annotated[
         list[str] | None,
@@ -34,16 +34,18 @@ class Roles:
     weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Sample weights.", rich_help_panel=PANEL)] = None
     groups: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Groups (folds, sites): one exact coreset each.", rich_help_panel=PANEL),
+        typer.Option(metavar="COLUMN", help="Groups (folds, sites): one exact coreset for each.", rich_help_panel=PANEL),
     ] = None
-    key: Annotated[str | None, typer.Option(metavar="COLUMN", help="Identifies rows.", rich_help_panel=PANEL)] = None
+    key: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column that identifies rows.", rich_help_panel=PANEL)] = (
+        None
+    )
     sequence: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Names the sequence of a row, for hidden-markov.", rich_help_panel=PANEL),
+        typer.Option(metavar="COLUMN", help="The sequence of each row, for hidden-markov.", rich_help_panel=PANEL),
     ] = None
 
     def arguments(self, source: Sequence[str]) -> dict[str, Any]:
-        """Those of :func:`karat.coreset_files`, with every name found in the data."""
+        """Arguments for :func:`karat.coreset_files`; every name is looked up in the data."""
         known = known_columns(source)
         single = {"sample_weight": self.weight, "groups": self.groups, "key": self.key, "sequence": self.sequence}
         typed = {"--weight": self.weight, "--groups": self.groups, "--key": self.key, "--sequence": self.sequence}
@@ -55,7 +57,7 @@ class Roles:
     def _features(self, known: list[str], taken: set[str | None]) -> list[Any]:
         given = [self.columns, self.drop_columns, self.view]
         if sum(one is not None for one in given) > 1:
-            raise InputError("--columns, --drop-columns and --view do not go together; name the features one way.")
+            raise InputError("--columns, --drop-columns and --view exclude each other; use one of them.")
         if self.view is not None:
             if len(self.view) != 3:
                 raise InputError(f"--view is for the three views of multi-view: give it three times, not {len(self.view)}.")
@@ -66,14 +68,17 @@ class Roles:
 
 
 def known_columns(source: Sequence[str]) -> list[str]:
-    """The columns of the files."""
+    """Read the names of the columns from the files."""
     from karat.io.source import open_source
 
     return list(open_source(list(source), 1).schema().names)
 
 
 def named(option: str, typed: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The columns that were typed; a name with a comma in it is one column if there is such a column."""
+    """Split a list of columns at commas and check every name.
+
+    A text with a comma is one name if the data has such a column.
+    """
     found = []
     for text in typed or ():
         found += [text] if text in known else [part.strip() for part in text.split(",")]

@@ -1,8 +1,11 @@
-"""Coreset files as commands see them: in words, in numbers, and as columns."""
+"""A coreset as the commands print it: as rows of text, as JSON, and as columns."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from karat._core.wording import TERMINAL
+from karat._core.wording import summary as summary_rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -10,11 +13,11 @@ if TYPE_CHECKING:
     from karat import Coreset
 
 
-FIRST = ("index", "weight", "target")  # roles of the columns that a narrow terminal still shows
+FIRST = ("index", "weight", "target")  # roles of the columns that come first, so that a narrow terminal shows them
 
 
 def summary(core: Coreset) -> dict[str, Any]:
-    """A coreset in numbers and words, for scripts."""
+    """The facts about a coreset, for ``--json``."""
     from karat._core.facts import facts
 
     found = facts(core)
@@ -22,32 +25,21 @@ def summary(core: Coreset) -> dict[str, Any]:
 
 
 def rows_used(core: Coreset) -> int:
-    """Rows of the data that count: not those left out because a value was missing."""
+    """Count the rows of the data that were used: all but those left out because a value was missing."""
     origin = core.provenance or {}
     parts = origin.get("merged") or [origin]
     return core.n_rows - sum(int(((part or {}).get("dropped") or {}).get("missing", 0)) for part in parts)
 
 
 def lines(core: Coreset) -> dict[str, str]:
-    """The same for people, up to what is kept and what is not."""
-    certificate = core.certificate
-    exact = "" if certificate.ok else ", NOT exact"
-    peeled = f" and {certificate.peeled:,} peeled" if certificate.peeled else ""
-    found = {
-        "problem": core.problem.describe(),
-        "rows in": f"{core.n_rows:,}",
-        "rows kept": f"{len(core):,} (rank {certificate.rank:,}, bound {certificate.bound:,}{peeled})",
-        "worst error": f"{certificate.loss_error:.1e} relative, over every query{exact}",
-        "kept": certificate.keeps,
-        "not kept": "; ".join(certificate.excludes),
-    }
-    if certificate.notes:
-        found["note"] = " ".join(certificate.notes)
-    return found
+    """The summary of a coreset, as rows of a table."""
+    from karat._core.facts import facts
+
+    return summary_rows(facts(core), TERMINAL)
 
 
 def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
-    """The kept rows by column: where each came from, its weight and target first, then its other values."""
+    """The kept rows by column: row number, weight and target first, then the others."""
     from karat._core.facts import kept_columns
 
     found: dict[str, np.ndarray] = {}

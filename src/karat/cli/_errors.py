@@ -1,12 +1,13 @@
-"""What a command line leaves behind: an exit code and, where something is wrong, one sentence.
+"""Exit codes and error messages.
 
-    0   fine
+    0   success
     1   a verification failed
     2   bad use, bad data, or a file that cannot be read or written
-    130, 143   stopped by Ctrl-C or a request to end; nothing is half-written
-    141        the reader of our output left before its end, as with any tool in a pipe
+    130, 143   stopped by Ctrl-C or SIGTERM; no file is left half-written
+    141        the reader of the output closed the pipe
 
-With ``--json`` an error is also the document on standard output, ``{"error": "..."}``; with ``--debug`` its traceback is shown.
+An error message is one line on standard error.  With ``--json`` it is also printed as ``{"error": "..."}`` on standard
+output; with ``--debug`` the traceback is shown too.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from typing import Any, NoReturn
 from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
 
 FAILED, WRONG, UNREAD = 1, 2, 141
-COMPLETING = "_KARAT_COMPLETE"  # set by the shell that asks for completions
-SPOKEN = {  # arguments of the library, in the words of the command line
+COMPLETING = "_KARAT_COMPLETE"  # the shell sets it when it asks for completions
+AS_OPTIONS = {  # texts of the library about its arguments, and the same about options
     "on_missing='drop'": "--on-missing drop",
     "choose columns=, or encode it by a fitted pipeline=": "leave it out with --drop-columns, or encode it first",
     "name some in columns=": "leave fewer out",
@@ -41,7 +42,7 @@ SPOKEN = {  # arguments of the library, in the words of the command line
 
 
 class Stopped(BaseException):
-    """A signal asked us to end: whatever is being written is cleaned up on the way out."""
+    """A signal asked the process to end.  It is an exception, so that files being written are cleaned up."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -49,14 +50,14 @@ class Stopped(BaseException):
 
 
 def stop_on_signals() -> None:
-    """From here on Ctrl-C and a request to end unwind the stack like an error."""
+    """Turn Ctrl-C and SIGTERM into :class:`Stopped`."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command that the arguments spell; the exit code."""
-    debug = "--debug" in arguments  # looked for here, because lines that cannot be parsed are errors too
+    """Run a command line and return its exit code."""
+    debug = "--debug" in arguments  # searched by hand, because a line that cannot be parsed is an error too
     try:
         from karat.cli._app import application
 
@@ -64,9 +65,9 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except Stopped as stop:
-        _say("Stopped; nothing was half-written.")
+        _say("Stopped; no file was left half-written.")
         return stop.exit_code
-    except SystemExit as left:  # completion ends this way; so do typer and rich when the reader of our output has left
+    except SystemExit as left:  # raised by completion, and by typer and rich when the pipe is closed
         return left.code if isinstance(left.code, int) and COMPLETING in os.environ else UNREAD
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -74,18 +75,17 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        sentence = _sentence(error)
-        _say(f"Error: {sentence}")
+        message = _message(error)
+        _say(f"Error: {message}")
         if "--json" in arguments and not _output_is_full(error):
-            print(json.dumps({"error": sentence}))
+            print(json.dumps({"error": message}))
         return WRONG
 
 
 def leave(code: int) -> NoReturn:
-    """End the process at once, when all is written.
+    """End the process at once, after the output is flushed.
 
-    Arrow's threads may still let go of Python objects, and one that does so while the interpreter is torn down aborts the
-    process.
+    A thread of Arrow that releases a Python object while the interpreter shuts down would abort the process.
     """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -95,7 +95,7 @@ def leave(code: int) -> NoReturn:
 
 
 def _output_is_full(error: Exception) -> bool:
-    """Whether the error is that of standard output; what waits there is then thrown away."""
+    """Whether standard output is on a full disk; if so, the output that waits is thrown away."""
     full = isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
     if full and not isinstance(error, StorageError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -111,15 +111,15 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _sentence(error: Exception) -> str:
-    """The error in words: ours are sentences already, those of the command line parser and the system become some."""
+def _message(error: Exception) -> str:
+    """The error message: that of karat with options for arguments, or one for an error of the parser or the system."""
     if isinstance(error, InputError | MissingExtraError | NotExactError | StorageError):
-        sentence = str(error)
-        for written, typed in SPOKEN.items():
-            sentence = sentence.replace(written, typed)
-        return sentence
+        message = str(error)
+        for argument, option in AS_OPTIONS.items():
+            message = message.replace(argument, option)
+        return message
     if hasattr(error, "format_message"):  # the command line could not be parsed
-        return _of_usage(error)
+        return _usage_message(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'The output'}: {error.strerror}."
     if isinstance(error, ImportError) and error.name:
@@ -129,7 +129,7 @@ def _sentence(error: Exception) -> str:
     return f"Unexpected {type(error).__name__} ({error}). Run again with --debug to see where, and report it."
 
 
-def _of_usage(error: Any) -> str:
+def _usage_message(error: Any) -> str:
     context = error.ctx.command_path if getattr(error, "ctx", None) is not None else "karat"
     message = error.format_message().replace("Value error, ", "").rstrip(". ")
     return f"{message}{'' if message.endswith('?') else '.'} See '{context} --help'."

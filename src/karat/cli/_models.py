@@ -1,7 +1,7 @@
-"""The models that ``karat train`` knows, each trained the same way from a coreset and from all rows.
+"""The models of ``karat train``, each of which trains on a coreset and on all rows.
 
-Alpha means what scikit-learn means by it: ridge and l_p add ``alpha |w|^p`` to the sum of losses, lasso and elastic net to half
-their mean.  Iterative solvers run to convergence, so that a difference between coreset and data is one of the rows.
+Alpha is scikit-learn's: ridge and l_p add ``alpha |w|^p`` to the sum of losses, lasso and elastic net to half their mean.
+Iterative solvers run to convergence, so that only the rows can cause a difference between coreset and data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONVERGED = {"tol": 1e-12, "max_iter": 100_000}
 
 
 class Model(StrEnum):
-    """The models by name; a latent model learns from a coreset of its own problem."""
+    """Names of the models; a latent model needs a coreset of its own problem."""
 
     OLS = "ols"
     RIDGE = "ridge"
@@ -49,22 +49,22 @@ _OWN = {
 
 
 class Fitted(NamedTuple):
-    """What was learned, by name, and how long it took."""
+    """Learned parameters by name, and the time."""
 
     parameters: dict[str, np.ndarray]
     seconds: float
 
 
 class Trainer(ABC):
-    """A model with its parameters."""
+    """A model that trains on a coreset or on all rows."""
 
     @abstractmethod
     def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
-        """Learn from the kept rows; refuses what would not give the answer of the full data."""
+        """Train on the kept rows; raise NotExactError if the answer would not be that of the full data."""
 
     @abstractmethod
     def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
-        """Learn from all rows."""
+        """Train on all rows."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class _Estimator(Trainer):
 
 @dataclass(frozen=True)
 class _OwnProblem(Trainer):
-    """The minimiser of the coreset's own problem, with what its regulariser has absorbed."""
+    """The minimiser of the coreset's own problem; it uses the correction of an absorbed coreset."""
 
     problem: Any
 
@@ -123,7 +123,7 @@ class _Latent(Trainer):
 def trainer(
     core: Coreset, model: Model | None, alpha: float | None, l1_ratio: float | None, intercept: bool
 ) -> tuple[Model, Trainer]:
-    """The model that was asked for, by default that of the coreset's own problem; options it does not have are errors."""
+    """Make the model; by default that of the coreset's own problem.  An option that it does not have is an error."""
     problem = core.problem
     own = _OWN.get(type(problem).__name__)
     model = model or own
@@ -139,9 +139,7 @@ def trainer(
         raise InputError(f"--alpha must be a number of at least 0, not {alpha:g}.")
     if not linear:
         if model is not own:
-            raise NotExactError(
-                f"A coreset of {problem.describe()} does not teach --model {model}; build one with its problem."
-            )
+            raise NotExactError(f"A coreset of {problem.describe()} cannot train --model {model}; build one for that problem.")
         return model, _Latent(problem)
     if alpha is None:
         alpha = getattr(problem, "alpha", None) if model is own else None
@@ -154,15 +152,15 @@ def trainer(
 
 
 def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | None, intercept: bool) -> _OwnProblem:
-    """The coreset's own problem, at another alpha where nothing was absorbed."""
+    """A trainer for the coreset's own problem; another alpha is possible only if nothing was absorbed."""
     if model is not own:
         serves = Model.LP if model is Model.LP else "least-squares"
         raise NotExactError(
-            f"A coreset of {problem.describe()} does not give --model {model}; build one with --problem {serves}."
+            f"A coreset of {problem.describe()} cannot train --model {model}; build one with --problem {serves}."
         )
     if problem.absorb is not None and (alpha, intercept) != (problem.alpha, problem.fit_intercept):
         raise NotExactError(
-            f"The regulariser has absorbed a part of the data, so this coreset serves alpha = {problem.alpha:g} "
+            f"The regulariser has absorbed a part of the data, so this coreset is exact for alpha = {problem.alpha:g} "
             f"{'with' if problem.fit_intercept else 'without'} an intercept only."
         )
     return _OwnProblem(replace(problem, alpha=alpha, fit_intercept=intercept))
@@ -185,6 +183,7 @@ def _estimator(model: Model, alpha: float | None, l1_ratio: float, intercept: bo
 
 
 def timed(job: Callable[[], dict[str, np.ndarray]]) -> Fitted:
+    """Run a training job and measure its time."""
     start = time.perf_counter()
     return Fitted(job(), time.perf_counter() - start)
 
@@ -194,7 +193,7 @@ def _linear(estimator: Any) -> dict[str, np.ndarray]:
 
 
 def _shaped(coef: Any, intercept: Any) -> dict[str, np.ndarray]:
-    """Coefficients (d,) or (d, T) as a row per target, and an intercept for each."""
+    """Reshape coefficients (d,) or (d, T) to a row per target, with an intercept each."""
     import numpy as np
 
     rows = np.atleast_2d(np.asarray(coef).T)
@@ -202,7 +201,7 @@ def _shaped(coef: Any, intercept: Any) -> dict[str, np.ndarray]:
 
 
 def _learned(model: Any) -> dict[str, np.ndarray]:
-    """The fitted arrays of a learner; those of several views one by one."""
+    """The fitted arrays of a learner; a tuple of arrays becomes one entry per view."""
     import numpy as np
 
     found: dict[str, np.ndarray] = {}

@@ -1,8 +1,8 @@
-"""Options that several commands share, as dataclasses: a parameter of such a type stands for all of its fields.
+"""Options that several commands share, as dataclasses.  A parameter of such a type becomes one option per field:
 
     def plan(problem: ProblemOptions, shown: Common) -> None: ...
 
-is, to the command line, a command with every option of both.
+is a command with all options of both.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 1
 
 @dataclass(frozen=True)
 class Common:
-    """What every command takes."""
+    """Options of every command."""
 
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with every dataclass among its parameters replaced by its fields."""
+    """Replace every dataclass among the parameters of a command by its fields."""
     signature, hints = inspect.signature(command), get_type_hints(command, include_extras=True)
     bundles: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     single = [p.replace(annotation=hints[p.name]) for p in signature.parameters.values() if p.name not in bundles]
@@ -60,7 +60,7 @@ def _parameters(bundle: Any) -> list[inspect.Parameter]:
 
 
 def count(text: str | int) -> int:
-    """A whole number, also as 1e9 or 1_000_000; defaults come as numbers."""
+    """Parse a whole number, also 1e9 or 1_000_000; defaults are numbers already."""
     for kind in (int, float):
         try:
             value = kind(text)
@@ -72,7 +72,7 @@ def count(text: str | int) -> int:
 
 
 def size(text: str) -> int:
-    """Bytes, also as 500MB or 2GB."""
+    """Parse a number of bytes, such as 500MB or 2GB."""
     number = text.rstrip("".join({*"".join(UNITS), *"".join(UNITS).upper()}) + " ")
     unit = text[len(number) :].strip().lower()
     try:

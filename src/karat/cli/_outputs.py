@@ -1,4 +1,4 @@
-"""Where a result may be written, checked before the work begins: not over the data, and not over a file of another kind."""
+"""Checks of ``--output`` before the work begins: it must not overwrite the data or a file of another kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from karat.errors import InputError, StorageError
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of output: its name, its suffixes, and how one of before is told from a file of another kind."""
+    """A kind of output: its name, its suffixes, and a test whether a file is one."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -22,7 +22,7 @@ class Kind:
 
 
 def check_output(output: Path, sources: Sequence[str], force: bool, kind: Kind | None = None) -> None:
-    """Refuse an output that would fail or do harm.  One of before is replaced: that is what making it again means."""
+    """Refuse an output that could not be written or would overwrite other data; an older result may be replaced."""
     kind = kind or CORESET
     if output.suffix not in kind.suffixes:
         raise InputError(f"--output must end in {' or '.join(kind.suffixes)}, not {output.name!r}.")
@@ -32,19 +32,17 @@ def check_output(output: Path, sources: Sequence[str], force: bool, kind: Kind |
         raise StorageError(f"The folder {output.parent} is not writable; choose another --output.")
     place = output.resolve()
     for source in map(_local, sources):
-        for path in map(Path, [source, *glob.glob(source, recursive=True)]):  # a name may itself look like a pattern
+        for path in map(Path, [source, *glob.glob(source, recursive=True)]):  # a file name may contain * or ?
             if place == path.resolve():
                 raise InputError(f"--output {output} is the data itself; choose another name.")
             if path.is_dir() and place.is_relative_to(path.resolve()):
-                raise InputError(
-                    f"--output {output} lies in the folder {path}, of which every file is read; choose another place."
-                )
+                raise InputError(f"--output {output} is in the folder {path}, whose files are all read; choose another folder.")
     if output.exists() and not force and not kind.is_one(output):
         raise InputError(f"{output} exists and is not {kind.name}; choose another name, or replace it with --force.")
 
 
 def _local(source: str) -> str:
-    """The path of a local address."""
+    """The path of a file: URL."""
     return unquote(urlparse(source).path) if source.startswith("file:") else source
 
 
@@ -54,7 +52,7 @@ def _is_coreset(path: Path) -> bool:
     try:
         karat.load(path)
     except InputError as error:
-        # One that holds a user's function loads with problem=... only, but it is one.
+        # A coreset of a user's function loads only with problem=.
         return "problem=" in str(error)
     return True
 

@@ -1,4 +1,4 @@
-"""From ``--problem`` and its options to a Problem; an option that the problem does not have is an error, never ignored."""
+"""From ``--problem`` and its options to a Problem.  An option that the problem does not have is an error."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from karat.errors import InputError
 if TYPE_CHECKING:
     from karat.problems import Problem
 
-PANEL = "What must not change"
+PANEL = "What must be kept"
 
 
 class Name(StrEnum):
-    """The problems by the names they have on the command line."""
+    """Names of the problems on the command line."""
 
     LEAST_SQUARES = "least-squares"
     RIDGE = "ridge"
@@ -34,28 +34,28 @@ class Name(StrEnum):
 
 
 class Absorb(StrEnum):
-    """How a regulariser carries a part of the data."""
+    """How a regulariser absorbs a part of the data."""
 
     DIAGONAL = "diagonal"
     BOX = "box"
 
 
 class Variances(StrEnum):
-    """Of a Gaussian mixture."""
+    """Variances of a Gaussian mixture."""
 
     SHARED = "shared"
     SPHERICAL = "spherical"
 
 
 class Emissions(StrEnum):
-    """Of a hidden Markov model."""
+    """Emissions of a hidden Markov model."""
 
     CATEGORICAL = "categorical"
     GAUSSIAN = "gaussian"
 
 
 class Keep(StrEnum):
-    """What a latent coreset carries by itself."""
+    """What the rows of a latent coreset keep without its maps."""
 
     TENSOR = "tensor"
     MOMENTS = "moments"
@@ -64,7 +64,7 @@ class Keep(StrEnum):
 
 @dataclass(frozen=True)
 class _Kind:
-    """The class of a problem, and the parameter behind each of its options; those in ``required`` have no default."""
+    """The class of a problem, its parameter for each option, and the options that have no default."""
 
     name: str
     options: dict[str, str]
@@ -92,7 +92,7 @@ _FLAGS = {"intercept": "--no-intercept", "total_weight": "--no-total-weight"}
 
 @dataclass(frozen=True)
 class ProblemOptions:
-    """A problem and its parameters; None is "not given"."""
+    """A problem and its parameters; None means that the option was not given."""
 
     problem: Annotated[
         Name | None,
@@ -107,7 +107,9 @@ class ProblemOptions:
     degree: Annotated[int | None, typer.Option(help="Highest degree of moments (2).", rich_help_panel=PANEL)] = None
     absorb: Annotated[
         Absorb | None,
-        typer.Option(help="Let the penalty of ridge or lp carry a part of the data: fewer rows.", rich_help_panel=PANEL),
+        typer.Option(
+            help="Let the penalty of ridge or lp absorb a part of the data, to keep fewer rows.", rich_help_panel=PANEL
+        ),
     ] = None
     k: Annotated[
         int | None, typer.Option("--k", help="Components, topics or states of a latent model.", rich_help_panel=PANEL)
@@ -115,10 +117,11 @@ class ProblemOptions:
     alpha0: Annotated[
         float | None, typer.Option("--alpha0", help="Concentration of latent-dirichlet.", rich_help_panel=PANEL)
     ] = None
-    variances: Annotated[Variances | None, typer.Option(help="Of gaussian-mixture.", rich_help_panel=PANEL)] = None
-    emissions: Annotated[Emissions | None, typer.Option(help="Of hidden-markov.", rich_help_panel=PANEL)] = None
+    variances: Annotated[Variances | None, typer.Option(help="Variances of gaussian-mixture.", rich_help_panel=PANEL)] = None
+    emissions: Annotated[Emissions | None, typer.Option(help="Emissions of hidden-markov.", rich_help_panel=PANEL)] = None
     keep: Annotated[
-        Keep | None, typer.Option(help="What a latent coreset carries by itself (tensor).", rich_help_panel=PANEL)
+        Keep | None,
+        typer.Option(help="What the rows of a latent coreset keep without its maps (tensor).", rich_help_panel=PANEL),
     ] = None
     intercept: Annotated[
         bool | None, typer.Option("--no-intercept", help="Models have no intercept.", rich_help_panel=PANEL)
@@ -128,13 +131,13 @@ class ProblemOptions:
     ] = None
 
     def takes_target(self) -> bool:
-        """Whether the problem that was named looks at a target."""
+        """Whether the problem that was named has a target."""
         from karat import problems
 
         return self.problem is not None and bool(getattr(problems, _KINDS[self.problem].name).needs_target)
 
     def chosen(self, target: bool) -> Problem:
-        """The problem, checked; the default depends on whether there is a target."""
+        """Make the problem and check its options; the default depends on whether there is a target."""
         from karat import problems
 
         name = self.problem or (Name.LEAST_SQUARES if target else Name.MOMENTS)
@@ -149,7 +152,7 @@ class ProblemOptions:
                 raise InputError(f"--problem {name} needs {_flag(option)}.")
         problem: Problem = getattr(problems, kind.name)(**{kind.options[o]: _value(o, v) for o, v in given.items()})
         if target and not problem.needs_target:
-            raise InputError(f"--problem {name} has no target; leave --target out, and the column counts as one of the data.")
+            raise InputError(f"--problem {name} has no target; without --target the column is one of the features.")
         if problem.needs_target and not target:
             raise InputError(f"--problem {name} needs --target.")
         return problem

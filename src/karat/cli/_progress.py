@@ -1,4 +1,4 @@
-"""A progress bar on standard error, if that is a terminal: rows or bytes, how many a second, and the time left."""
+"""A progress bar on standard error, if that is a terminal: rows or bytes, the speed, and the time left."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, Task
 
-PATIENCE = 0.5  # seconds of work before a bar is worth drawing
-NARROW = 60  # columns of a terminal on which only the bar and the time left have room
+PATIENCE = 0.5  # seconds before the bar is drawn
+NARROW = 60  # terminal columns below which only the bar and the time left are shown
 
 
 @contextmanager
 def progress(
     what: str, shown: bool, rows: Callable[[], int | None] = lambda: None
 ) -> Iterator[Callable[[int, int], None] | None]:
-    """A callback for (bytes done, bytes in all), None where nobody would see the bar.
+    """Show a bar and yield a callback for (bytes done, bytes in all), or None without a terminal.
 
-    ``rows`` says how many rows there are in all, about; it is asked only if there is a bar.
+    ``rows`` returns about how many rows there are; it is called only if there is a bar.
     """
     if not shown or not sys.stderr.isatty():
         yield None
@@ -51,7 +51,7 @@ def _bar(rows: int | None) -> Progress:
     from karat.cli._show import console
 
     class RowsColumn(ProgressColumn):
-        """Rows done and rows per second, by the share of the bytes."""
+        """Rows done and rows per second, estimated from the bytes."""
 
         def render(self, task: Task) -> Text:
             each = (rows or 0) / task.total if task.total else 0.0
@@ -65,7 +65,7 @@ def _bar(rows: int | None) -> Progress:
 
 
 def short(count: float) -> str:
-    """A number of rows in few characters: 950, 12.3k, 4.56M."""
+    """Format a number of rows in few characters: 950, 12.3k, 4.56M."""
     for unit in ("", "k", "M", "G", "T"):
         if count < 999.5 or unit == "T":
             break

@@ -1,6 +1,6 @@
-"""What is printed: a table of facts for people, one JSON document for scripts.
+"""Printing: tables for people, one JSON document for scripts.
 
-Tables have no frames, fold at any width, and carry colour on a terminal only (and not with NO_COLOR).
+Tables have no frames and fold at any width.  They have colours on a terminal only, and none with NO_COLOR.
 """
 
 from __future__ import annotations
@@ -10,32 +10,36 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from karat._core.wording import TERMINAL, amount
+
 if TYPE_CHECKING:
     from rich.console import Console
 
+__all__ = ["BAD", "GOLD", "GOOD", "amount", "console", "document", "facts", "grid", "matrix", "say", "seconds"]
 
 GOOD, BAD, GOLD = "green", "red", "yellow"
+seconds = TERMINAL.duration
 
 
 def console(stderr: bool = False) -> Console:
-    """A console that prints text as it is: what looks like markup in a file name is not."""
+    """Make a console that prints text as it is, without reading markup in it (a file name may look like markup)."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def document(values: Mapping[str, Any]) -> None:
-    """One JSON document on standard output; what JSON cannot say (nan, infinity) is null."""
+    """Print one JSON document on standard output; NaN and infinity become null."""
     print(json.dumps(_plain(values), allow_nan=False))
 
 
 def say(text: str, style: str = "") -> None:
-    """A line or a paragraph."""
+    """Print a line or a paragraph."""
     console().print(text, style=style)
 
 
 def facts(title: str, values: Mapping[str, Any], tone: str = "") -> None:
-    """Names and values in two columns under a title, in the colour of its tone."""
+    """Print names and values in two columns, under a title in the colour ``tone``."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -49,7 +53,10 @@ def facts(title: str, values: Mapping[str, Any], tone: str = "") -> None:
 
 
 def grid(names: Sequence[str], rows: Sequence[Sequence[Any]], tones: Sequence[str] = ()) -> None:
-    """A table with a header; numbers are aligned to the right, what is too wide is cut, and each column may have a colour."""
+    """Print a table with a header.
+
+    Numbers are aligned to the right, text that is too wide is cut, and ``tones`` gives a colour to each column.
+    """
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -58,12 +65,12 @@ def grid(names: Sequence[str], rows: Sequence[Sequence[Any]], tones: Sequence[st
         tone = tones[i] if tones else ""
         table.add_column(name, justify="right" if numeric else "left", overflow="ellipsis", no_wrap=True, style=tone)
     for row in rows:
-        table.add_row(*(number(v) if isinstance(v, float) else str(v) for v in row))
+        table.add_row(*(TERMINAL.number(v, 6) if isinstance(v, float) else str(v) for v in row))
     console().print(table)
 
 
 def matrix(values: Any, most: int = 10) -> None:
-    """An array of one or two dimensions, its corner if it is large."""
+    """Print an array of one or two dimensions; of a large one, its first rows and columns."""
     rows = values if values.ndim > 1 else values[None]
     fit = max(1, console().width // 13)
     grid([str(i) for i in range(min(fit, rows.shape[1]))], [row[:fit].tolist() for row in rows[:most]])
@@ -71,33 +78,8 @@ def matrix(values: Any, most: int = 10) -> None:
         say(f"(the first {min(most, rows.shape[0])} x {min(fit, rows.shape[1])}; --json prints all)")
 
 
-def number(value: float) -> str:
-    """Six digits, enough to compare by eye."""
-    return f"{value:.6g}"
-
-
-def seconds(value: float) -> str:
-    """A time in words of the right size."""
-    if value < 1:
-        return f"{value * 1e3:.0f} ms"
-    if value < 120:
-        return f"{value:.1f} s"
-    from karat._core.wording import clock
-
-    return clock(value)
-
-
-def amount(value: float) -> str:
-    """Bytes in words of the right size."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
-
-
 def _plain(value: Any) -> Any:
-    """What the json module takes: NumPy's numbers and arrays as Python's."""
+    """Convert NumPy's numbers and arrays to what the json module takes."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if hasattr(value, "tolist"):

@@ -1,4 +1,4 @@
-"""karat build: from files to the few rows that keep a problem."""
+"""karat build: make a coreset of files."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def build(
     ] = OnMissing.ERROR,
     memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A .npz file from which a run that was killed resumes.")
+        Path | None, typer.Option(metavar="FILE", help="A .npz file from which a killed run resumes.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The choice of rows depends on it, the exactness does not.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for the choice of rows; the coreset is exact with any.")] = 0,
     no_hashes: Annotated[
-        bool, typer.Option("--no-hashes", help="Do not hash the rows: verify will not see changed data.")
+        bool, typer.Option("--no-hashes", help="Do not hash the rows; verify then cannot see changed rows.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a coreset.")] = False,
 ) -> None:
-    """Keep the few rows, with weights, on which a model trains to exactly the same answer as on all of them.
+    """Make a coreset: a few rows, with weights, on which a model trains to exactly the same answer as on all rows.
 
     Example:  karat build data.parquet --target y --problem ridge --alpha 10 -o core.parquet
     """
@@ -58,7 +58,7 @@ def build(
         raise InputError("--view is for multi-view only; name the features with --columns.")
     check_output(output, source, force)
     if checkpoint is not None and checkpoint.resolve() == output.resolve():
-        raise InputError("--checkpoint and --output are one file; give the checkpoint a name of its own.")
+        raise InputError("--checkpoint and --output are the same file; choose another name for the checkpoint.")
     from karat import coreset_files
 
     start = time.perf_counter()
@@ -82,7 +82,7 @@ def build(
 
 
 def _rows(source: list[str]) -> int | None:
-    """About how many rows there are, where the files say so at once."""
+    """Estimate the number of rows; None for files elsewhere, where that would take a download."""
     from karat.io.row_count import extent
 
     return None if any("://" in one for one in source) else extent(source).rows

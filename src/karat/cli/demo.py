@@ -1,4 +1,4 @@
-"""karat demo: a million rows, a lasso at twenty penalties: on all rows, on the few that karat keeps, on as many at random."""
+"""karat demo: a lasso at twenty penalties on a million rows, on the coreset, and on as many rows drawn at random."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from karat._core import wording
 from karat.cli import _cores, _show
 from karat.cli._options import Common, count
 from karat.errors import MissingExtraError
@@ -24,12 +25,12 @@ BAR = 30  # characters of the longest bar
 
 def demo(
     shown: Common,
-    rows: Annotated[int, typer.Option(parser=count, metavar="N", help="Rows of the data, which is made up.")] = 1_000_000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the data and of the choice of rows.")] = 0,
+    rows: Annotated[int, typer.Option(parser=count, metavar="N", help="Rows of the made-up data.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the choice of rows.")] = 0,
 ) -> None:
-    """A lasso at twenty penalties, one fit each as in a search, on a million rows and on the few that karat keeps.
+    """Fit a lasso at twenty penalties on a million rows and on the few that karat keeps, and compare.
 
-    Takes some ten seconds, nearly all of it for the million rows, and needs no network.
+    It takes about ten seconds, nearly all for the million rows, and needs no network.
 
     Example:  karat demo
     """
@@ -41,7 +42,7 @@ def demo(
 
 
 def run(rows: int, seed: int = 0) -> dict[str, Any]:
-    """Everything the demo shows, in numbers."""
+    """Run the demo and return its results."""
     import numpy as np
 
     from karat import coreset
@@ -88,7 +89,7 @@ def run(rows: int, seed: int = 0) -> dict[str, Any]:
 
 
 def made_up(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Correlated, skewed, shifted columns, and a target with heavy-tailed noise that half of them explain."""
+    """Draw correlated, skewed, shifted columns, and a target that depends on half of them, with heavy-tailed noise."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -99,7 +100,7 @@ def made_up(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lasso_path(X: Any, y: Any, alphas: Any, weights: Any = None) -> np.ndarray:
-    """Coefficients and intercept at each alpha."""
+    """Fit a lasso at each alpha; rows of coefficients, the intercept last."""
     import numpy as np
     from sklearn.linear_model import Lasso
 
@@ -133,18 +134,13 @@ def _refusal(core: Coreset, estimator: Any) -> str:
 
 
 def _print(found: dict[str, Any]) -> None:
-    certificate = found["certificate"]
+    rows = wording.summary(found | {"rows": found["rows_in"], "kept": found["rows_kept"]}, wording.TERMINAL)
     _show.facts(
         f"{found['rows_in']:,} rows x {found['columns']} columns and a target became {found['rows_kept']:,} rows",
-        {
-            "worst error": f"{certificate['loss_error']:.1e} relative, over every linear model there is",
-            "time": _show.seconds(found["building_seconds"]),
-            "kept": certificate["keeps"],
-            "not kept": "; ".join(certificate["excludes"]),
-        },
+        {name: rows[name] for name in ("worst error", "kept", "not kept")} | {"time": _show.seconds(found["building_seconds"])},
         _show.GOLD,
     )
-    _show.say(f"\nA lasso at {found['alphas']} alphas, a fit each, on all rows and on the {found['rows_kept']}", style="bold")
+    _show.say(f"\nA lasso at {found['alphas']} alphas on all rows and on the {found['rows_kept']} kept rows", style="bold")
     names = ["alpha", "non-zero", "R2, all rows", "R2, coreset", "difference"]
     _show.grid(
         names,
@@ -160,21 +156,20 @@ def _print(found: dict[str, Any]) -> None:
         ],
         ["", "", "", "", _show.GOOD],
     )
-    _show.say("\nTime, building included, and digits of the coefficients that agree", style="bold")
+    _show.say("\nTime, with the construction, and digits of the coefficients that agree", style="bold")
     longest = max(way["seconds"] for way in found["ways"])
-    rows = []
+    lines = []
     for way in found["ways"]:
         bar = "█" * max(1, round(BAR * way["seconds"] / longest))
         digits = "" if way["error"] is None else f"{_digits(way['error'])} digits"
-        rows.append([way["name"], _show.seconds(way["seconds"]), digits, bar])
-    _show.grid(["", "time", "agree to", ""], rows, ["", "", "", _show.GOLD])
-    verdict, tone = ("exact", _show.GOOD) if found["verified"] else ("NOT exact", _show.BAD)
+        lines.append([way["name"], _show.seconds(way["seconds"]), digits, bar])
+    _show.grid(["", "time", "agree to", ""], lines, ["", "", "", _show.GOLD])
+    verdict, took = wording.check_verdict(found["verified"]), _show.seconds(found["verifying_seconds"])
     _show.say(
-        f"\nVerified afresh on all rows in {_show.seconds(found['verifying_seconds'])}: {verdict}, worst relative loss error "
-        f"{found['verified_error']:.1e}",
-        style=tone,
+        f"\nVerified on all rows in {took}: {verdict}, worst relative loss error {found['verified_error']:.1e}",
+        style=_show.GOOD if found["verified"] else _show.BAD,
     )
-    _show.say("\nWhat is not kept is refused", style="bold")
+    _show.say("\nAn estimator that needs more than what is kept is refused", style="bold")
     _show.say(found["refusal"])
 
 

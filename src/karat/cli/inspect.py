@@ -1,4 +1,4 @@
-"""karat inspect: what a coreset file holds."""
+"""karat inspect: show what a coreset file holds."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from karat._core import wording
 from karat.cli import _cores, _show
 from karat.cli._options import Common
 
 if TYPE_CHECKING:
     from karat import Coreset
 
-FILES = 5  # named one by one
-NAMED = 20  # columns that are not shown
-WIDTH = 12  # characters of a column of the table of rows
+FILES = 5  # source files that are named
+NAMED = 20  # hidden columns that are named
+WIDTH = 12  # characters of a column in the table of rows
 
 
 def inspect(
@@ -23,7 +24,7 @@ def inspect(
     shown: Common,
     rows: Annotated[int, typer.Option(min=0, help="Kept rows to show, the heaviest first.")] = 5,
 ) -> None:
-    """What a coreset is: its certificate, where it came from, and its heaviest rows.
+    """Show the certificate of a coreset, where it came from, and its heaviest rows.
 
     Example:  karat inspect core.parquet --rows 10
     """
@@ -36,28 +37,22 @@ def inspect(
         some = [{name: values[i] for name, values in columns.items()} for i in heaviest]
         _show.document(_cores.summary(loaded) | {"columns": list(columns), "rows": some})
         return
-    _show.facts(str(core), _cores.lines(loaded) | _more(loaded))
+    _show.facts(str(core), _cores.lines(loaded) | _details(loaded))
     if rows:
         _print_rows(columns, heaviest, len(loaded))
 
 
-def _more(core: Coreset) -> dict[str, str]:
-    certificate = core.certificate
-    found = {
-        "weights": f"{core.weights.min():.3g} to {core.weights.max():.3g}, sum {core.weights.sum():.10g}",
-        "made by": f"{certificate.method}, {_show.seconds(certificate.seconds)}, passes: {certificate.passes}",
-    }
-    if core.groups is not None:
-        found["groups"] = f"{len(set(core.groups.tolist())):,}"
+def _details(core: Coreset) -> dict[str, str]:
+    from karat._core.facts import facts
+
+    found = wording.details(facts(core), wording.TERMINAL)
     if core.maps is not None:
         found["maps"] = ", ".join(core.maps)
-    if core.correction is not None:
-        found["correction"] = "stored: a part of the data is carried by the regulariser"
     return found | _origin(core)
 
 
 def _origin(core: Coreset) -> dict[str, str]:
-    """Where the rows came from; a merged coreset names its parts."""
+    """Rows about the source files and the command; a merged coreset lists those of all its parts."""
     known: dict[str, Any] = core.provenance or {}
     parts = [part or {} for part in known.get("merged", [known])]
     files = [file for part in parts for file in (part.get("source") or {}).get("files", [])]
@@ -78,6 +73,4 @@ def _print_rows(columns: dict[str, Any], heaviest: Any, kept: int) -> None:
     _show.grid(names, [[columns[name][i].item() for name in names] for i in heaviest])
     if hidden:
         rest = f" and {len(hidden) - NAMED:,} more" if len(hidden) > NAMED else ""
-        _show.say(
-            f"Not shown: {len(hidden):,} column{'s' * (len(hidden) > 1)}, {', '.join(hidden[:NAMED])}{rest}; --json has all."
-        )
+        _show.say(f"Not shown: {wording.several(len(hidden), 'column')}, {', '.join(hidden[:NAMED])}{rest}; --json has all.")

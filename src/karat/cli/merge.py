@@ -1,4 +1,4 @@
-"""karat merge: the coreset of a union from the coresets of its parts."""
+"""karat merge: merge coresets into one."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def merge(
     cores: Annotated[list[Path], typer.Argument(metavar="CORESET", help="Two or more coreset files.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The coreset to write: .parquet or .npz.")],
     shown: Common,
-    seed: Annotated[int, typer.Option(min=0, help="The choice of rows depends on it, the exactness does not.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for the choice of rows; the coreset is exact with any.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a coreset.")] = False,
 ) -> None:
-    """One coreset for the union of the data behind several, exactly, and no larger than each.
+    """Merge coresets into one that is exact for all their data together.
 
     Example:  karat merge monday.parquet tuesday.parquet -o week.parquet
     """
     import karat
 
     if len(cores) < 2:
-        raise InputError("Name two coresets or more to merge.")
+        raise InputError("Name at least two coresets to merge.")
     check_output(output, [str(path) for path in cores], force)
     merged = reduce(lambda one, other: one.merge(other, random_state=seed), map(karat.load, cores))
     merged.save(output)

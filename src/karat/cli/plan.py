@@ -1,4 +1,4 @@
-"""karat plan: what a coreset would cost, before any data is read."""
+"""karat plan: estimate what a coreset costs before any data is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from karat.errors import InputError
 
 
 class Where(StrEnum):
-    """Where the rows lie."""
+    """Where the rows are."""
 
     MEMORY = "memory"
     FILES = "files"
@@ -39,11 +39,11 @@ def plan(
         int | None, typer.Option(min=0, help="Number of targets, with --rows and --columns (1, or none if none is needed).")
     ] = None,
     groups: Annotated[int, typer.Option(min=1, help="Number of groups (folds).")] = 1,
-    where: Annotated[Where, typer.Option(help="Where the rows lie.")] = Where.FILES,
-    partitions: Annotated[int, typer.Option(min=1, help="Parts of the data on a cluster.")] = 1,
-    workers: Annotated[int, typer.Option(min=1, help="Parts that are read at the same time on a cluster.")] = 1,
+    where: Annotated[Where, typer.Option(help="Where the rows are.")] = Where.FILES,
+    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions on a cluster.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Number of partitions that are read at the same time.")] = 1,
 ) -> None:
-    """Rows, memory, passes and time that a coreset would take, and why.
+    """Estimate rows, memory, passes and time of a coreset, and say why.
 
     Example:  karat plan --rows 1e9 --columns 12 --problem ridge --alpha 10
     """
@@ -52,7 +52,7 @@ def plan(
     left_out: list[str] = []
     if source:
         if (rows, columns, targets) != (None, None, None):
-            raise InputError("Name files, or say --rows, --columns and --targets; not both.")
+            raise InputError("Name files, or give --rows, --columns and --targets; not both.")
         from karat.io.row_count import extent
 
         found = extent(source)
@@ -61,9 +61,9 @@ def plan(
         rows, targets = found.rows, len(predicted)
         columns = len(found.columns) - targets - len(left_out)
     elif rows is None or columns is None:
-        raise InputError("Say how large the data is: name its files, or give --rows and --columns.")
+        raise InputError("The size of the data is missing: name its files, or give --rows and --columns.")
     elif target:
-        raise InputError("--target is for files; with --rows and --columns, say --targets.")
+        raise InputError("--target is for files; with --rows and --columns, give --targets.")
     if targets is None:
         targets = 1 if problem.problem is None or problem.takes_target() else 0
     chosen = problem.chosen(targets > 0)
@@ -94,5 +94,5 @@ def plan(
     if left_out:
         lines["left out"] = f"{', '.join(left_out)}: not numeric; build with --drop-columns, or encode first"
     if expected.travels:
-        lines["travels"] = _show.amount(expected.travels)
-    _show.facts("What to expect", lines)
+        lines["network"] = _show.amount(expected.travels)
+    _show.facts("Estimate", lines)

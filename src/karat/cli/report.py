@@ -1,4 +1,4 @@
-"""karat report: a coreset as one HTML page."""
+"""karat report: write one HTML page about a coreset."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from karat._core import wording
 from karat.cli import _show
 from karat.cli._errors import FAILED
 from karat.cli._options import Common
 from karat.cli._outputs import Kind, check_output
 from karat.cli._progress import progress
-from karat.cli.verify import said
 
 
 def report(
@@ -22,11 +22,11 @@ def report(
     shown: Common,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="DATA", help="The data itself: measure the coreset afresh and show both. Repeat for several."),
+        typer.Option(metavar="DATA", help="The data: measure the coreset on it and show both. Repeat for several."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a report.")] = False,
 ) -> None:
-    """One HTML page about a coreset: certificate, weights, projection, moments, kept rows; needs no network to be read.
+    """Write one HTML page about a coreset: certificate, weights, projection, moments, kept rows. It needs no network.
 
     Example:  karat report core.parquet --data data.parquet -o report.html
     """
@@ -53,15 +53,15 @@ def report(
 
 
 def _measured(verified: dict[str, Any] | None) -> dict[str, str]:
-    """What the data says, in words."""
+    """Rows about the measurement on the data."""
     if verified is None:
-        return {"data": "not given, so nothing was measured afresh; name it with --data"}
-    verdict = "exact" if verified["ok"] else "REFUTED"
-    lines = {"worst error": f"{verified['loss_error']:.1e} relative, over every query, measured afresh: {verdict}"}
-    return lines | ({} if verified["data"] is None else {"data": said(verified["data"], verified["columns"])})
+        return {"data": "not given, so nothing was measured; name it with --data"}
+    worst = f"{wording.worst_error(verified, wording.TERMINAL)}, measured on the data: {wording.check_verdict(verified['ok'])}"
+    data = verified["data"]
+    return {"worst error": worst} | ({} if data is None else {"data": wording.data_verdict(data, verified["columns"])})
 
 
 def _is_report(path: Path) -> bool:
-    """Whether a file says that karat made it."""
+    """Whether karat wrote this page."""
     with path.open("rb") as file:
         return b'name="generator" content="karat' in file.read(4096)

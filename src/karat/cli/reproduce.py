@@ -1,4 +1,4 @@
-"""karat reproduce: the tables and figures of the paper, made again."""
+"""karat reproduce: compute the tables and figures of the paper."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from karat._core.wording import several
 from karat.cli import _show
 from karat.cli._errors import FAILED
 from karat.cli._options import Common
@@ -30,12 +31,14 @@ def reproduce(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for index.html, CSV and PNG files.")] = Path(
         "reproduction"
     ),
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer points, seeds and rows: a look, not a measurement.")] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="Download nothing; what is missing is said and left out.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer points, seeds and rows; faster and less precise.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Download nothing; experiments without data are left out, and the output says so.")
+    ] = False,
 ) -> None:
-    """The paper's tables and figures from its data, its numbers beside ours, on one page; also what it claims and does not run.
+    """Compute the paper's tables and figures, and experiments it does not have, and write one page with its numbers and ours.
 
-    Data are read from the folder that KARAT_DATA names, else downloaded. Exit code 1 if an experiment failed.
+    Data is read from the folder in KARAT_DATA, or downloaded. Exit code 1 if an experiment failed.
 
     Example:  karat reproduce --only table1,figure1 -o reproduction
     """
@@ -56,9 +59,9 @@ def reproduce(
             ["experiment", "time", "outcome"],
             [[o.name, _show.seconds(o.seconds), "failed: " + o.error if o.error else "done" + _missing(o)] for o in outcomes],
         )
-        for sentence in dict.fromkeys(sentence for outcome in outcomes for sentence in _left_out(outcome)):
-            _show.console().print(sentence)
-        _show.console().print(f"The page: {page}")
+        for message in dict.fromkeys(message for outcome in outcomes for message in _left_out(outcome)):
+            _show.say(message)
+        _show.say(f"The page: {page}")
     if any(outcome.error for outcome in outcomes):
         raise typer.Exit(FAILED)
 
@@ -69,7 +72,7 @@ def _left_out(outcome: Outcome) -> list[str]:
 
 def _missing(outcome: Outcome) -> str:
     parts = len(_left_out(outcome))
-    return f", {parts} part{'s' if parts > 1 else ''} left out" if parts else ""
+    return f", {several(parts, 'part')} left out" if parts else ""
 
 
 def _plain(outcome: Outcome) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""karat train: a model from the kept rows, and, where the data is at hand, the proof that it is that of all rows."""
+"""karat train: train a model on the kept rows and, with ``--check``, compare it with the model of all rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from karat.cli._options import Common
 if TYPE_CHECKING:
     from karat import Coreset
 
-SAME = 1e-6  # of the largest parameter: solvers that ran to convergence differ by far less on the same data
+SAME = 1e-6  # relative to the largest parameter; converged solvers differ by far less on the same data
 
 
 def train(
@@ -24,19 +24,17 @@ def train(
     model: Annotated[
         Model | None, typer.Option(metavar="NAME", help=f"One of {', '.join(Model)}. Default: that of the coreset's problem.")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Penalty, as in scikit-learn; by default that of the problem.")] = None,
-    l1_ratio: Annotated[float | None, typer.Option(min=0, max=1, help="Of elastic-net (0.5).")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Penalty, as in scikit-learn. Default: that of the problem.")] = None,
+    l1_ratio: Annotated[float | None, typer.Option(min=0, max=1, help="Share of the l1 penalty in elastic-net (0.5).")] = None,
     no_intercept: Annotated[bool, typer.Option("--no-intercept", help="The model has no intercept.")] = False,
     check: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="DATA", help="The data itself: train on all rows too, in memory, and compare. Repeat for several."
-        ),
+        typer.Option(metavar="DATA", help="The data: train on all rows too, in memory, and compare. Repeat for several."),
     ] = None,
 ) -> None:
     """Train a model on a coreset; its parameters are those of the full data.
 
-    With --check, exit code 1 if they are not.
+    With --check, the exit code is 1 if they are not.
 
     Example:  karat train core.parquet --model lasso --alpha 0.1 --check data.parquet
     """
@@ -44,7 +42,7 @@ def train(
 
     loaded = karat.load(core)
     chosen, learner = trainer(loaded, model, alpha, l1_ratio, not no_intercept)
-    learner.on_coreset(loaded)  # imports what it needs, before the clock starts
+    learner.on_coreset(loaded)  # imports happen here, before the clock starts
     fitted = timed(lambda: learner.on_coreset(loaded))
     found: dict[str, Any] = {
         "model": chosen.value,
@@ -66,19 +64,20 @@ def train(
     if shown.as_json:
         _show.document(found)
     else:
-        _show.say(f"{chosen.value} from {len(loaded):,} rows that stand for {loaded.n_rows:,}", style="bold")
+        _show.say(f"{chosen.value} from {len(loaded):,} rows that represent {loaded.n_rows:,}", style="bold")
         _print(loaded, fitted, full)
         if full is not None:
             verdict, tone = ("the same", _show.GOOD) if at["same"] else ("NOT the same", _show.BAD)
-            _show.facts(f"\nTrained on all rows as well: {verdict}", _lines(at, loaded, fitted), tone)
+            _show.facts(f"\nTrained on all rows too: {verdict}", _lines(at, loaded, fitted), tone)
     if full is not None and not at["same"]:
         raise typer.Exit(FAILED)
 
 
 def _compared(few: Fitted, all_rows: Fitted) -> dict[str, Any]:
-    """Whether the parameters are the same, their largest difference, absolute and relative, and the time all rows took.
+    """Compare parameters: whether they agree, their largest difference, absolute and relative, and the time of all rows.
 
-    Relative is to the largest parameter of its kind; an intercept is off by as much as the coefficients make it.
+    A difference is relative to the largest parameter of its kind.  For the intercept that includes the coefficients, whose
+    errors it inherits.
     """
     differences = {name: float(abs(value - few.parameters[name]).max()) for name, value in all_rows.parameters.items()}
     sizes = {name: float(abs(value).max()) for name, value in all_rows.parameters.items()}
@@ -97,16 +96,16 @@ def _compared(few: Fitted, all_rows: Fitted) -> dict[str, Any]:
 def _lines(check: dict[str, Any], core: Coreset, fitted: Fitted) -> dict[str, str]:
     rows = f"{check['rows']:,}, against {len(core):,}"
     if check["rows"] != check["rows_expected"]:
-        rows += f"; this is other data: the coreset stands for {check['rows_expected']:,}"
+        rows += f"; this is other data: the coreset represents {check['rows_expected']:,}"
     return {
         "rows": rows,
-        "largest difference": f"{check['difference']:.1e}, {check['relative']:.0e} of the largest parameter (up to {SAME:.0e})",
+        "largest difference": f"{check['difference']:.1e}, {check['relative']:.0e} of the largest parameter (limit {SAME:.0e})",
         "time to train": f"all rows {_show.seconds(check['seconds'])}, coreset {_show.seconds(fitted.seconds)}",
     }
 
 
 def _named(core: Coreset, fitted: Fitted) -> dict[str, Any]:
-    """Parameters by the names of columns and targets; those of latent models as they are."""
+    """Label the parameters of linear models with columns and targets."""
     if "coef" not in fitted.parameters:
         return dict(fitted.parameters)
     targets, features = _cores.target_names(core), _cores.feature_names(core)
@@ -131,7 +130,7 @@ def _print(core: Coreset, fitted: Fitted, full: Fitted | None) -> None:
 
 
 def _stacked(fitted: Fitted) -> Any:
-    """A row per target: its coefficients, then its intercept."""
+    """Stack a row per target: its coefficients, then its intercept."""
     import numpy as np
 
     return np.column_stack([fitted.parameters["coef"], fitted.parameters["intercept"]])

@@ -1,4 +1,4 @@
-"""karat verify: the data read again, and the certificate of a coreset proven or refuted."""
+"""karat verify: read the data again and prove or refute a coreset."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from karat._core import wording
 from karat.cli import _show
 from karat.cli._columns import known_columns, named
 from karat.cli._errors import FAILED
 from karat.cli._options import Common, size
 from karat.cli._progress import progress
 
-BLOCKS = 3  # changed blocks named one by one
+BLOCKS = 3  # changed blocks that are named
 
 
 def verify(
@@ -54,30 +55,18 @@ def verify(
     if shown.as_json:
         _show.document(found.to_dict() | {"seconds": seconds})
     else:
-        verdict, tone = ("proven", _show.GOOD) if found.ok else ("REFUTED", _show.BAD)
-        _show.facts(f"{core}: {verdict}", _lines(found) | {"time": _show.seconds(seconds)}, tone)
+        tone = _show.GOOD if found.ok else _show.BAD
+        _show.facts(f"{core}: {wording.check_verdict(found.ok)}", _lines(found) | {"time": _show.seconds(seconds)}, tone)
     if not found.ok:
         raise typer.Exit(FAILED)
 
 
-def said(data: str, columns: int) -> str:
-    """How the data compares with what the coreset was made from, in so many columns."""
-    from karat.io.verdict import identical
-
-    return {
-        "identical": identical(columns),
-        "reordered": "the same rows in another order",
-        "changed": "CHANGED since the coreset was made",
-        "unknown": "unknown: the coreset holds no hashes of these columns",
-    }[data]
-
-
 def _lines(found: Any) -> dict[str, str]:
     certificate = found.certificate
-    verdict = "the same" if certificate.ok else "NOT the same"
+    worst = wording.worst_error(certificate.to_dict(), wording.TERMINAL)
     lines = {
-        "moments": f"{verdict}: worst relative loss error {certificate.loss_error:.1e} (allowed {certificate.tolerance:.0e})",
-        "data": said(found.data, len(found.columns)),
+        "worst error": f"{worst}: {wording.verdict(certificate.ok)}",
+        "data": wording.data_verdict(found.data, len(found.columns)),
         "rows": f"{certificate.n_rows:,} read, {certificate.size:,} kept",
     }
     if found.changed:

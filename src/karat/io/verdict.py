@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 from karat._core.certify import Certificate
+from karat._core.wording import data_verdict
 from karat.io.row_hashes import Content, spans
 
 Data = Literal["identical", "reordered", "changed", "unknown"]
@@ -68,21 +69,9 @@ class FileVerification:
         }
 
     def __str__(self) -> str:
-        said = {
-            "identical": f"The data is {identical(len(self.columns))}.",
-            "reordered": "The data has the same rows as the coreset was made from, in another order.",
-            "changed": "The data has CHANGED: " + "; ".join(map(str, self.changed[:3])) + " differ" * bool(self.changed),
-            "unknown": "Whether the data is the same is unknown: there are no hashes of these columns in the coreset.",
-        }[self.data]
-        if self.data == "changed":
-            said += f", and {len(self.changed) - 3:,} more blocks." if len(self.changed) > 3 else "."
-        return f"{said} {self.certificate}"
-
-
-def identical(columns: int) -> str:
-    """The verdict on data that has not changed, in words: it says nothing of columns that were not used."""
-    used = f"{columns:,} columns" if columns > 1 else "column"
-    return f"identical in the {used} used to what the coreset was made from"
+        more = f" and {len(self.changed) - 3:,} more blocks" if len(self.changed) > 3 else ""
+        where = f" ({'; '.join(map(str, self.changed[:3]))}{more})" if self.changed else ""
+        return f"Data: {data_verdict(self.data, len(self.columns))}{where}. {self.certificate}"
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""Pictures and the HTML page: matplotlib displays in scikit-learn's convention, and one self-contained report."""
+"""Plots in the convention of scikit-learn's displays, and a self-contained HTML report."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The certificate as a picture: moments of the coreset against those of the full data, and how far they are apart."""
+"""A plot of the certificate: moments of the coreset against those of the full data, and their differences."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import Any, Self
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._core.wording import error
+from karat._core.wording import PAGE
 from karat.errors import InputError
 from karat.report._data import open_data
 from karat.report._display import CORE, GUIDE, SEEN, Display, above_zero, strip_below
+from karat.report._moments import thinned
 
 
 class CertificateDisplay(Display):
-    """Every moment that the problem keeps: on the diagonal if it is kept, and the difference below.
+    """Plot of every moment that the problem keeps, of the coreset against the full data, and of the differences.
 
     Parameters
     ----------
     full, kept : arrays (m,)
-        Moments of all rows and of the coreset, each in units of its feature's root mean square.
+        Moments of all rows and of the coreset, each divided by the root mean square of its feature.
     loss_error, tolerance : float
-        Of the certificate that was measured along with them.
+        Loss error and tolerance of the certificate that was measured on the same data.
 
     Examples
     --------
@@ -41,7 +42,7 @@ class CertificateDisplay(Display):
     def from_coreset(
         cls, core: Coreset, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, lengths: Any = None
     ) -> Self:
-        """Measure a coreset afresh against its full data.
+        """Measure a coreset on its full data.
 
         Parameters
         ----------
@@ -57,17 +58,16 @@ class CertificateDisplay(Display):
         found = data.moments()
         if found is None:
             raise InputError(
-                "The regulariser has absorbed a part of this coreset's data, so its rows alone do not have the data's moments; "
-                "core.verify measures rows and correction together."
+                "The regulariser has absorbed a part of this coreset's data, so its rows alone do not have the moments of the "
+                "data; core.verify measures rows and correction together."
             )
         fresh = data.verify()
         return cls(found.full, found.kept, fresh["loss_error"], fresh["tolerance"])
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the moments and, in ``difference_ax_`` below, the absolute differences."""
+        """Draw the moments and, below in ``difference_ax_``, the absolute differences."""
         ax = self._axes(ax, (5.6, 5.4))
-        step = -(-len(self.full) // SEEN)  # every step-th of too many moments, and always the worst
-        shown = np.union1d(np.arange(0, len(self.full), step), np.argmax(np.abs(self.kept - self.full)))
+        shown = thinned(self.kept - self.full, SEEN)
         full, kept = self.full[shown], self.kept[shown]
         ends = min(full.min(), kept.min(), 0.0), max(full.max(), kept.max(), 0.0)
         ax.plot(ends, ends, color=GUIDE, linewidth=1.0, zorder=1)
@@ -78,13 +78,13 @@ class CertificateDisplay(Display):
         below.scatter(full, above_zero(kept - full), **mark)
         below.axhline(self.tolerance, color=GUIDE, linewidth=1.2, linestyle=(0, (4, 3)))
         below.annotate(
-            f"tolerance {error(self.tolerance)}", (0.0, self.tolerance), xycoords=("axes fraction", "data"), xytext=(4, 3),
+            f"tolerance {PAGE.error(self.tolerance)}", (0.0, self.tolerance), xycoords=("axes fraction", "data"), xytext=(4, 3),
             textcoords="offset points", fontsize="small", color="#666666",
         )  # fmt: skip
         below.set(yscale="log", xlabel="moment of the full data", ylabel="difference")
         below.set_ylim(1e-17, max(10 * self.tolerance, 10 * np.abs(kept - full).max()))
         ax.set_title(
-            f"{len(self.full):,} moments; worst loss error over every query {error(self.loss_error)}",
+            f"{len(self.full):,} moments; worst loss error over every query {PAGE.error(self.loss_error)}",
             loc="left", fontsize="medium",
         )  # fmt: skip
         return self

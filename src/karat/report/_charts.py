@@ -1,6 +1,6 @@
-"""Charts of the page as plain geometry: scales, ticks and places, in the units of an SVG view box.
+"""Geometry of the charts on the page: scales, ticks and positions, in units of an SVG view box.
 
-The template draws them, the style sheet colours them; no text of the data comes near them.
+The template draws the charts and the style sheet colours them.  They contain no text from the data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FLOOR = 1e-17  # where an error of zero is drawn
 
 @dataclass(frozen=True)
 class Scale:
-    """A linear or logarithmic map from values to places."""
+    """A linear or logarithmic map from values to positions."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ class Scale:
         return np.log10(values) if self.logarithmic else values
 
     def ticks(self, most: int = 6) -> list[dict[str, Any]]:
-        """Round values between the ends with their places and labels."""
+        """Round values between the ends, with positions and labels."""
         values = (_decades if self.logarithmic else _steps)(self.low, self.high, most)
         if self.whole:
             values = [value for value in values if value == int(value)]
@@ -103,7 +103,7 @@ def weights_chart(edges: list[float], counts: list[int]) -> dict[str, Any]:
 
 
 def projection_chart(projection: dict[str, Any], weights: np.ndarray) -> dict[str, Any]:
-    """Dots of the data, and circles of the kept rows whose area goes with the weight."""
+    """Dots for the data, and circles for the kept rows, with areas proportional to the weights."""
     kept, background = np.array(projection["kept"]), projection["background"]
     every = kept if background is None else np.concatenate([kept, np.array(background)])
     x, y = _across(*_padded(every[:, 0])), _up(*_padded(every[:, 1]))
@@ -125,7 +125,7 @@ def projection_chart(projection: dict[str, Any], weights: np.ndarray) -> dict[st
 
 
 def moments_chart(moments: dict[str, Any]) -> dict[str, Any]:
-    """Moments of the coreset against those of the full data."""
+    """Dots: moments of the coreset against those of the full data."""
     full = np.array(moments["full"])
     kept = full + np.array(moments["difference"])
     low, high = _padded(np.concatenate([full, kept]))
@@ -136,7 +136,7 @@ def moments_chart(moments: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences_chart(moments: dict[str, Any], tolerance: float) -> dict[str, Any]:
-    """How far the moments are apart, on a logarithmic axis, with the tolerance."""
+    """Dots: differences of the moments on a logarithmic axis; a line: the tolerance."""
     full, difference = np.array(moments["full"]), np.abs(moments["difference"])
     top = 10 * max(tolerance, float(difference.max(initial=0.0)))
     x, y = _across(*_padded(full)), _up(FLOOR, top, logarithmic=True)

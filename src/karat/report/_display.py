@@ -1,7 +1,7 @@
-"""What the displays share: axes, colours that stay apart for the colour-blind, and nothing global.
+"""The base class of the displays, with axes and colours that colour-blind readers can tell apart.
 
-A display holds numbers; ``plot(ax=None)`` draws them and leaves ``ax_`` and ``figure_`` behind.  It never shows a figure and
-never changes a style, so it can be used inside anyone's figure.
+A display holds numbers; ``plot(ax=None)`` draws them and sets ``ax_`` and ``figure_``.  It does not show the figure and does
+not change global styles, so that it can draw into any figure.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from karat.errors import MissingExtraError
 
 FULL = "#4a6fa5"  # the full data: blue
-CORE = "#c8860a"  # the coreset: gold, which differs from the blue in lightness and for every kind of colour vision
+CORE = "#c8860a"  # the coreset: gold, which differs from the blue also in lightness
 OTHER = ("#009e73", "#8c4a7d", "#56b4e9", "#6b6b6b")  # further series, from the Okabe-Ito palette
 GUIDE = "#9a9a9a"
-SEEN = 20_000  # points beyond which a picture says no more
+SEEN = 20_000  # points drawn at most
 
 
 class Display:
@@ -26,7 +26,7 @@ class Display:
     figure_: Any
 
     def _axes(self, ax: Any, size: tuple[float, float] = (5.6, 4.2)) -> Any:
-        """The axes given, or those of a new figure, with what every display does to them."""
+        """Prepare the given axes, or those of a new figure."""
         if ax is None:
             try:
                 from matplotlib import pyplot
@@ -38,20 +38,21 @@ class Display:
         return ax
 
     def plot(self, ax: Any = None) -> Self:
+        """Draw on the axes, or on those of a new figure."""
         raise NotImplementedError
 
 
 def plain(ax: Any) -> None:
-    """Two spines and a faint grid."""
+    """Leave two spines and add a faint grid."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(True, color="#000000", alpha=0.08, linewidth=0.8)
     ax.set_axisbelow(True)
 
 
 def strip_below(ax: Any, share: float = 0.55) -> Any:
-    """Axes under ``ax``, in a part of its place and with the same x: for errors below what they are errors of."""
+    """Split off axes below ``ax`` that share its x axis."""
     place = ax.get_subplotspec()
-    if place is None:  # put there by hand, so there is no grid to divide
+    if place is None:  # axes placed by hand have no grid to divide
         left, bottom, width, height = ax.get_position().bounds
         strip = height * share / (1 + share)
         ax.set_position([left, bottom + 1.15 * strip, width, height - 1.15 * strip])
@@ -66,5 +67,5 @@ def strip_below(ax: Any, share: float = 0.55) -> Any:
 
 
 def above_zero(values: Any) -> Any:
-    """Errors for a logarithmic axis: an error of exactly zero is drawn at a tenth of the rounding of a double."""
+    """Absolute values for a logarithmic axis: zero is drawn at 2e-17, a tenth of the rounding of a double."""
     return np.maximum(np.abs(values), 2e-17)

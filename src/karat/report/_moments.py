@@ -1,8 +1,7 @@
-"""The proof as numbers: the moments that a problem keeps, summed over all rows and over the weighted few.
+"""Moments and column statistics of all rows beside those of the kept rows, for plots and the page.
 
-Kernel features have no common unit, so every moment is divided by the total weight and by the root mean square of its feature
-over the kept rows.  Then a moment is a number of the order of one, and a difference of 1e-15 is rounding whatever the units
-of the columns are.
+Every moment is divided by the total weight and by the root mean square of its feature over the kept rows.  A moment is then
+of order one, and a difference of 1e-15 is rounding, whatever the units of the columns.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ PILOT = 16384
 
 @dataclass(frozen=True)
 class MomentMatch:
-    """Moments (m,) of all rows and of the kept rows, in the unit above."""
+    """Scaled moments (m,) of all rows and of the kept rows."""
 
     full: Array
     kept: Array
@@ -42,7 +41,7 @@ class MomentMatch:
 
 @dataclass(frozen=True)
 class ColumnMatch:
-    """Mean and deviation of every column (d,), of all rows and of the kept rows."""
+    """Mean and standard deviation of every column (d,), of all rows and of the kept rows."""
 
     mean: Array
     deviation: Array
@@ -50,8 +49,14 @@ class ColumnMatch:
     kept_deviation: Array
 
 
+def thinned(difference: Array, most: int) -> Array:
+    """Positions of about ``most`` moments, evenly spaced, and of the worst one."""
+    step = -(-len(difference) // most)
+    return np.union1d(np.arange(0, len(difference), step), np.argmax(np.abs(difference)))
+
+
 def match(settled: Settled, kept: Rows) -> MomentMatch:
-    """The kept rows against the settled moments of all rows."""
+    """Compare the kept rows with the moments of all rows."""
     kernel = settled.kernel
     features = kernel.features(kept.take(np.arange(len(kept)), kernel.shift))
     weights = np.ones(len(kept)) if kept.weights is None else kept.weights
@@ -62,7 +67,7 @@ def match(settled: Settled, kept: Rows) -> MomentMatch:
 
 
 def match_in_memory(core: Coreset, table: Table) -> MomentMatch:
-    """For rows ``[X | y]`` in memory, in one pass."""
+    """Compare the moments of rows ``[X | y]`` in memory, in one pass."""
     own = read_input(core.X, core.y, core.problem, core.weights, None, table.unit, table.offsets)
     rows = table.rows()
     settled, _ = settle(rows, kernel_of(core.problem, own), sample(np.random.default_rng(1), len(rows), PILOT))
@@ -70,7 +75,7 @@ def match_in_memory(core: Coreset, table: Table) -> MomentMatch:
 
 
 def match_latent(core: Coreset, data: Sample) -> MomentMatch:
-    """For the samples of a latent-variable model, in the coordinates that the full data's maps give."""
+    """Compare the moments of a latent-variable model, in the coordinates of the full data's maps."""
     problem = core.problem
     assert isinstance(problem, Latent)
     maps = problem.maps(data)
@@ -91,7 +96,7 @@ def column_sums(rows: Rows, shift: Array) -> Array:
 
 
 def match_columns(full: Array, kept: Array, shift: Array) -> ColumnMatch:
-    """From the sums of all rows and of the kept ones."""
+    """Means and standard deviations from the sums of all rows and of the kept rows."""
     means, deviations = [], []
     for total, first, second in (full, kept):
         mean = first / total
@@ -101,7 +106,7 @@ def match_columns(full: Array, kept: Array, shift: Array) -> ColumnMatch:
 
 
 def keeps_columns(core: Coreset) -> bool:
-    """Whether mean and deviation of every column are among what the problem keeps."""
+    """Whether the problem keeps the mean and standard deviation of every column."""
     if isinstance(core.problem, Latent) or core.absorbed is not None:
         return False
     own = read_input(core.X, core.y, core.problem, core.weights, None)

@@ -1,10 +1,10 @@
-"""The report: one dictionary, one template, one file that needs nothing else.
+"""The HTML report: a dictionary of facts, rendered by one template into one self-contained file.
 
-    facts(core, data)     all that the page says, as plain values          # a pure function
-    write_report          the template, filled with them, written in one step
+    facts(core, data)                  everything on the page, as plain values
+    write_report(core, path, data)     the page of these facts
 
-Every value reaches the page through the template's escaping, or as JSON in which ``<``, ``>`` and ``&`` are written as escapes,
-and scripts put it there as text.  A column named ``<script>`` is a name like any other.
+The template escapes every value.  The table of rows is embedded as JSON with ``<``, ``>`` and ``&`` escaped, and the script
+inserts its values as text, so that a column named ``<script>`` does no harm.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from karat.engine.sweep import Progress
 from karat.errors import InputError, MissingExtraError
 from karat.report import _charts
 from karat.report._data import Data, kept_block, open_data, row_names
-from karat.report._moments import keeps_columns
+from karat.report._moments import keeps_columns, thinned
 from karat.report._projection import Plane
 from karat.report._table import kept_table
 from karat.report._weights import weight_bins
 
-MOMENTS = 2000  # shown on the page; the worst is among them
-STATIC = 200  # rows of the table that are there without scripts, and in print
+MOMENTS = 2000  # moments shown on the page, among them the worst
+STATIC = 200  # rows of the table without scripts and in print
 
 
 def facts(
@@ -43,16 +43,16 @@ def facts(
     lengths: Any = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """All that a report says, as plain values that JSON can hold.
+    """Collect everything that a report shows, as plain values that JSON can hold.
 
     Parameters
     ----------
     core : Coreset
     data : (X, y), X, path or list of paths, optional
-        The full data, in memory or in files; files are read in batches.  Without it there is nothing to compare with, and the
-        report says so.
+        The full data, in memory or in files; files are read in batches.  Without it the report has no comparison with the
+        full data.
     sample_weight, groups, lengths : arrays, optional
-        As in :meth:`karat.Coreset.verify`, for data in memory; of files the coreset knows the columns.
+        As in :meth:`karat.Coreset.verify`, for data in memory; for files the coreset stores the columns.
     progress : callable, optional
         Called with (bytes done, bytes in all) while files are read.
 
@@ -64,7 +64,7 @@ def facts(
     """
     known = core_facts.facts(core)
     if data is None and any(value is not None for value in (sample_weight, groups, lengths)):
-        raise InputError("sample_weight, groups and lengths belong to data; pass the data too.")
+        raise InputError("sample_weight, groups and lengths need data; pass the data too.")
     opened = None if data is None else open_data(
         core, data, sample_weight=sample_weight, groups=groups, lengths=lengths, progress=progress
     )  # fmt: skip
@@ -89,7 +89,7 @@ def write_report(core: Coreset, path: str | Path, data: Any = None, **options: A
     ----------
     core : Coreset
     path : path
-        An ``.html`` file; written whole or not at all.
+        An ``.html`` file, written atomically.
     data, **options
         As in :func:`karat.report.facts`.
 
@@ -114,13 +114,13 @@ def write_report(core: Coreset, path: str | Path, data: Any = None, **options: A
 
 
 def write_page(known: dict[str, Any], path: Path) -> None:
-    """The page of a dictionary of facts, in a file."""
+    """Render the page and write it to a file."""
     page = render(known).encode()
     write_atomically(path, lambda file: file.write(page))
 
 
 def render(known: dict[str, Any]) -> str:
-    """The page of a dictionary of facts."""
+    """Render the page of a dictionary of facts."""
     weights = np.array(next(c["values"] for c in known["table"]["columns"] if c["role"] == "weight"))
     charts = {
         "weights": _charts.weights_chart(**known["histogram"]),
@@ -137,7 +137,7 @@ def render(known: dict[str, Any]) -> str:
 
 
 def as_script_data(value: Any) -> str:
-    """JSON that may stand inside a script element: nothing in it can end the element or begin a comment."""
+    """Write JSON for a script element; escapes keep it from ending the element or beginning a comment."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -157,8 +157,10 @@ def _template() -> Any:
         loader=jinja2.FileSystemLoader(folder), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"count": wording.count, "number": wording.number, "error": wording.error}
-    environment.filters |= {"duration": wording.duration, "script_data": Markup}
+    page = wording.PAGE
+    environment.filters |= {"count": page.count, "number": wording.number, "error": page.error, "duration": page.duration}
+    environment.filters["script_data"] = Markup
+    environment.globals["wording"] = wording
     environment.globals["asset"] = lambda name: Markup((folder / name).read_text(encoding="utf-8"))
     return environment.get_template("page.html")
 
@@ -170,7 +172,7 @@ def _version() -> str:
 
 
 def _projection(core: Coreset, chosen: list[int], data: Data | None) -> dict[str, Any]:
-    """Two coordinates for the rows of the table and for a sample of the data."""
+    """Project the rows of the table, and a sample of the data, to two dimensions."""
     kept = kept_block(core)
     rows = None if data is None else data.sample()
     plane = Plane.fit(kept, core.weights) if rows is None else Plane.fit(rows)
@@ -190,8 +192,7 @@ def _moments(data: Data) -> dict[str, Any] | None:
     if found is None:
         return None
     difference = found.difference
-    step = -(-len(difference) // MOMENTS)
-    shown = np.union1d(np.arange(0, len(difference), step), np.argmax(np.abs(difference)))
+    shown = thinned(difference, MOMENTS)
     return {
         "count": len(difference),
         "worst": float(np.abs(difference).max()),
@@ -201,7 +202,7 @@ def _moments(data: Data) -> dict[str, Any] | None:
 
 
 def _columns(core: Coreset, data: Data) -> list[dict[str, Any]] | None:
-    """Mean and deviation of every column, where the problem keeps them."""
+    """Mean and standard deviation of every column, if the problem keeps them."""
     if not keeps_columns(core):
         return None
     found = data.columns()
@@ -213,14 +214,14 @@ def _columns(core: Coreset, data: Data) -> list[dict[str, Any]] | None:
 
 
 def _origin(provenance: dict[str, Any]) -> dict[str, Any]:
-    """Provenance for readers: without the hashes and the command, which have their own places, and without empty entries."""
+    """Provenance without empty entries, the hashes and the command (the page shows the last two elsewhere)."""
     apart = ("content", "command")
     known = {name: value for name, value in provenance.items() if name not in apart and value is not None}
     return {name: value for name, value in known.items() if not isinstance(value, dict) or any(value.values())}
 
 
 def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
-    """The line that was typed, where it is known, and the call that makes the same coreset."""
+    """The command line, if it is known, and the Python call that makes the same coreset."""
     origin = known["provenance"]
     problem = f"karat.problems.{known['problem']}" if core.problem.storable else f"problem  # {type(core.problem).__name__}"
     if origin.get("source"):
@@ -234,7 +235,7 @@ def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
         arguments += [f"random_state={origin['seed']}"] if origin["seed"] else []
         call = f"core = karat.coreset_files({', '.join(arguments)})"
     elif origin.get("merged"):
-        call = "core = functools.reduce(karat.Coreset.merge, parts)  # the coresets of the parts, made as above"
+        call = "core = functools.reduce(karat.Coreset.merge, parts)  # coresets of the parts"
     else:
         arguments = ["X", *(["y"] if core.y is not None else []), f"problem={problem}"]
         arguments += ["groups=groups"] if core.groups is not None else []

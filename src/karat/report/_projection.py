@@ -1,7 +1,7 @@
-"""The data seen in two dimensions, with the kept rows over it.
+"""A projection of the data and of the kept rows to two dimensions.
 
-The plane is that of the two largest principal components of the scaled columns: with z = (row - mean) / deviation and the
-singular value decomposition Z = U S V', a row lands at its first two coordinates z V.
+The plane is spanned by the first two principal components of the standardised columns: with z = (row - mean) / deviation and
+the singular value decomposition Z = U S V', the coordinates of a row are the first two of z V.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Plane:
     ----------
     mean, scale : arrays (d,)
     axes : array (d, 2)
-        Orthonormal columns; one of them is zero where the rows lie on a line.
+        Orthonormal columns; the second is zero if the rows are on a line.
     share : array (2,)
-        The part of the variance of the scaled columns that each axis shows.
+        The share of the variance of the scaled columns along each axis.
     """
 
     mean: Array
@@ -37,7 +37,7 @@ class Plane:
 
     @staticmethod
     def fit(rows: Array, weights: Array | None = None) -> Plane:
-        """The principal plane of weighted rows."""
+        """Fit the plane to weighted rows."""
         mean = np.average(rows, axis=0, weights=weights)
         centred = rows - mean
         deviation = np.sqrt(np.average(np.square(centred), axis=0, weights=weights))
@@ -49,17 +49,17 @@ class Plane:
         axes, share = np.zeros((rows.shape[1], 2)), np.zeros(2)
         found = min(2, int((s > 1e-12 * max(s[:1], default=0.0)).sum()))
         axes[:, :found] = v[:found].T
-        axes *= np.where(axes.sum(axis=0) < 0, -1.0, 1.0)  # the sign of a singular vector is arbitrary; this one stays
+        axes *= np.where(axes.sum(axis=0) < 0, -1.0, 1.0)  # singular vectors have no sign; this choice is stable
         share[:found] = s[:found] ** 2 / max(float(np.square(s).sum()), 1e-300)
         return Plane(mean, scale, axes, share)
 
     def __call__(self, rows: Array) -> Array:
-        """Coordinates (n, 2)."""
+        """Project rows (n, d) to coordinates (n, 2)."""
         return np.asarray((rows - self.mean) / self.scale @ self.axes)
 
 
 class ProjectionDisplay(Display):
-    """Principal components of the data, with the kept rows over it.
+    """Plot of the kept rows over the data, in the plane of two principal components.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ class ProjectionDisplay(Display):
         A sample of the data.
     kept : array (k, 2)
     weights : array (k,)
-        Areas of the marks.
+        Weights, drawn as the areas of the marks.
     share : array (2,)
-        Variance shown by each axis.
+        Share of the variance along each axis.
     """
 
     def __init__(self, background: Any, kept: Any, weights: Any, share: Any) -> None:
@@ -80,19 +80,19 @@ class ProjectionDisplay(Display):
     def from_coreset(
         cls, core: Coreset, X: Any = None, y: Any = None, *, lengths: Any = None, sample: int = SAMPLE, random_state: int = 0
     ) -> Self:
-        """Of a coreset and, for the background, a sample of the data; without X the kept rows alone.
+        """Project a coreset and a sample of its data; without X, the kept rows alone.
 
         Parameters
         ----------
         core : Coreset
         X, y
-            The full data; at most ``sample`` rows of it are looked at.
+            The full data, of which ``sample`` rows are drawn.
         lengths : array of int, optional
             Lengths of sequences, for sequence models.
         sample : int
-            Rows of the background.
+            Number of rows in the background.
         random_state : int
-            Of the sample.
+            Seed of the sample.
 
         Returns
         -------
@@ -107,7 +107,7 @@ class ProjectionDisplay(Display):
         return cls(plane(rows), plane(kept), core.weights, plane.share)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the sample as small dots and the kept rows as rings, their area by weight."""
+        """Draw the sample as dots and the kept rows as rings with areas proportional to the weights."""
         ax = self._axes(ax, (5.6, 4.6))
         if self.background is not None:
             ax.scatter(

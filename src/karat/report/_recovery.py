@@ -1,7 +1,7 @@
-"""Recovery of latent parameters: components as they are, as the full data gives them, and as the coreset does.
+"""Plots of estimated against true components of latent-variable models.
 
-Components come in no order, so estimated ones are matched to the true ones: the assignment with the least sum of squared
-distances.
+The order of components is arbitrary, so estimated ones are matched to the true ones by the assignment with the least sum of
+squared distances.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MARKS = (("o", 46), ("x", 26), ("^", 30), ("s", 22), ("v", 30), ("D", 22))
 
 
 def matched(true: Array, estimated: Array) -> Array:
-    """The estimated components (k, d) in the order of the true ones."""
+    """Reorder estimated components (k, d) to match the true ones."""
     if true.shape != estimated.shape:
         raise InputError(
             f"The true components have shape {true.shape}, the estimated ones {estimated.shape}; they must be equal."
@@ -30,19 +30,19 @@ def matched(true: Array, estimated: Array) -> Array:
 
 
 def relative_error(true: Array, estimated: Array) -> float:
-    """Norm of the difference of matched components, relative to the true ones."""
+    """Norm of the difference of matched components, relative to that of the true ones."""
     return float(np.linalg.norm(matched(true, estimated) - true) / np.linalg.norm(true))
 
 
 def _components(values: Any, name: str) -> Array:
     array = np.asarray(values, dtype=float)
     if array.ndim != 2 or not len(array):
-        raise InputError(f"{name} has shape {array.shape}; components are a table, one row each.")
+        raise InputError(f"{name} has shape {array.shape}; components must be an array with one row each.")
     return array
 
 
 class RecoveryDisplay(Display):
-    """Estimated against true components.
+    """Plot of estimated against true components.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class RecoveryDisplay(Display):
         return {name: relative_error(self.true, values) for name, values in self.estimated.items()}
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw every entry of every component: on the diagonal if it was recovered."""
+        """Draw every entry of every component; recovered ones are on the diagonal."""
         ax = self._axes(ax, (5.2, 4.8))
         every = [self.true, *self.estimated.values()]
         ends = min(v.min() for v in every), max(v.max() for v in every)
@@ -99,7 +99,7 @@ class RecoveryDisplay(Display):
 
 
 class RecoveryErrorDisplay(Display):
-    """Error of the recovered components against the number of rows.
+    """Plot of the error of the estimated components against the number of rows.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class RecoveryErrorDisplay(Display):
         ----------
         true : array (k, d)
         rows : sequence of int
-            Rows of the data behind each estimate.
+            Number of rows of the data for each estimate.
         estimated : dict of sequences of arrays (k, d)
             By name, one array for each entry of ``rows``.
 
@@ -131,14 +131,14 @@ class RecoveryErrorDisplay(Display):
         known = _components(true, "true")
         for name, values in estimated.items():
             if len(values) != len(rows):
-                raise InputError(f"There are {len(rows)} numbers of rows but {len(values)} estimates of {name!r}.")
+                raise InputError(f"rows has {len(rows)} entries, but {name!r} has {len(values)} estimates.")
         errors = {
             name: [relative_error(known, _components(value, name)) for value in values] for name, values in estimated.items()
         }
         return cls(rows, errors)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the errors, with the slope of sampling error, one over the square root of n."""
+        """Draw the errors, and a line proportional to 1 / sqrt(n), the rate of sampling error."""
         ax = self._axes(ax)
         first = next(iter(self.errors.values()))
         slope = first[0] * np.sqrt(self.rows[0] / self.rows)

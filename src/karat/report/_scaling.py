@@ -1,4 +1,4 @@
-"""Time and error against the number of rows: one pass, and an error that does not grow."""
+"""Plots of the build time and the error of coresets against the number of rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from karat.report._display import CORE, FULL, GUIDE, Display, above_zero, strip_
 
 
 class ScalingDisplay(Display):
-    """Seconds to build a coreset, and its worst loss error, against the number of rows.
+    """Plot of the time to build a coreset, and of its worst loss error, against the number of rows.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ class ScalingDisplay(Display):
         X, y, problem, random_state
             As in :func:`karat.coreset`.
         rows : sequence of int, optional
-            The numbers n; by default seven from a hundredth of the rows to all.
+            The numbers n; by default seven numbers from a hundredth of the rows to all.
         repeats : int
-            Builds of each; the fastest counts.
+            Builds for each n; the fastest one is used.
 
         Returns
         -------
@@ -80,7 +80,7 @@ class ScalingDisplay(Display):
         return cls(rows, seconds, errors, sizes)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the time, with a line of one unit per row, and in ``error_ax_`` below the error."""
+        """Draw the time and a line proportional to n and, below in ``error_ax_``, the error."""
         ax = self._axes(ax, (5.6, 4.8))
         line = self.seconds[-1] * self.rows / self.rows[-1]
         ax.plot(self.rows, line, color=GUIDE, linewidth=1.0, linestyle=(0, (4, 3)), label="proportional to n")

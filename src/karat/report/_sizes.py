@@ -1,4 +1,7 @@
-"""Size against alpha: the stronger the regulariser, the more of the data it carries (the paper's Figure 1)."""
+"""A plot of the size of a ridge coreset against alpha (the paper's Figure 1).
+
+The stronger the regulariser, the more of the data it can absorb, and the fewer rows are kept.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ LABELS = {"diagonal": "diagonal (Algorithm 2)", "box": "box (all cross moments)"
 
 
 class SizeDisplay(Display):
-    """Rows kept against the strength of the regulariser.
+    """Plot of the rows kept against the strength of the regulariser.
 
     Parameters
     ----------
@@ -24,7 +27,7 @@ class SizeDisplay(Display):
     sizes : dict of arrays (a,)
         For each way of absorbing, the rows kept at each alpha.
     exact : int
-        Rows of the coreset that serves every alpha, which absorbs nothing.
+        Rows of the coreset that absorbs nothing and is exact for every alpha.
     n_rows : int
         Rows of the data.
 
@@ -56,7 +59,7 @@ class SizeDisplay(Display):
         sample_weight: Any = None,
         random_state: int = 0,
     ) -> Self:
-        """Build one coreset per alpha and way of absorbing.
+        """Build one coreset for each alpha and each way of absorbing.
 
         Parameters
         ----------
@@ -75,7 +78,7 @@ class SizeDisplay(Display):
         """
         alphas = [float(alpha) for alpha in alphas]
         if not alphas or min(alphas) <= 0:
-            raise InputError("alphas must be positive numbers, at least one: a regulariser of strength zero absorbs nothing.")
+            raise InputError("alphas must be at least one positive number; a regulariser of strength zero absorbs nothing.")
         unknown = [name for name in absorb if name not in LABELS]
         if unknown:
             raise InputError(f"absorb takes {' and '.join(LABELS)}, not {unknown[0]!r}.")
@@ -97,7 +100,7 @@ class SizeDisplay(Display):
         ax = self._axes(ax)
         ax.axhline(self.exact, color=GUIDE, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
         ax.annotate(
-            f"serves every alpha: {self.exact:,} rows", (1.0, self.exact), xycoords=("axes fraction", "data"), xytext=(0, 4),
+            f"exact for every alpha: {self.exact:,} rows", (1.0, self.exact), xycoords=("axes fraction", "data"), xytext=(0, 4),
             textcoords="offset points", ha="right", color="#666666", fontsize="small",
         )  # fmt: skip
         for (name, sizes), colour, marker in zip(self.sizes.items(), (FULL, CORE, *OTHER), "os^vD", strict=False):

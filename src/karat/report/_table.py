@@ -1,4 +1,4 @@
-"""The kept rows as a table for the page: every cell a number, a text or nothing, none of them larger than it need be."""
+"""The kept rows as a table for the page.  Every cell is a number, a short text or None."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 from karat._core.coreset import Coreset
 from karat._core.facts import kept_columns
 
-CELLS = 150_000  # that a page holds; with more, the rows of the largest weights are shown
-LETTERS = 200  # of one cell
-MISSING = ("<NA>", "NaT")  # as frames write values that are not there
+CELLS = 150_000  # on a page at most; of larger tables, the rows with the largest weights are shown
+LETTERS = 200  # in a cell at most
+MISSING = ("<NA>", "NaT")  # how frames write missing values
 
 
 def kept_table(core: Coreset) -> dict[str, Any]:
-    """Columns of the kept rows, by role, with their values.
+    """Make the table of the kept rows.
 
     Returns
     -------
     dict
-        ``columns``: list of ``{name, role, numeric, values}``, with the row's number and weight first; ``shown`` of ``rows``
-        rows, at the places ``chosen``.
+        ``columns``: list of ``{name, role, numeric, values}``, with row number and weight first; ``rows`` and ``shown``: how
+        many rows there are and are shown; ``chosen``: positions of those shown.
     """
     columns = kept_columns(core)
     most = max(1, CELLS // len(columns))
@@ -41,7 +41,7 @@ def _column(name: str, role: str, values: np.ndarray) -> dict[str, Any]:
 
 
 def _cells(values: np.ndarray) -> list[Any]:
-    """Values that JSON can hold; what is missing is None, what is neither a number nor a truth value is text."""
+    """Convert values for JSON: missing ones become None, anything but numbers and booleans becomes text."""
     if values.dtype.kind == "f":
         return [value if finite else None for value, finite in zip(values.tolist(), np.isfinite(values), strict=True)]
     if values.dtype.kind in "iub":

@@ -1,4 +1,4 @@
-"""The weights of the kept rows: how the total weight is shared out."""
+"""A histogram of the weights of the kept rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BINS = 30
 
 
 def weight_bins(weights: Array, bins: int = BINS) -> tuple[Array, Array]:
-    """Edges, equally wide in the logarithm, and the number of weights between them."""
+    """Bin the weights: edges with equal steps of the logarithm, and counts."""
     low, high = float(weights.min()), float(weights.max())
     if high <= low * (1 + 1e-9):  # all equal: one bin around them
         low, high, bins = low / 2, high * 2, 1
@@ -26,7 +26,7 @@ def weight_bins(weights: Array, bins: int = BINS) -> tuple[Array, Array]:
 
 
 class WeightsDisplay(Display):
-    """Histogram of the weights on a logarithmic axis.
+    """Histogram of the weights, on a logarithmic axis.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class WeightsDisplay(Display):
 
     @classmethod
     def from_coreset(cls, core: Coreset) -> Self:
-        """Of a coreset."""
+        """Take the weights of a coreset."""
         return cls(core.weights)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the histogram, with the median."""
+        """Draw the histogram and the median."""
         ax = self._axes(ax, (5.6, 3.4))
         edges, counts = weight_bins(self.weights)
         known = weight_facts(self.weights)
@@ -55,7 +55,7 @@ class WeightsDisplay(Display):
         )  # fmt: skip
         ax.set(xscale="log", xlabel="weight of a kept row", ylabel="rows")
         ax.set_title(
-            f"{count(len(self.weights))} weights, as even as {number(known['effective'])} equal ones",
+            f"{count(len(self.weights))} weights, effective sample size {number(known['effective'])}",
             loc="left", fontsize="medium",
         )  # fmt: skip
         ax.yaxis.get_major_locator().set_params(integer=True)

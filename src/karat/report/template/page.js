@@ -1,4 +1,4 @@
-// Sorting, filtering and paging of the table, hover on the projection, and the theme.  Values reach the page as text only.
+// Sorts, filters and pages the table, shows the row under the pointer, and switches the theme.  Values are inserted as text.
 (() => {
   "use strict";
   const PAGE = 25, PRINTED = 200, NEAR = 28, TIP = 10;
@@ -20,7 +20,7 @@
   const { columns, shown } = JSON.parse(get("rows-data").textContent);
   const THIN = "\u202f", POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
-  // The same numbers as those of the page: thin separators, powers of ten as one writes them.
+  // The number format of karat._core.wording.number.
   function number(value) {
     if (value === 0) return "0";
     const [digits, power] = value.toExponential(5).split("e");
@@ -83,7 +83,7 @@
       const { values } = columns[sorted.column], sign = sorted.down ? -1 : 1;
       rows.sort((a, b) => {
         const x = values[a], y = values[b];
-        if (x === null || y === null) return (x === null) - (y === null) || a - b;  // what is missing comes last
+        if (x === null || y === null) return (x === null) - (y === null) || a - b;  // missing values come last
         const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
         return sign * order || a - b;
       });
@@ -113,7 +113,7 @@
   addEventListener("afterprint", () => { size = PAGE; draw(); });
   draw();
 
-  // The projection: the nearest row is named beside the pointer.
+  // The projection: a box beside the pointer shows the nearest row.
   const plane = get("plane"), focus = get("focus"), tip = get("tip");
   const circles = [...plane.querySelectorAll(".rows circle")].map((c) => ({ x: c.cx.baseVal.value, y: c.cy.baseVal.value, r: c.r.baseVal.value, row: Number(c.dataset.row) }));
 
@@ -147,10 +147,10 @@
     tip.style.top = `${Math.max(8, Math.min(event.clientY + 12, innerHeight - box.height - 8))}px`;
   }
   plane.addEventListener("pointermove", point);
-  plane.addEventListener("pointerdown", point);  // a finger does not hover: what it touched stays until the next touch
+  plane.addEventListener("pointerdown", point);  // a finger does not hover: the box stays until the next touch
   plane.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") leave(); });
   addEventListener("pointerdown", (event) => { if (!plane.contains(event.target)) leave(); });
-  plane.addEventListener("click", (event) => {  // the row of the table
+  plane.addEventListener("click", (event) => {  // show the row in the table
     const circle = nearest(event);
     if (!circle) return;
     get("filter").value = `row = ${columns[0].values[circle.row]}`;
