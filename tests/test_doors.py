@@ -344,13 +344,13 @@ def test_dates_are_refused_as_before():
     ],
 )
 def test_too_wide_is_refused_before_anything_is_computed(X, problem):
-    """The features would take gigabytes, and 200,000 dense columns 160 MB; the refusal takes almost nothing."""
+    """The features would take gigabytes, and 200,000 dense columns 160 MB; the refusal takes little more than the names of columns."""
     y = np.ones(X.shape[0]) if problem.needs_target else None
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match=r"[\d,]{5,}.*more than the 20,000.*columns"):
             karat.coreset(X, y, problem)
-        assert tracemalloc.get_traced_memory()[1] < 10e6
+        assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()
     with pytest.raises(InputError, match=r"more than the 20,000"):
