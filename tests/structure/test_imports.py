@@ -29,7 +29,9 @@ def test_no_module_uses_a_foreign_private_name():
 
 
 def test_the_exceptions_are_still_needed():
-    found = {(use.module, use.name) for module, path in modules(PACKAGE) for use in uses(module, path.read_text(encoding="utf-8"))}
+    found = {
+        (use.module, use.name) for module, path in modules(PACKAGE) for use in uses(module, path.read_text(encoding="utf-8"))
+    }
     assert not set(ALLOWED) - found
 
 

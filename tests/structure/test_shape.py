@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from collections import defaultdict
@@ -54,3 +55,18 @@ def test_a_coreset_of_a_frame_takes_few_modules():
     finally:
         sys.setprofile(before)
     assert len(visited) <= 15, "\n".join(f"{path}: {', '.join(sorted(names))}" for path, names in visited.items())
+
+
+def test_the_oldest_versions_are_the_floors():
+    """``make oldest`` installs what pyproject.toml allows: every floor, and nothing older or newer."""
+    groups = [PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
+    requirements = [
+        re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)$", text) for text in [*sum(groups, []), *PROJECT["dependency-groups"]["test"]]
+    ]
+    floors = {(found[1], found[2]) for found in requirements if found}
+    lines = (Path(__file__).parents[2] / "constraints-oldest.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    for name, floor in floors:
+        assert f"{pinned[name]}.".startswith(f"{floor}."), (name, floor)
+        assert set(pinned[name].removeprefix(floor)) <= {".", "0"}, (name, floor)
+    assert set(pinned) == {name for name, _ in floors} | {"distributed"}  # which dask installs
