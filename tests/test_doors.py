@@ -344,7 +344,7 @@ def test_dates_are_refused_as_before():
     ],
 )
 def test_too_wide_is_refused_before_anything_is_computed(X, problem):
-    """The features would take gigabytes, and 200,000 dense columns 160 MB; the refusal takes little more than the names of columns."""
+    """The features would take gigabytes, and 200,000 dense columns 160 MB; the refusal takes little."""
     y = np.ones(X.shape[0]) if problem.needs_target else None
     tracemalloc.start()
     try:

@@ -59,10 +59,9 @@ def test_a_coreset_of_a_frame_takes_few_modules():
 
 def test_the_oldest_versions_are_the_floors():
     """``make oldest`` installs what pyproject.toml allows: every floor, and nothing older or newer."""
-    groups = [PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
-    requirements = [
-        re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)$", text) for text in [*sum(groups, []), *PROJECT["dependency-groups"]["test"]]
-    ]
+    groups = [*PROJECT["project"]["optional-dependencies"].values(), PROJECT["dependency-groups"]["test"]]
+    texts = [text for group in [PROJECT["project"]["dependencies"], *groups] for text in group]
+    requirements = [re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)$", text) for text in texts]
     floors = {(found[1], found[2]) for found in requirements if found}
     lines = (Path(__file__).parents[2] / "constraints-oldest.txt").read_text(encoding="utf-8").splitlines()
     pinned = dict(line.split("==") for line in lines if "==" in line)
