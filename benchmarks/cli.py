@@ -1,4 +1,4 @@
-"""What the command line adds to the library: start-up, and the overhead of a build, as ratios taken side by side in one run.
+"""Measure the start-up of the command line and the overhead of a build over the library call.
 
 python benchmarks/cli.py [rows]        2e7 rows by default: 1 GB of Parquet in a temporary folder
 """
@@ -31,7 +31,7 @@ def write(path: Path, rows: int) -> None:
 
 
 def cpu(command: list[str]) -> float:
-    """Processor seconds of a command."""
+    """CPU seconds of a command."""
     before = os.times()
     subprocess.run(command, check=True, capture_output=True)
     after = os.times()
@@ -45,7 +45,7 @@ def wall(command: list[str]) -> float:
 
 
 def first_work(source: Path) -> float:
-    """Seconds of the processor before ``karat build`` reads its first rows: those of a build of next to nothing."""
+    """CPU seconds of ``karat build`` for 50 rows, which is its start-up time."""
     tiny = source.with_name("tiny.parquet")
     pq.write_table(pq.read_table(source).slice(0, 50), tiny)
     return min(cpu([str(KARAT), "build", str(tiny), "-t", "x0", "-o", str(source.with_name("t.parquet"))]) for _ in range(3))
@@ -55,16 +55,14 @@ def main(rows: int) -> None:
     with tempfile.TemporaryDirectory() as home:
         small, data = Path(home, "small.parquet"), Path(home, "data.parquet")
         write(small, 1000)
-        print(
-            f"karat --help                        {min(cpu([str(KARAT), '--help']) for _ in range(5)):.2f} s of the processor"
-        )
-        print(f"karat build of 50 rows, in all      {first_work(small):.2f} s of the processor")
+        print(f"karat --help                        {min(cpu([str(KARAT), '--help']) for _ in range(5)):.2f} s CPU")
+        print(f"karat build of 50 rows, in all      {first_work(small):.2f} s CPU")
         write(data, rows)
         line = [str(KARAT), "build", str(data), "-t", "x0", "-o", str(Path(home, "c.parquet")), "--json"]
         script = [sys.executable, "-c", LIBRARY, str(data), str(Path(home, "l.parquet"))]
         rounds = [(wall(line), wall(script)) for _ in range(ROUNDS)]
         for command, library in rounds:
-            print(f"  {rows:,} rows: command {command:.2f} s, library {library:.2f} s, start-up included in both")
+            print(f"  {rows:,} rows: command {command:.2f} s, library {library:.2f} s, both with start-up")
         command, library = (min(times) for times in zip(*rounds, strict=True))
         print(f"overhead over the library call      {100 * (command / library - 1):+.1f} % (best of {ROUNDS} against best)")
 

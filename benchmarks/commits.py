@@ -1,4 +1,4 @@
-"""Two source trees side by side: the same cases in turn, one process each, and the ratio of their times.
+"""Compare the speed of two source trees: the same cases in turn, one process per tree, and the ratio of their times.
 
     git worktree add ../old v0.1.0
     python benchmarks/commits.py ../old/src src
@@ -25,7 +25,7 @@ CASES = {
 
 
 def work(source: str) -> None:
-    """Read names of cases, build a coreset each, and answer with the seconds it took."""
+    """Read names of cases, build a coreset for each, and print the seconds."""
     sys.path.insert(0, source)
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""What the benchmarks run on: random tables, Covertype, and the ready feature matrix that the peers are handed."""
+"""Data of the benchmarks: random tables, Covertype, and the feature matrix for the peers."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ Array = np.ndarray
 
 
 def gaussian(n: int, d: int, seed: int = 0) -> tuple[Array, Array]:
-    """Independent Gaussian columns and a noisy linear target: well-conditioned data."""
+    """Draw independent Gaussian columns and a noisy linear target: well-conditioned data."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     return X, X @ rng.standard_normal(d) + 3.0 + rng.standard_normal(n)
 
 
 def correlated(n: int, d: int, seed: int = 0) -> tuple[Array, Array]:
-    """Columns with a common part, off centre, and a target of which half of the columns are part."""
+    """Draw correlated columns with non-zero means, and a target that depends on half of them."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) + rng.standard_normal((n, 1)) + np.arange(d)
     return X, X[:, ::2] @ rng.standard_normal((d + 1) // 2) + 3.0 + 2.0 * rng.standard_normal(n)
 
 
 def heavy(n: int, d: int, seed: int = 0) -> tuple[Array, Array]:
-    """Log-normal columns: a few rows carry most of the moments."""
+    """Draw log-normal columns: a few rows contribute most of the moments."""
     X, y = gaussian(n, d, seed)
     return np.exp(X), np.exp(y / y.std())
 
 
 def covtype() -> tuple[Array, Array] | None:
-    """Covertype: Elevation from the 53 other attributes, all rows; None where KARAT_DATA does not hold it."""
+    """Read Covertype: Elevation from the 53 other attributes, all rows; None if it is not in KARAT_DATA."""
     path = Path(os.environ.get("KARAT_DATA") or ".") / "covtype.parquet"
     if not path.exists():
         return None
@@ -44,12 +44,12 @@ def covtype() -> tuple[Array, Array] | None:
 
 
 def design(X: Array, y: Array) -> Array:
-    """The ready D = [1, X, y]."""
+    """The matrix D = [1, X, y]."""
     return np.column_stack([np.ones(len(X)), X, y])
 
 
 def monomials(X: Array, y: Array) -> Array:
-    """The ready n x m matrix of all products of two columns of D: what least squares with intercept needs, constant first."""
+    """The n x m matrix of all products of two columns of D, the features of least squares, constant first."""
     D = design(X, y)
     pairs = list(combinations_with_replacement(range(D.shape[1]), 2))
     F = np.empty((len(D), len(pairs)))

@@ -1,4 +1,4 @@
-"""The engine against its yardsticks (one product D'D, one LU) and against other reducers, always from raw (X, y)."""
+"""Compare the engine, from raw (X, y), with one product D'D, one LU factorisation, and other reducers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from karat.problems import LeastSquares, Ridge
 
 
 def yardstick(report: Report, sizes: Sizes) -> None:
-    """(a) One million rows against D'D on a ready D, on well-conditioned and on heavy-tailed data."""
+    """(a) One million rows, well-conditioned and heavy-tailed, against D'D on a ready D."""
     for label, make in (("gaussian", gaussian), ("heavy-tailed", heavy)):
         X, y = make(sizes.rows, sizes.columns)
         D = design(X, y)
@@ -27,7 +27,7 @@ def yardstick(report: Report, sizes: Sizes) -> None:
 
 
 def against_peers(report: Report, sizes: Sizes) -> None:
-    """(a) Other reducers on a ready feature matrix, each at the largest size it can do in reasonable time."""
+    """(a) Other reducers on a ready feature matrix, each at the largest size that takes a reasonable time."""
     groups = {
         sizes.peer_rows: [peers.COREAX, peers.RECOMBINE, peers.LITERAL_5],
         sizes.slow_rows: [peers.NNLS, peers.HIGHS],
@@ -84,7 +84,7 @@ def doubling(report: Report, sizes: Sizes) -> None:
 
 
 def box(report: Report, sizes: Sizes) -> None:
-    """(f) Ridge with absorb="box": few rows, by a linear programme over all of them."""
+    """(f) Ridge with absorb="box": a linear programme over all rows that keeps few."""
     X, y = gaussian(sizes.rows, sizes.columns)
     D = np.column_stack([X, y])
     problem = Ridge(alpha=1e4, fit_intercept=False, absorb="box")

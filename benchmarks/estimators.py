@@ -1,16 +1,15 @@
-"""Model selection end to end: scikit-learn on all rows, karat with its construction counted, and a hand-written Gram solution.
+"""Time model selection: scikit-learn on all rows, karat with its construction, and hand-written code on a Gram matrix.
 
     python benchmarks/estimators.py            n = 100,000, under a minute
-    python benchmarks/estimators.py --full     n = 1,000,000: minutes, nearly all of them scikit-learn's
+    python benchmarks/estimators.py --full     n = 1,000,000: minutes, nearly all for scikit-learn
 
-``--correlation 0.9`` draws columns whose neighbours correlate so.  Coordinate descent then sweeps all rows 10 to 70 times
-instead of 3, while a coreset's time stays what it is: mostly scikit-learn's own bookkeeping, about 2.5 ms per candidate and
-fold.
+``--correlation 0.9`` draws columns with that correlation between neighbours.  Coordinate descent then needs 10 to 70 sweeps
+over all rows instead of 3, while the time with a coreset stays the same: mostly overhead of scikit-learn, about 2.5 ms per
+candidate and fold.
 
-All times are from this one run, on this machine; what counts is their ratio.  The hand-written rival is what an expert
-would do without karat: one Gram matrix of [1, X, y] per fold, sums of them for training parts, coordinate descent on
-the Cholesky factor.  It is specific to each task; karat hands scikit-learn a few real rows, and the code stays as it
-was.
+All times are from one run; their ratios matter.  The hand-written code is what an expert would write without karat: one Gram
+matrix of [1, X, y] per fold, sums of them for training parts, coordinate descent on the Cholesky factor.  It is different for
+each task; with karat the code of scikit-learn is unchanged.
 """
 
 import argparse
@@ -36,12 +35,12 @@ def timed(function):
 
 
 def typical(function):
-    """The median of three runs."""
+    """Time a job; the median of three runs."""
     return sorted((timed(function) for _ in range(3)), key=lambda pair: pair[0])[1]
 
 
 def fold_grams(X, y):
-    """Second moments of [1, X, y], fold by fold."""
+    """Second moments of [1, X, y] of each fold."""
     n = len(y)
     edges = [n * k // FOLDS for k in range(FOLDS + 1)]
     grams = []
@@ -56,7 +55,7 @@ def fold_grams(X, y):
 
 
 def centred_rows(gram):
-    """A few rows whose centred second moments are those of a part: count, means, pseudo X, pseudo y."""
+    """A few rows with the centred second moments of a part: count, means, pseudo X, pseudo y."""
     count, means = gram[0, 0], gram[0, 1:] / gram[0, 0]
     root = np.linalg.cholesky(gram[1:, 1:] - count * np.outer(means, means)).T * np.sqrt(len(means) / count)
     return means, np.asfortranarray(root[:, :-1]), root[:, -1].copy()
@@ -93,7 +92,7 @@ def by_hand_scaled_lasso(X, y, alphas):
         scale = np.sqrt(np.square(P).sum(axis=0) / len(q))
         Z = np.asfortranarray(P / scale)
         _, coefs, _ = enet_path(Z, q, l1_ratio=1.0, alphas=alphas, precompute=Z.T @ Z, Xy=Z.T @ q)
-        coefs = coefs[:, ::-1] / scale[:, None]  # the path runs from the largest alpha
+        coefs = coefs[:, ::-1] / scale[:, None]  # the path starts at the largest alpha
         variance = test[-1, -1] / test[0, 0] - (test[0, -1] / test[0, 0]) ** 2
         scores[:, k] = 1 - test_error(test, coefs, centre[-1] - centre[:-1] @ coefs) / variance
     return scores
@@ -116,7 +115,7 @@ def show(title, rows, agreement):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="a million rows")
-    parser.add_argument("--correlation", type=float, default=0.0, help="of neighbouring columns")
+    parser.add_argument("--correlation", type=float, default=0.0, help="correlation of neighbouring columns")
     options = parser.parse_args()
     n, d = (1_000_000 if options.full else 100_000), 20
     rng = np.random.default_rng(0)
@@ -165,7 +164,7 @@ def main():
         hand_time, hand = typical(lambda a=alpha: by_hand_ridge(X, y, a))
         assert np.allclose(hand, np.append(model.coef_, model.intercept_), rtol=1e-6, atol=1e-9)
         show(
-            f"One {type(model).__name__} fit: a coreset gains nothing, for it costs one pass, as does a Gram matrix",
+            f"One {type(model).__name__} fit: a coreset gains nothing, because it costs one pass, like a Gram matrix",
             [
                 ("scikit-learn, all rows", full_time),
                 ("karat, construction included", few_time),

@@ -1,9 +1,9 @@
-"""Past memory: coreset_files, the sketch, Dask and Spark against plain reading, on rows made here.
+"""Measure coreset_files, the sketch, Dask and Spark against plain reading, on synthetic rows.
 
     python benchmarks/files.py            2e6 rows x 12 float32 columns
-    python benchmarks/files.py --full     2e7 rows, as the figures in docs/laptop-to-cluster.md
+    python benchmarks/files.py --full     2e7 rows, for the figures in docs/laptop-to-cluster.md
 
-Every figure is the best of a few runs in a process of its own; peak memory is that process's.
+Every figure is the best of a few runs, in a separate process; peak memory is that of the process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def write_csv(folder: Path, path: Path, rows: int) -> None:
 
 
 def plain(folder: str) -> float:
-    """What everybody does: read, and compute D'D."""
+    """Read the files and compute D'D."""
     import pyarrow.dataset as pads
 
     gram = np.zeros((COLUMNS + 1, COLUMNS + 1))
@@ -127,7 +127,7 @@ def by_spark(folder: str) -> dict[str, float]:
 
 def cluster_figures(run) -> dict[str, float]:
     best = np.inf
-    for _ in range(2):  # the first run starts the workers' imports
+    for _ in range(2):  # the first run includes the imports of the workers
         start = time.perf_counter()
         core = run()
         best = min(best, time.perf_counter() - start)
@@ -160,7 +160,7 @@ def measure(name: str, path: Path, repeats: int = 3) -> dict[str, float]:
 
 
 def best_of(names: list[str], path: Path, rounds: int) -> dict[str, dict[str, float]]:
-    """Each in turn, several times over, so that a busy machine is unfair to none."""
+    """Measure each in turn, several times, so that other load affects all alike."""
     best: dict[str, dict[str, float]] = {}
     for _ in range(rounds):
         for name in names:
@@ -213,7 +213,7 @@ def main() -> None:
                 print("  spark: needs Java, which is not on this machine")
                 continue
             got = measure(name, large)
-            print(f"  {name:<22}  {got['seconds']:7.2f} s   {got['bytes']:,} bytes travelled")
+            print(f"  {name:<22}  {got['seconds']:7.2f} s   {got['bytes']:,} bytes sent")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Latent-variable models by moments: time, recovery of the truth against n, and comparison with EM and variational Bayes.
+"""Measure latent-variable models by moments: time, error against n, and comparison with EM and variational Bayes.
 
     python benchmarks/latent.py [speed] [topics] [rate] [peers]
 
-Each ratio is measured side by side in one run.  Figures go to benchmarks/results/.  Real data are read from the folder in
+Each ratio is measured side by side in one run.  Figures go to benchmarks/results/.  Real data is read from the folder in
 KARAT_DATA.
 """
 
@@ -25,7 +25,7 @@ TRANSITIONS = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
 
 
 def timed(action, repeat=1):
-    """Best wall time of some runs, and the last result."""
+    """Best wall time of several runs, and the last result."""
     best = np.inf
     for _ in range(repeat):
         start = time.perf_counter()
@@ -35,7 +35,7 @@ def timed(action, repeat=1):
 
 
 def error(found, truth):
-    """Largest distance of a found component to the true one it is matched with, relative to the size of the truth."""
+    """Largest distance of a component to the true one it is matched with, relative to the size of the true ones."""
     cost = np.linalg.norm(found[:, None] - truth[None], axis=2)
     rows, columns = linear_sum_assignment(cost)
     return float(cost[rows, columns].max() / np.linalg.norm(truth, axis=1).mean())
@@ -91,7 +91,7 @@ def sources(n, rng):
     return H @ A.T, rows
 
 
-# ---- what is measured ----------------------------------------------------------------------------------------------------
+# ---- measurements ----------------------------------------------------------------------------------------------------
 
 
 def speed():
@@ -100,7 +100,7 @@ def speed():
 
     X, means = mixture(1_000_000, np.random.default_rng(1))
     problem = problems.GaussianMixture(5)
-    karat.coreset(X[:10_000], problem=problem)  # tables of monomials
+    karat.coreset(X[:10_000], problem=problem)  # computes tables of monomials
     ratios, builds, products, relearn = [], [], [], []
     for _ in range(7):
         product, _ = timed(lambda: X.T @ X)
@@ -114,15 +114,11 @@ def speed():
     full, fitted = timed(lambda: models.GaussianMixture(5).fit(X))
     print(f"mixture, n = 1e6, d = 20, k = 5: X'X {min(products) * 1e3:.0f} ms (median {np.median(products) * 1e3:.0f})")
     print(f"  moments + coreset + learning {own * 1e3:.0f} ms (median {np.median(builds) * 1e3:.0f}); {len(core)} rows kept")
-    print(
-        f"  ratio to X'X: best over best {own / min(products):.1f}, median of pairs {np.median(ratios):.1f}  (asked: at most 6)"
-    )
-    print(
-        f"  learning again from the coreset {min(relearn) * 1e3:.1f} ms, at worst {max(relearn) * 1e3:.1f}  (asked: under 20)"
-    )
+    print(f"  ratio to X'X: best over best {own / min(products):.1f}, median of pairs {np.median(ratios):.1f}  (limit: 6)")
+    print(f"  learning again from the coreset {min(relearn) * 1e3:.1f} ms, at worst {max(relearn) * 1e3:.1f}  (limit: 20)")
     print(f"  learning from all rows without a coreset {full * 1e3:.0f} ms")
     print(f"  error of the means: coreset {error(model.means_, means):.1e}, all rows {error(fitted.means_, means):.1e}")
-    for spread in (1.0, 3.0, 6.0):  # far apart, EM needs two iterations; overlapping, more
+    for spread in (1.0, 3.0, 6.0):  # EM needs two iterations for distant components, more for overlapping ones
         X, means = mixture(1_000_000, np.random.default_rng(1), spread=spread)
         own, model = timed(lambda: models.GaussianMixture(5).fit_coreset(karat.coreset(X, problem=problem)), 3)  # noqa: B023
         for kind in ("spherical", "full"):  # the same model, and scikit-learn's default
@@ -130,7 +126,7 @@ def speed():
             print(
                 f"  EM of scikit-learn, {kind}, spread {spread:g}: {em:.1f} s ({peer.n_iter_} iterations), "
                 f"{em / own:.0f} x ours "
-                f"(asked: at least 20); error {error(peer.means_, means):.1e}, ours {error(model.means_, means):.1e}"
+                f"(goal: at least 20); error {error(peer.means_, means):.1e}, ours {error(model.means_, means):.1e}"
             )
 
 
@@ -158,7 +154,7 @@ def topics():
         print(
             f"arXiv {X.shape[0]:,} x {X.shape[1]:,}, {problem.describe()}: {len(core)} documents, coreset {build:.2f} "
             "s, learning "
-            f"{learn:.2f} s (asked: under 10 in all), parameters differ by {apart:.0e}; {model.recovery_}"
+            f"{learn:.2f} s (limit: 10 in all), parameters differ by {apart:.0e}; {model.recovery_}"
         )
     print("  top words:", "; ".join(" ".join(t) for t in model.top_words(words, 4)))
     lda, peer = timed(lambda: LatentDirichletAllocation(10, random_state=0, max_iter=3, learning_method="online").fit(X))
@@ -185,7 +181,7 @@ MODELS = {
 
 
 def rate(sizes=(2000, 8000, 32_000, 128_000), repeats=15):
-    """Error against the truth falls like n^(-1/2) for every model."""
+    """Measure the error against n, which falls like n^(-1/2) for every model."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -200,7 +196,7 @@ def rate(sizes=(2000, 8000, 32_000, 128_000), repeats=15):
                 X, truth = make(n, np.random.default_rng(100 + seed))
                 try:
                     value = getattr(learner().fit(X), parameter)
-                except karat.InputError:  # too few data for the model, and it says so
+                except karat.InputError:  # too few rows for the model
                     found.append(1.0)
                     continue
                 value = value[1] if isinstance(value, tuple) else value.T if parameter == "mixing_" else value
@@ -214,15 +210,19 @@ def rate(sizes=(2000, 8000, 32_000, 128_000), repeats=15):
         )
         axes.loglog(sizes, errors, "o-", label=f"{name} ({slope:.2f})")
     axes.loglog(sizes, np.array(sizes, dtype=float) ** -0.5, "k--", label="n^(-1/2)")
-    axes.set(xlabel="n", ylabel="relative error of the parameters (median)", title="Recovery of the truth by moments (slope)")
-    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5))  # beside the curves, not over them
+    axes.set(
+        xlabel="n",
+        ylabel="relative error of the parameters (median)",
+        title="Error of the parameters learned by moments (slope)",
+    )
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5))  # beside the curves
     RESULTS.mkdir(exist_ok=True)
     figure.savefig(RESULTS / "latent_recovery.png", dpi=120, bbox_inches="tight")
     print(f"plot: {RESULTS / 'latent_recovery.png'}")
 
 
 def peers(n=20_000):
-    """Time and error against EM and variational Bayes on the same data."""
+    """Compare time and error with EM and variational Bayes on the same data."""
     from hmmlearn.hmm import CategoricalHMM, GaussianHMM
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.mixture import GaussianMixture as EM

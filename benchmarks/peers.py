@@ -1,7 +1,7 @@
-"""Other ways to the same rows.  Each peer is handed a ready feature matrix F (n x m, constant first) and weights.
+"""Other reducers.  Each peer gets a ready feature matrix F (n x m, constant first) and weights.
 
-A peer is prepared outside the clock, ``peer(F, weights)``: conversions and compilation are free.  What is timed is the
-function it returns, which gives indices and weights.  karat makes its features inside the clock.
+``peer(F, weights)`` prepares a peer; conversions and compilation are not timed.  It returns the function that is timed, which
+returns indices and weights.  The time of karat includes its features.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Peer = Callable[[Array, Array], Callable[[], Answer]]
 
 
 def coreax_tree(F: Array, weights: Array) -> Callable[[], Answer]:
-    """coreax's TreeRecombination in x64, compiled; it adds the constant itself and normalises the weights to 1."""
+    """coreax's TreeRecombination in 64 bits, compiled; it adds the constant and normalises the weights to 1."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import equinox
     import jax
@@ -33,7 +33,7 @@ def coreax_tree(F: Array, weights: Array) -> Callable[[], Answer]:
     total = weights.sum()
 
     @equinox.filter_jit
-    def reduce(data: Data) -> tuple[jax.Array, jax.Array]:  # only the answer leaves, so that the data is not copied
+    def reduce(data: Data) -> tuple[jax.Array, jax.Array]:  # returns indices and weights only, so that the data is not copied
         kept, _ = TreeRecombination().reduce(data)
         return kept.unweighted_indices, kept.points.weights
 
@@ -45,7 +45,7 @@ def coreax_tree(F: Array, weights: Array) -> Callable[[], Answer]:
 
 
 def pyrecombine(F: Array, weights: Array) -> Callable[[], Answer]:
-    """PyRecombine (C++ with MKL); keeps the total mass itself."""
+    """PyRecombine (C++ with MKL); it keeps the total mass without a constant."""
     from pyrecombine import recombine
 
     points, selector = np.ascontiguousarray(F[:, 1:]), np.arange(len(F))
@@ -53,7 +53,7 @@ def pyrecombine(F: Array, weights: Array) -> Callable[[], Answer]:
 
 
 def nnls(F: Array, weights: Array) -> Callable[[], Answer]:
-    """scipy.optimize.nnls: active-set non-negative least squares, whose answer is a vertex."""
+    """scipy.optimize.nnls: active-set non-negative least squares, whose solution is a vertex."""
     from scipy.optimize import nnls as solve_nnls
 
     size = np.linalg.norm(F, axis=0)
@@ -68,10 +68,10 @@ def nnls(F: Array, weights: Array) -> Callable[[], Answer]:
 
 
 def highs(F: Array, weights: Array) -> Callable[[], Answer]:
-    """A vertex by HiGHS's dual simplex, with no cost."""
+    """A vertex by the dual simplex of HiGHS, with zero cost."""
     from scipy.optimize import linprog
 
-    # Of four scalings tried, columns of unit size and a total weight of 1 are the fastest for it.
+    # Columns of unit size and a total weight of 1 are the fastest of four scalings tried.
     size, total = np.linalg.norm(F, axis=0) / np.sqrt(len(F)), weights.sum()
     matrix, target, cost = (F / size).T, (weights @ F) / size / total, np.zeros(len(F))
 
@@ -83,7 +83,7 @@ def highs(F: Array, weights: Array) -> Callable[[], Answer]:
 
 
 def literal_5(F: Array, weights: Array) -> Callable[[], Answer]:
-    """The paper's Algorithm 5; it keeps the total by itself, so the constant is left out."""
+    """The paper's Algorithm 5; it keeps the total weight without a constant."""
     points = np.ascontiguousarray(F[:, 1:])
     return lambda: fast_caratheodory(points, weights)
 
@@ -114,7 +114,7 @@ PEERS: dict[str, tuple[Peer, str]] = {
 
 
 def prepare(name: str, F: Array, weights: Array) -> Callable[[], Answer] | None:
-    """The peer, ready to be timed; None if its package is not installed."""
+    """Prepare a peer for timing; None if its package is not installed."""
     peer, package = PEERS[name]
     return peer(F, weights) if find_spec(package) else None
 

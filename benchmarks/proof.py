@@ -1,4 +1,4 @@
-"""How much of the time the proof takes."""
+"""Measure the share of the proof in the time of a coreset."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from karat.problems import Moments
 
 
 def share(report: Report, sizes: Sizes) -> None:
-    """(g) The proof's part of a coreset, by a clock around it."""
+    """(g) The share of the proof in the time of a coreset."""
     X, y = gaussian(sizes.rows, sizes.columns)
     wide = gaussian(sizes.wide_rows, max(sizes.wide_columns))
     tails = np.random.default_rng(0).pareto(0.7, (sizes.wide_rows, 3))
@@ -39,7 +39,7 @@ def share(report: Report, sizes: Sizes) -> None:
 
 @contextmanager
 def clocked(spent: list[float]) -> Iterator[None]:
-    """Append the seconds of every proof."""
+    """Append the seconds of every proof to a list."""
     prove = build.prove
 
     def timed(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Lines of the benchmark table: printed as they are measured, written as JSON and Markdown at the end."""
+"""The benchmark table: lines are printed as they are measured, and written as JSON and Markdown at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from timing import Timing
 
-HEADS = ("case", "what", "time", "runs", "ratio", "asked", "error", "rows", "memory", "note")
+HEADS = ("case", "what", "time", "runs", "ratio", "limit", "error", "rows", "memory", "note")
 WIDTHS = (28, 31, 9, 4, 22, 25, 6, 5, 8, 0)
 
 
@@ -46,18 +46,18 @@ class Line:
         return self.ratio >= self.limit if self.at_least else self.ratio <= self.limit
 
     def cells(self) -> tuple[str, ...]:
-        asked = ""
+        limit = ""
         if self.limit is not None:
-            asked = f"{'>=' if self.at_least else '<='} {self.limit:g}: {'met' if self.met else 'MISSED'}"
+            limit = f"{'>=' if self.at_least else '<='} {self.limit:g}: {'met' if self.met else 'MISSED'}"
             if self.goal is not None and self.ratio is not None:
-                asked += f", goal {self.goal:g}: {'met' if self.ratio <= self.goal else 'missed'}"
+                limit += f", goal {self.goal:g}: {'met' if self.ratio <= self.goal else 'missed'}"
         return (
             self.case,
             self.what,
             "" if self.seconds is None else _seconds(self.seconds),
             "" if self.seconds is None else str(self.runs),
             "" if self.ratio is None else f"{self.ratio:.3g} x {self.of}",
-            asked,
+            limit,
             "" if self.error is None else f"{self.error:.0e}",
             "" if self.size is None else str(self.size),
             "" if self.memory is None else f"{self.memory / 1e6:.0f} MB",
@@ -75,7 +75,7 @@ def _seconds(value: float) -> str:
 
 @dataclass
 class Report:
-    """Collects lines and prints each at once."""
+    """Collects lines and prints each immediately."""
 
     mode: str
     lines: list[Line] = field(default_factory=list)
@@ -84,13 +84,13 @@ class Report:
         self._print(HEADS)
 
     def add(self, line: Line) -> None:
-        if self.mode == "quick":  # what is asked for is asked at the full sizes
+        if self.mode == "quick":  # the limits are for the full sizes
             line.limit = None
         self.lines.append(line)
         self._print(line.cells())
 
     def karat(self, case: str, timing: Timing, what: str = "karat", **rest: Any) -> None:
-        """A line about a coreset, which must be exact."""
+        """Add a line about a coreset, which must be exact."""
         core = timing.result
         if not core.certificate.ok:
             raise AssertionError(f"{case}: {core.certificate}")

@@ -1,11 +1,11 @@
 """Print the benchmark table, and write it to benchmarks/results/.
 
     python benchmarks/run.py            under ten minutes
-    python benchmarks/run.py --quick    small sizes, under a minute; its ratios say little
+    python benchmarks/run.py --quick    small sizes, under a minute; ratios are not meaningful
     python benchmarks/run.py --full     NNLS and HiGHS at a million rows too (many minutes, 11 GB)
     python benchmarks/run.py --only wide,box
 
-Every time is a median, the things compared are run in turn, and karat is timed from raw arrays, validation included.
+Every time is a median.  What is compared runs in turn.  karat is timed from raw arrays, with validation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
     report = Report(size.name)
     for name in chosen:
         SECTIONS[name](report, size)
-    if not options.only:  # a part must not replace the whole
+    if not options.only:  # do not replace the whole table by a part
         report.write(Path(__file__).parent / "results")
     print(f"{time.perf_counter() - start:.0f} s")
 

@@ -1,4 +1,4 @@
-"""How large the benchmarks are: quick (under a minute), default (under ten), full (NNLS and HiGHS at a million rows)."""
+"""Sizes of the benchmarks: quick (under a minute), default (under ten minutes), full (NNLS and HiGHS at a million rows)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows and columns of every case; the limits of the table belong to the default ones."""
+    """Rows and columns of every case; the limits of the table are for the default sizes."""
 
     name: str
     rows: int = 1_000_000
@@ -19,7 +19,7 @@ class Sizes:
     slow_rows: int = 100_000  # NNLS and HiGHS
     tiny_rows: int = 200  # the paper's Algorithm 6, which is O(n^4)
     repeats: int = 5
-    budget: float = 15.0  # seconds of timed runs per thing compared
+    budget: float = 15.0  # seconds of timed runs for each method
     real: bool = True  # covtype
 
 

@@ -1,4 +1,4 @@
-"""Wall time and peak memory, measured so that ratios mean something."""
+"""Wall time and peak memory, measured so that ratios are reliable."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# NumPy and SciPy each carry an OpenBLAS, whose worker threads spin for some 25 ms after a call and take a core from whatever
-# comes next; Intel's OpenMP (PyRecombine) spins for 200 ms.  Without a pause the next measurement pays for the last.
+# NumPy and SciPy each have an OpenBLAS whose worker threads spin for about 25 ms after a call and use a core; Intel's OpenMP
+# (PyRecombine) spins for 200 ms.  Without a pause this would slow down the next measurement.
 PAUSE = 0.1
 LONG_PAUSE = 0.3
 
 
 class Timing(NamedTuple):
-    """Median seconds, the number of runs behind it, and what the last run returned."""
+    """Median seconds, the number of runs, and the result of the last run."""
 
     seconds: float
     runs: int
@@ -34,10 +34,10 @@ def interleaved(
     pause: float = PAUSE,
     warm: bool = True,
 ) -> dict[str, Timing]:
-    """Time several things in turn, round after round, so that a disturbance of the machine meets all of them alike.
+    """Time several functions in turn, round after round, so that other load on the machine affects all alike.
 
-    Each is called once before if ``warm`` (compilation, first touch of memory; not counted).  A thing that has used up its
-    ``budget`` of seconds is not run again: slow ones get fewer runs, at least one.
+    If ``warm``, each is first called once without timing (compilation, first touch of memory).  A function that has used its
+    ``budget`` of seconds is not run again, so that slow ones have fewer runs, at least one.
     """
     results = {name: thing() for name, thing in things.items()} if warm else {}
     seconds: dict[str, list[float]] = {name: [] for name in things}
@@ -55,9 +55,9 @@ def interleaved(
 
 
 def peak_memory(load: Callable[[], Any], work: Callable[[Any], Any]) -> tuple[int, Any]:
-    """Bytes that ``work(load())`` needs at its peak beside what ``load()`` holds, and its result.
+    """Peak bytes of ``work(load())`` in addition to the result of ``load()``, and the result.
 
-    Runs in a fresh process; both functions must be importable there.  Allocations of BLAS are counted in.
+    Runs in a new process; both functions must be importable there.  Allocations of BLAS are included.
     """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_measure, load, work).result()
@@ -74,8 +74,8 @@ def _measure(load: Callable[[], Any], work: Callable[[Any], Any]) -> tuple[int, 
 def _resident(field: str) -> int:
     """Resident bytes, now (VmRSS) or at the peak (VmHWM).
 
-    Linux hands a parent's ru_maxrss down to the processes it starts, so a large parent would hide its child's peak; the
-    counters of the process's own memory do not suffer from that.  Elsewhere ru_maxrss has to do.
+    On Linux a process inherits ru_maxrss from its parent, so a large parent would hide the peak of its child; the counters
+    in /proc do not have this problem.  Other systems use ru_maxrss.
     """
     status = Path("/proc/self/status")
     if status.exists():

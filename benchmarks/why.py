@@ -1,8 +1,8 @@
 """(h) "Why not just X'X?": the same models from all rows, from a coreset, and from a Gram matrix by hand.
 
-The coreset's construction is counted, and so is the Gram matrix's.  Whoever has X'X can hand the rows of its Cholesky factor to
-a solver that takes rows, as :func:`root_rows` does: for one model of one kind that is hard to beat.  It knows neither other
-powers nor other features, and every centring, scaling and choice of columns is algebra of one's own.
+The times include the construction of the coreset and of the Gram matrix.  The rows of the Cholesky factor of X'X can be passed
+to a solver that takes rows, as in :func:`root_rows`, which is hard to beat for one kind of model.  X'X has no other powers or
+features, and every centring, scaling and choice of columns must be derived by hand.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def product(X: Array, y: Array) -> Array:
 
 
 def root_rows(gram: Array, columns: Array | None = None, scale: bool = False) -> tuple[Array, Array]:
-    """Few rows (x, y), centred and perhaps scaled, with the covariance that D'D of D = [1, X, y] holds."""
+    """Few centred (and scaled) rows (x, y) with the covariance in D'D of D = [1, X, y]."""
     keep = np.arange(1, len(gram)) if columns is None else np.append(columns + 1, len(gram) - 1)
     mean = gram[0, keep] / gram[0, 0]
     covariance = gram[np.ix_(keep, keep)] / gram[0, 0] - np.outer(mean, mean)
@@ -115,7 +115,7 @@ def _pipelines(X: Array, y: Array, subsets: list[Array]) -> dict[str, Route]:
 
 
 def _polynomials(X: Array, y: Array, subsets: list[Array]) -> dict[str, Route]:
-    """Ridge on polynomials of degree 1 and 2 of some columns: one degree-4 coreset of (X, y) serves them all."""
+    """Ridge on polynomials of degree 1 and 2 of some columns: one degree-4 coreset of (X, y) is enough for all."""
     jobs = [(np.unique(s), degree) for s in subsets for degree in (1, 2)]
 
     def fit(X: Array, y: Array, columns: Array, degree: int, w: Array | None = None) -> Array:

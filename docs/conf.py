@@ -1,7 +1,7 @@
-"""How the documentation is built: ``make docs``.
+"""The configuration of the documentation, for ``make docs``.
 
-Nothing is fetched from a network: formulas are MathML, pictures are drawn at build time and placed in the page, and the
-theme's own files are local.
+Nothing is fetched from a network: formulas are MathML, figures are drawn at build time and embedded in the page, and the files
+of the theme are local.
 """
 
 import sys
@@ -58,9 +58,9 @@ autodoc_typehints = "none"  # the docstrings name the types, in words
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
-DEFAULT_LINKS.clear()  # numpydoc would link int, str and the like to pages that are not here
+DEFAULT_LINKS.clear()  # they would link int, str and others to pages that do not exist here
 numpydoc_xref_param_type = True
-numpydoc_xref_ignore = "all"  # but for these
+numpydoc_xref_ignore = "all"  # except these
 numpydoc_xref_aliases = {
     **{name: f"karat.{name}" for name in karat.__all__ if name[0].isupper()},
     "ExactCV": "karat.estimators.ExactCV",
@@ -76,7 +76,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
-    "ignore_pattern": r"demo\.py$",  # the command `karat demo`, which leaves its process
+    "ignore_pattern": r"demo\.py$",  # the command `karat demo`, which ends its process
     "within_subsection_order": "gallery_order.ReadingOrder",
     "default_thumb_file": str(THUMBNAIL),
     "doc_module": ("karat",),
@@ -108,7 +108,7 @@ html_theme_options = {
 
 
 def leave_out_routing(app, what, name, obj, skip, options):
-    """scikit-learn adds set_fit_request and the like to every estimator; its own pages explain them."""
+    """Leave out set_fit_request and similar methods, which scikit-learn adds to every estimator."""
     return skip or (name.startswith("set_") and name.endswith("_request"))
 
 

@@ -1,7 +1,7 @@
-"""The pictures of the README, made again: ``python docs/make_pictures.py [name ...]``.
+"""Make the pictures of the README: ``python docs/make_pictures.py [name ...]``.
 
-Each function draws its pictures into ``docs/pictures``: ``terminal`` records what commands print, ``report`` is taken in the
-browser of the tests.
+Each function writes its pictures to ``docs/pictures``: ``terminal`` records the output of commands, ``report`` takes
+screenshots in the browser of the tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLUMNS = ["income", "age", "rooms", "distance", "tax", "crime", "pupils", "nitr
 
 
 def houses(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Correlated, skewed columns and a price with heavy tails."""
+    """Draw correlated, skewed columns and a price with heavy tails."""
     rng = np.random.default_rng(0)
     mixing = np.eye(len(COLUMNS)) + 0.3 * rng.standard_normal((len(COLUMNS), len(COLUMNS)))
     X = np.exp(0.5 * rng.standard_normal((rows, len(COLUMNS)))) @ mixing + rng.uniform(-5, 5, len(COLUMNS))
@@ -39,7 +39,7 @@ def write_houses(path: Path) -> None:
 
 
 def report() -> None:
-    """The report of a million rows, by day, by night and on a phone; made by the commands that the README prints."""
+    """Take screenshots of the report of a million rows: light, dark and on a phone."""
     sys.path.insert(0, str(ROOT / "tests" / "report"))
     from browser import chromium
 
@@ -60,7 +60,7 @@ def report() -> None:
 
 
 def displays() -> None:
-    """Four of the displays side by side."""
+    """Draw four displays side by side."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -89,7 +89,7 @@ SESSION = [
 
 
 def terminal() -> None:
-    """What the demo, and a build with its check and proof, print on a terminal."""
+    """Record the demo, and a session of build, train and verify, on a terminal."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_houses(folder / "houses.parquet")
@@ -98,7 +98,7 @@ def terminal() -> None:
 
 
 def record(lines: list[str], folder: Path) -> str:
-    """Commands and all that they print, with its colours."""
+    """Run commands on a terminal and return their output with colours."""
     shown = []
     for line in lines:
         main, side = pty.openpty()
@@ -111,7 +111,7 @@ def record(lines: list[str], folder: Path) -> str:
         try:
             while block := os.read(main, 4096):
                 printed += block
-        except OSError:  # how a terminal says that the command has ended
+        except OSError:  # the terminal is closed when the command ends
             pass
         os.close(main)
         assert process.wait() == 0, line
@@ -121,7 +121,7 @@ def record(lines: list[str], folder: Path) -> str:
 
 
 def draw(name: str, shown: str) -> None:
-    """Text with colours as an SVG that asks nobody for a font."""
+    """Write text with colours as SVG without external fonts."""
     from rich.console import Console
     from rich.text import Text
 

@@ -2,7 +2,7 @@
 A frame with categories
 =======================
 
-The coreset of a pandas frame keeps whole records: strings, index and all.
+The coreset of a pandas frame keeps whole records, with strings and index.
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 What a coreset costs
 ====================
 
-Time against rows, and against kernel features, measured here and now on small data. For many rows the pass over them
-counts, and grows like n; for many columns the elimination, which grows like the third power of the number of features.
+Time against the number of rows and of kernel features, measured on small data. With many rows the pass over them
+dominates, which grows like n; with many columns the elimination, which grows like the cube of the number of features.
 """
 
 import time
@@ -15,7 +15,7 @@ import karat
 
 
 def seconds(n: int, d: int) -> tuple[float, float]:
-    """The better of two runs: a coreset of n rows and d columns, and the product D'D alone."""
+    """Time a coreset of n rows and d columns, and the product D'D alone; the better of two runs."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((n, d)), rng.standard_normal(n)
     D = np.column_stack([X, np.ones(n), y])

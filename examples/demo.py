@@ -1,7 +1,4 @@
-"""A million rows, one lasso path three times: on all rows, on the few that karat keeps, on as many at random.
-
-The same as ``make demo`` and ``karat demo``.
-"""
+"""Run ``karat demo``: a lasso path on a million rows, on the coreset, and on as many random rows."""
 
 from karat.cli import main
 

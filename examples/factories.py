@@ -2,7 +2,7 @@
 Several factories, one model
 ============================
 
-Each site sends a coreset.  The coresets merge, and the regression table is that of all rows.
+Each site sends a coreset. The merged coreset gives the regression table of all rows.
 """
 
 import numpy as np
@@ -19,14 +19,14 @@ def factory(site: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def main(n: int = 40_000) -> None:
     sites = [factory(site, n) for site in range(4)]
-    cores = [karat.coreset(X, y) for X, y in sites]  # at each site; these travel
+    cores = [karat.coreset(X, y) for X, y in sites]  # made at each site, then sent
     merged = cores[0]
     for core in cores[1:]:
         merged = merged.merge(core)
     X, y = np.vstack([X for X, _ in sites]), np.concatenate([y for _, y in sites])
     few, full = merged.fit(Lasso(0.1)), Lasso(0.1).fit(X, y)
     change = np.abs(few.coef_ - full.coef_).max()
-    print(f"{[len(core) for core in cores]} rows travelled for {len(y):,}; merged: {len(merged)}")
+    print(f"{[len(core) for core in cores]} rows sent for {len(y):,}; merged: {len(merged)}")
     print(f"lasso coefficients differ by {change:.0e}")
     assert change < 1e-8
 

@@ -2,7 +2,7 @@
 One lasso path, twice
 =====================
 
-The path of 40 penalties on all rows, and on the few dozen that karat keeps.  The curves coincide.
+A path of 40 penalties on all rows and on the few dozen rows that karat keeps. The curves coincide.
 """
 
 import time

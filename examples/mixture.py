@@ -2,8 +2,8 @@
 A mixture learned from eleven rows
 ==================================
 
-A Gaussian mixture is learned by moments from 100,000 rows, and again from the few that carry the same third moments.
-The means agree to rounding. The picture shows where the kept rows lie: far out, because third moments are made there.
+A Gaussian mixture is learned by moments from 100,000 rows and from the few rows that have the same third moments.
+The means agree to rounding. The figure shows that the kept rows are extreme ones, which contribute most to third moments.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 A new problem in 30 lines
 =========================
 
-Angles, with the sum of every trigonometric polynomial up to an order kept. A problem is a frozen dataclass that hands
-the engine its kernel, evaluates its loss, and says in words what it keeps. Everything else (reducers, certificates,
-groups, merging, streams) comes with it.
+A problem that keeps the sum of every trigonometric polynomial of angles, up to an order. A problem is a frozen dataclass
+with a kernel, a loss and a description of what it keeps. Everything else (reducers, certificates, groups, merging,
+streams) works with it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 import karat
-from karat.engine.function import FunctionKernel
-from karat.problems import Problem
+from karat.problems import Kernel, Problem
 
 
 # start
@@ -33,15 +32,15 @@ class Circular(Problem):
 
     order: int = 2
     total_weight: bool = True
-    storable: ClassVar[bool] = False  # so it is loaded by karat.load(path, problem=Circular(3))
+    storable: ClassVar[bool] = False  # load it with karat.load(path, problem=Circular(3))
     keeps: ClassVar[str] = "every trigonometric moment up to the order"
 
     def features(self, X: np.ndarray) -> np.ndarray:
         angles = X[:, :1] * np.arange(1, self.order + 1)
         return np.hstack([np.cos(angles), np.sin(angles)])
 
-    def kernel(self, columns: int, targets: int) -> FunctionKernel:
-        return FunctionKernel(self.features, columns, targets, self.total_weight)
+    def kernel(self, columns: int, targets: int) -> Any:
+        return Kernel(self.features, total_weight=self.total_weight).kernel(columns, targets)
 
     def loss(self, X: np.ndarray, y: Any, weights: np.ndarray, query: Any) -> float:
         return float(weights @ self.features(X) @ np.asarray(query, dtype=float))

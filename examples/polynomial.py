@@ -2,7 +2,7 @@
 Polynomial regression
 =====================
 
-Degrees are chosen by cross-validation; the rows kept are the raw ones.
+Cross-validation chooses the degree; the kept rows are raw rows.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """
-A stream, exact at every moment
-===============================
+A stream, exact at any time
+===========================
 
-Batches arrive; a sketch holds a few rows. After every batch its coefficients are compared with those of all rows seen
-so far. The error does not grow: each fold aims at the running sums of all rows, not at what the last fold left.
+A sketch keeps a few rows of a stream of batches. After every batch its coefficients are compared with those of all rows
+so far. The error does not grow, because each fold matches the running sums of all rows, not the result of the last fold.
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,7 @@
 When not to use it
 ==================
 
-It does not pay for one fit or few rows, and it would be wrong for losses that are not squares.
+A coreset saves nothing for one fit or for few rows, and it would be wrong for losses that are not squares.
 """
 
 import time
@@ -23,12 +23,10 @@ def main(n: int = 200_000) -> None:
     middle = time.perf_counter()
     karat.CoresetRegressor(LinearRegression()).fit(X, y)
     end = time.perf_counter()
-    print(f"One fit: {middle - start:.3f} s on all rows, {end - middle:.3f} s by way of a coreset. Nothing is gained.")
+    print(f"One fit: {middle - start:.3f} s on all rows, {end - middle:.3f} s with a coreset. Nothing is gained.")
 
     small = karat.coreset(X[:40], y[:40])
-    print(
-        f"Few rows: of 40 rows with 8 columns, {len(small)} are kept. The squares of 9 variables are {small.certificate.bound}."
-    )
+    print(f"Few rows: of 40 rows with 8 columns, {len(small)} are kept. The bound is {small.certificate.bound}.")
 
     for estimator in (HuberRegressor(), RidgeCV()):
         try:
@@ -41,7 +39,7 @@ def main(n: int = 200_000) -> None:
     core = karat.coreset(X, y)
     few = HuberRegressor().fit(core.X, core.y, sample_weight=core.weights)
     full = HuberRegressor().fit(X, y)
-    print(f"Insisting would have cost {np.abs(few.coef_ - full.coef_).max():.0%} of a coefficient, without a warning.")
+    print(f"Without the check a coefficient would be wrong by {np.abs(few.coef_ - full.coef_).max():.0%}, without a warning.")
 
 
 if __name__ == "__main__":

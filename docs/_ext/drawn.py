@@ -1,6 +1,6 @@
-"""The directive ``{drawn} name``: the picture that ``figures/name.py`` draws, placed in the page as SVG.
+"""The directive ``{drawn} name``: embeds the figure of ``figures/name.py`` in the page, as SVG.
 
-Ink is written as ``currentColor``, so one picture serves the light and the dark page.
+The ink becomes ``currentColor``, so that one figure fits the light and the dark theme.
 """
 
 import io
@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-INK = "#010203"  # stands for the colour of the text around
+INK = "#010203"  # replaced by the colour of the surrounding text
 STYLE = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -41,7 +41,7 @@ def save(script: Path, target: Any, **options: Any) -> None:
 
 
 def draw(script: Path) -> str:
-    """The same as SVG, to be placed in a page."""
+    """Draw the figure of a script as SVG for a page."""
     buffer = io.StringIO()
     save(script, buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
     text = buffer.getvalue()

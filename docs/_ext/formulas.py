@@ -1,6 +1,6 @@
-"""Formulas as MathML, which browsers set themselves: no script, no network, light and dark alike, readable aloud.
+"""Formulas as MathML, which browsers render without scripts or network and screen readers can read.
 
-The font is STIX Two Math, taken at build time from the package ``ziamath`` that carries it.
+The font is STIX Two Math, copied at build time from the package ``ziamath``.
 """
 
 import shutil
@@ -21,11 +21,11 @@ BELOW = {
     "sup",
     "inf",
     "lim",
-}  # in a display, what is written as their index stands under them
+}  # in displayed formulas their index is below them
 
 
 def mathml(latex: str, display: bool) -> str:
-    """One formula; ``latex`` may have several lines, aligned at ``&``."""
+    """Convert a formula; ``latex`` may have several lines, aligned at ``&``."""
     if "\\\\" in latex and not latex.lstrip().startswith("\\begin"):
         latex = f"\\begin{{align*}}{latex}\\end{{align*}}"
     ElementTree.register_namespace("", MATHML)
@@ -33,9 +33,7 @@ def mathml(latex: str, display: bool) -> str:
         convert(latex, display="block" if display else "inline")
     )
     for bar in tree.iter(f"{{{MATHML}}}mo"):
-        if (
-            bar.text or ""
-        ).strip() == "|":  # a fence, not an operator between two things
+        if (bar.text or "").strip() == "|":  # a delimiter, not an operator
             bar.attrib.update(lspace="0", rspace="0", stretchy="false")
     for index in tree.iter(f"{{{MATHML}}}msub"):
         if display and (index[0].text or "").strip() in BELOW:

@@ -1,4 +1,4 @@
-"""The order of the gallery: what most people need first."""
+"""The order of the gallery: the most useful examples first."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ ORDER = [
 
 
 class ReadingOrder:
-    """A sort key; what is not listed comes last, by name."""
+    """A sort key; files that are not listed come last, by name."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""The directives ``{kept} Ridge(1.0)`` and ``{kept-table}``: what a problem keeps, in the words of the code itself."""
+"""The directives ``{kept} Ridge(1.0)`` and ``{kept-table}``: tables of what problems keep, made from the code."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ import karat
 from karat import problems
 
 COLUMNS = (5, 10, 20)
-ONE_PASS = "yes, so one pass serves streams, files and clusters"
+ONE_PASS = "yes, so one pass is enough for streams, files and clusters"
 TWO_PASSES = "no: the features depend on all rows, so two passes"
 NOT_SAVED = "no: load it with karat.load(path, problem=...)"
 EVERYTHING = {
@@ -32,7 +32,7 @@ EVERYTHING = {
 
 
 def problem_of(expression: str) -> problems.Problem:
-    """A problem, written as in a program."""
+    """Make a problem from a Python expression."""
     value = eval(expression, dict(vars(problems)))
     assert isinstance(value, problems.Problem), expression
     return value
@@ -43,21 +43,21 @@ def sizes(problem: problems.Problem) -> str:
     try:
         rows = [karat.plan(problem, 10**9, d).rows for d in COLUMNS]
     except karat.InputError:
-        return "number of features, and one more for the total weight"
+        return "the number of features, and one more for the total weight"
     if len(set(rows)) == 1:
-        return f"{rows[0]:,}, whatever d"
+        return f"{rows[0]:,}, for any d"
     return ", ".join(
         f"{count:,} (d = {d})" for count, d in zip(rows, COLUMNS, strict=True)
     )
 
 
 def facts(expression: str) -> dict[str, str | list[str]]:
-    """What the code says about a problem."""
+    """The facts about a problem, from the code."""
     problem = problem_of(expression)
     of = "" if "lambda" in expression else f", for {expression}"
     return {
-        "Kept": sentence(problem.keeps),
-        "Not kept": [sentence(what) for what in problem.excludes],
+        "Kept": capitalised(problem.keeps),
+        "Not kept": [capitalised(what) for what in problem.excludes],
         "Rows, at most": sizes(problem) + of,
         "Target": "yes" if problem.needs_target else "none",
         "Parts merge": ONE_PASS if problem.mergeable else TWO_PASSES,
@@ -65,7 +65,7 @@ def facts(expression: str) -> dict[str, str | list[str]]:
     }
 
 
-def sentence(text: str) -> str:
+def capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
@@ -89,7 +89,7 @@ def table(
 
 
 class Kept(SphinxDirective):
-    """One problem: kept, not kept, sizes."""
+    """A table about one problem."""
 
     required_arguments = 1
     final_argument_whitespace = True
@@ -107,7 +107,7 @@ class Kept(SphinxDirective):
 
 
 class KeptTable(SphinxDirective):
-    """All problems, each with a link to its page."""
+    """A table of all problems, with links to their pages."""
 
     def run(self) -> list[nodes.Node]:
         rows = []

@@ -1,4 +1,4 @@
-"""Every link inside the built pages works, and no page fetches anything from a network.
+"""Check that every link inside the built pages works, and that no page fetches anything from a network.
 
 Run it with ``python docs/_ext/links.py docs/_build/html``.
 """
@@ -55,7 +55,7 @@ class Page(HTMLParser):
 
 
 def problems(root: Path) -> list[str]:
-    """A sentence for each broken link, double anchor, or address that would be fetched."""
+    """A message for each broken link, double anchor, or address that would be fetched."""
     pages = {
         path.resolve(): Page(path)
         for path in sorted(root.rglob("*.html"))
@@ -70,7 +70,7 @@ def problems(root: Path) -> list[str]:
             if urlsplit(address).netloc
         ]
         said += [
-            f"{name}: the anchor #{anchor} stands twice."
+            f"{name}: the anchor #{anchor} occurs twice."
             for anchor in sorted(page.twice)
         ]
         for link in page.links:
@@ -82,7 +82,7 @@ def problems(root: Path) -> list[str]:
             )
             target = target / "index.html" if target.is_dir() else target
             if not target.exists():
-                said.append(f"{name}: {link} leads nowhere.")
+                said.append(f"{name}: {link} does not exist.")
             elif (
                 parts.fragment
                 and target in pages
@@ -90,7 +90,7 @@ def problems(root: Path) -> list[str]:
             ):
                 said.append(f"{name}: {link} has no such anchor.")
     if not pages:
-        said.append(f"{root} holds no pages.")
+        said.append(f"{root} has no pages.")
     return said
 
 

@@ -1,7 +1,7 @@
-"""The directive ``{shown}``: commands that run when the pages are built, each followed by what it printed.
+"""The directive ``{shown}``: runs commands when the pages are built, and shows them with their output.
 
-They run one after another in one folder per page, which holds ``houses.parquet`` at the start.  A command that ends with
-another exit code than ``:exit:`` (0) is an error of the build.
+The commands of a page run in one folder, which contains ``houses.parquet``.  An exit code other than ``:exit:`` (0) is an error
+of the build.
 """
 
 import os
@@ -20,13 +20,15 @@ from sphinx.util.docutils import SphinxDirective
 
 import karat
 
-SOURCE = str(Path(karat.__file__).parents[1])  # this karat, whatever the folder
+SOURCE = str(
+    Path(karat.__file__).parents[1]
+)  # the karat of this environment, from any folder
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "72", "TERM": "dumb", "PYTHONPATH": SOURCE}
 COLUMNS = ("area", "rooms", "age", "floor", "distance")
 
 
 def houses(path: Path, rows: int = 20_000) -> None:
-    """A table such as a reader may have."""
+    """Write a table of houses."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

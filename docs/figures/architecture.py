@@ -1,4 +1,4 @@
-"""The packages of karat, and which may import which: only downwards."""
+"""The packages of karat; imports point downwards only."""
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 GOLD = "#c98a00"
 LAYERS = [
     (
-        "what people use",
+        "user interfaces",
         [
             ("cli", "the command"),
             ("experiments", "the paper's tables"),
@@ -14,11 +14,11 @@ LAYERS = [
         ],
     ),
     (
-        "where rows come from",
+        "sources of rows",
         [("dask, spark", "partitions"), ("io", "files, checkpoints")],
     ),
     (
-        "who learns from them",
+        "models",
         [
             ("estimators", "scikit-learn, folds, registry"),
             ("models", "learners that take weights"),
@@ -34,13 +34,13 @@ LAYERS = [
         ],
     ),
     (
-        "question and rows",
+        "problems and data",
         [
             ("problems", "kernel(), loss(), keeps, excludes"),
             ("frames", "pandas, polars, arrow, sparse"),
         ],
     ),
-    ("how", [("engine", "moments → candidates → vertex → polish → proof")]),
+    ("engine", [("engine", "moments → candidates → vertex → polish → proof")]),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Eight weighted points in the plane become three with the same mean: a null vector, a ratio, one point less, five times."""
+"""Eight weighted points in the plane are reduced to three with the same mean, one point per step."""
 
 import matplotlib.pyplot as plt
 import numpy as np

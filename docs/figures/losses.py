@@ -1,4 +1,4 @@
-"""The loss along a line of queries: all rows, the coreset, and as many rows drawn at random."""
+"""The loss of every line: of all rows, of the coreset, and of as many random rows."""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,4 @@
-"""Moments of the coreset against those of all rows; beside it, what a random sample of the same size does."""
+"""Moments of the coreset and of a random sample of the same size against those of all rows."""
 
 from itertools import combinations_with_replacement
 

@@ -1,4 +1,4 @@
-"""Time to a lossless coreset of 1,000,000 x 10: `benchmarks/run.py`, 2 cores; the table stands in the benchmarks page."""
+"""Time to a lossless coreset of 1,000,000 x 10, from `benchmarks/run.py` on 2 cores; the table is on the benchmarks page."""
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure

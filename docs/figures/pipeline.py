@@ -1,4 +1,4 @@
-"""The way from rows to a certificate."""
+"""The steps from rows to a certificate."""
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure

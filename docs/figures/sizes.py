@@ -1,4 +1,4 @@
-"""Rows kept against alpha: nothing absorbed, the diagonal, the box; and the paper's claimed bound, which is broken."""
+"""Rows kept against alpha, for the three values of absorb; and the bound that the paper claims, which is wrong."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,7 +9,7 @@ from karat.problems import Ridge
 
 
 def claimed(D: np.ndarray, alpha: float) -> float:
-    """The paper's theorem: 1 + sum_i 1 / (1 + alpha^2 / sigma_i^2)."""
+    """The bound of the paper's theorem, 1 + sum_i 1 / (1 + alpha^2 / sigma_i^2)."""
     unfolded = np.einsum("ia,ib->iab", D, D).reshape(len(D), -1)
     sigma = np.linalg.svd(unfolded, compute_uv=False)
     return 1 + float(np.sum(1 / (1 + alpha**2 / sigma[sigma > 1e-9 * sigma[0]] ** 2)))

@@ -1,4 +1,4 @@
-"""The gallery's picture for examples that draw nothing: the three points that the picture of the idea ends with."""
+"""The thumbnail of examples without a figure: three weighted points and their mean."""
 
 import runpy
 from pathlib import Path

@@ -244,6 +244,7 @@ def test_data_are_not_overwritten_by_any_spelling(tmp_path, inside):
     for source in (str(path), f"file://{path}", f"file://{tmp_path}"):
         refused(inside("build", source, "-t", "y", "-o", str(path), "--force"), "choose another")
     refused(
-        inside("build", str(path), "-t", "y", "-o", f"{tmp_path}/c.npz", "--checkpoint", f"{tmp_path}/c.npz"), "are the same file"
+        inside("build", str(path), "-t", "y", "-o", f"{tmp_path}/c.npz", "--checkpoint", f"{tmp_path}/c.npz"),
+        "are the same file",
     )
     assert path.read_bytes() == before

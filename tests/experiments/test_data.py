@@ -83,7 +83,7 @@ def test_downloads_are_kept(monkeypatch, nothing):
     assert fetched == [41]
 
 
-def test_a_failed_download_is_a_sentence(monkeypatch, nothing):
+def test_a_failed_download_is_an_error_message(monkeypatch, nothing):
     def fetch(**options):
         raise TimeoutError("timed out")
 

@@ -101,7 +101,7 @@ def test_progress_and_choice(three, tmp_path):
 
 
 def test_unknown_experiments_are_named(tmp_path):
-    with pytest.raises(InputError, match="There is no experiment table9; there are table1, figure1"):
+    with pytest.raises(InputError, match="There is no experiment table9; choose from table1, figure1"):
         reproduce(tmp_path, ["table9"])
 
 
@@ -130,5 +130,5 @@ def test_missing_data_stand_on_the_page(nothing, tmp_path):
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert not any(o.error for o in outcome)
     assert "Glass is left out: glass is not in KARAT_DATA (not set)" in page
-    assert "none could be had" in page
+    assert "documents, which are missing" in page
     assert "<td>Iris</td>" in page

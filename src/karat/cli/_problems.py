@@ -33,33 +33,11 @@ class Name(StrEnum):
     ICA = "ica"
 
 
-class Absorb(StrEnum):
-    """How a regulariser absorbs a part of the data."""
-
-    DIAGONAL = "diagonal"
-    BOX = "box"
-
-
-class Variances(StrEnum):
-    """Variances of a Gaussian mixture."""
-
-    SHARED = "shared"
-    SPHERICAL = "spherical"
-
-
-class Emissions(StrEnum):
-    """Emissions of a hidden Markov model."""
-
-    CATEGORICAL = "categorical"
-    GAUSSIAN = "gaussian"
-
-
-class Keep(StrEnum):
-    """What the rows of a latent coreset keep without its maps."""
-
-    TENSOR = "tensor"
-    MOMENTS = "moments"
-    ALL = "all"
+# Values of the options of the same names.
+Absorb = StrEnum("Absorb", ["DIAGONAL", "BOX"])
+Variances = StrEnum("Variances", ["SHARED", "SPHERICAL"])
+Emissions = StrEnum("Emissions", ["CATEGORICAL", "GAUSSIAN"])
+Keep = StrEnum("Keep", ["TENSOR", "MOMENTS", "ALL"])
 
 
 @dataclass(frozen=True)

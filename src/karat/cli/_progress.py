@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from karat._core.wording import short
+
 if TYPE_CHECKING:
     from rich.progress import Progress, Task
 
@@ -62,12 +64,3 @@ def _bar(rows: int | None) -> Progress:
     amounts = (RowsColumn(),) if rows else (DownloadColumn(), TransferSpeedColumn())
     columns = (TextColumn("{task.description}"), BarColumn(), *(amounts if err.width >= NARROW else ()), TimeRemainingColumn())
     return Progress(*columns, console=err, transient=True)
-
-
-def short(count: float) -> str:
-    """Format a number of rows in few characters: 950, 12.3k, 4.56M."""
-    for unit in ("", "k", "M", "G", "T"):
-        if count < 999.5 or unit == "T":
-            break
-        count /= 1000
-    return f"{count:.0f}" if not unit else f"{count:.3g}{unit}"

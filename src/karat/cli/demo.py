@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from karat._core import wording
 from karat.cli import _cores, _show
+from karat.cli._models import timed
 from karat.cli._options import Common, count
 from karat.errors import MissingExtraError
 
@@ -52,13 +51,13 @@ def run(rows: int, seed: int = 0) -> dict[str, Any]:
     except ImportError as error:
         raise MissingExtraError("karat demo", "sklearn") from error
     X, y = made_up(rows, seed)
-    core, building = _timed(lambda: coreset(X, y, random_state=seed))
+    core, building = timed(lambda: coreset(X, y, random_state=seed))
     chance = np.random.default_rng(seed + 1).choice(rows, size=len(core), replace=False)
     alphas = np.geomspace(2.0, 0.002, ALPHAS)
-    full, slow = _timed(lambda: lasso_path(X, y, alphas))
-    kept, fast = _timed(lambda: lasso_path(core.X, core.y, alphas, core.weights))
-    drawn, also_fast = _timed(lambda: lasso_path(X[chance], y[chance], alphas))
-    proof, verifying = _timed(lambda: core.verify(X, y))
+    full, slow = timed(lambda: lasso_path(X, y, alphas))
+    kept, fast = timed(lambda: lasso_path(core.X, core.y, alphas, core.weights))
+    drawn, also_fast = timed(lambda: lasso_path(X[chance], y[chance], alphas))
+    proof, verifying = timed(lambda: core.verify(X, y))
     variance, few = np.var(y), np.average(core.y, weights=core.weights)
     spread = np.average((core.y - few) ** 2, weights=core.weights)
     path = [
@@ -110,11 +109,6 @@ def lasso_path(X: Any, y: Any, alphas: Any, weights: Any = None) -> np.ndarray:
         model.set_params(alpha=alpha).fit(X, y, sample_weight=weights)
         path.append(np.append(model.coef_, model.intercept_))
     return np.array(path)
-
-
-def _timed(job: Callable[[], Any]) -> tuple[Any, float]:
-    start = time.perf_counter()
-    return job(), time.perf_counter() - start
 
 
 def _relative(path: np.ndarray, truth: np.ndarray) -> float:

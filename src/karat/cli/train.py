@@ -43,7 +43,7 @@ def train(
     loaded = karat.load(core)
     chosen, learner = trainer(loaded, model, alpha, l1_ratio, not no_intercept)
     learner.on_coreset(loaded)  # imports happen here, before the clock starts
-    fitted = timed(lambda: learner.on_coreset(loaded))
+    fitted = Fitted(*timed(lambda: learner.on_coreset(loaded)))
     found: dict[str, Any] = {
         "model": chosen.value,
         "rows": len(loaded),
@@ -55,7 +55,7 @@ def train(
         from karat.io.read_all import whole
 
         rows = whole(loaded, check)
-        full = timed(lambda: learner.on_rows(*rows))
+        full = Fitted(*timed(lambda: learner.on_rows(*rows)))
         at = found["check"] = _compared(fitted, full) | {
             "rows": len(rows.X[0] if isinstance(rows.X, tuple) else rows.X),
             "rows_expected": _cores.rows_used(loaded),

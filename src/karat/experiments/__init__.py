@@ -1,8 +1,8 @@
-"""The tables and figures of the paper, made again: ``karat reproduce``.
+"""Experiments that compute the tables and figures of the paper: ``karat reproduce``.
 
-One experiment a file, each a function ``run(settings)`` that returns an :class:`Experiment` of plain tables and figures.
-``run.py`` lists them and runs them, ``page.py`` makes the page, ``data.py`` finds the data, ``literal.py`` holds the paper's
-algorithms as they are printed, and ``samplers.py`` and ``tasks.py`` are what the comparison compares.
+Each experiment is a file with a function ``run(settings)`` that returns an :class:`Experiment` of tables and figures.
+``run.py`` lists and runs them, ``page.py`` writes the page, ``data.py`` finds the data, ``literal.py`` has the paper's
+algorithms as printed, and ``samplers.py`` and ``tasks.py`` define the comparison.
 """
 
 from karat.experiments.data import MissingDataError, Source

@@ -1,4 +1,4 @@
-"""Logarithmic axes with labels one can read: 1, 2, 5 where there is room, plain numbers, nothing between."""
+"""Readable labels for logarithmic axes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-WIDE = 2.5  # decades from which on powers of ten are labels enough
+WIDE = 2.5  # decades above which powers of ten are enough labels
 
 
 def readable_logs(panel: Any) -> None:
-    """Label the logarithmic axes of a panel; after its limits are known."""
+    """Label short logarithmic axes at 1, 2, 5, 10, ...; call it after the limits are set."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     for axis, (low, high) in ((panel.xaxis, panel.get_xlim()), (panel.yaxis, panel.get_ylim())):

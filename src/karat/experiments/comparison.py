@@ -1,7 +1,7 @@
-"""The comparison nobody has made: karat's coreset against other choices of as many rows, by the error of the trained model.
+"""A comparison of karat's coreset with other choices of as many rows, by the error of the trained model.
 
-At equal size m each method gives m weighted rows; the model is trained on them, and its parameters are compared with those of
-the model trained on all rows.  The random methods are also run at 2 m, 4 m, .. rows, which shows how many they need.
+Each method chooses m weighted rows.  A model is trained on them, and its parameters are compared with those of the model
+trained on all rows.  The random methods also run with 2 m, 4 m, ... rows, which shows how many they need.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ LOOKS = {
     "kernel herding (coreax)": ("black", "P"),
     "TreeRecombination on ready features (coreax)": (OTHER[2], "X"),
 }
-EXACT = 1e-6  # errors below are drawn in the lower part of a panel, which starts where a double ends
+EXACT = 1e-6  # smaller errors are drawn in the lower part of a panel, with an axis of its own
 
 
 def trials(task: Task, sampler: Sampler, m: int, seeds: int) -> tuple[Array, float]:
-    """Parameter errors and excess losses over the seeds (NaN where there is none), and the seconds of one choice."""
+    """Run a sampler with several seeds: parameter errors and excess losses (NaN if there is none), and seconds per run."""
     begin = time.perf_counter()
     choices = [sampler(task.views, m, np.random.default_rng(seed)) for seed in range(seeds)]
     taken = (time.perf_counter() - begin) / seeds
@@ -45,7 +45,7 @@ def trials(task: Task, sampler: Sampler, m: int, seeds: int) -> tuple[Array, flo
 
 
 def summary(errors: Array) -> list[Any]:
-    """Median and worst parameter error, median excess loss where a model came out, and in how many trials none did."""
+    """Median and worst parameter error, median excess loss, and the number of trials without a model."""
     found = errors[np.isfinite(errors[:, 0])]
     failed = "" if len(found) == len(errors) else f"{len(errors) - len(found)} of {len(errors)}"
     if not len(found):
@@ -55,7 +55,7 @@ def summary(errors: Array) -> list[Any]:
 
 
 def compare(task: Task, seeds: int, doublings: int) -> tuple[list[list[Any]], dict[str, Curve]]:
-    """Rows of the table for one task, and errors against size for its panel of the figure."""
+    """Compare all methods on one task: rows of the table, and error against size for the figure."""
     begin = time.perf_counter()
     index, weights = task.build()
     built, m = time.perf_counter() - begin, len(index)
@@ -84,7 +84,7 @@ def compare(task: Task, seeds: int, doublings: int) -> tuple[list[list[Any]], di
 
 
 def draw(title: str, curves: dict[str, Curve], place: Any) -> None:
-    """One task: above the errors of samples, below, on an axis of its own, those that are rounding."""
+    """Draw one task: errors of samples above, errors of the size of rounding below."""
     above, below = place.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     for name, (sizes, errors) in curves.items():
         values = np.array([np.nan if error is None else max(error, ROUNDING) for error in errors])
@@ -110,7 +110,7 @@ def _legend() -> list[Any]:
 
 
 def run(settings: Settings, choice: Mapping[str, Callable[[Settings], Task]] = TASKS) -> Experiment:
-    """The comparison."""
+    """Run the comparison."""
     from matplotlib.figure import Figure as Drawing
 
     missing = absent()
@@ -131,16 +131,16 @@ def run(settings: Settings, choice: Mapping[str, Callable[[Settings], Task]] = T
         draw(task.title, curves, place)
     places[-1].legend(handles=_legend(), loc="center", frameon=False)
     return Experiment(
-        "The comparison nobody has made",
+        "Comparison with other choices of rows",
         [
-            "Each method chooses as many rows as karat's coreset has, with weights; the model is trained on them, and its "
-            "error is that of its parameters against the model of all rows (largest coefficient difference, or distance of the "
-            "worst component, both relative). For regression there is also the excess loss: by how much the loss of all rows "
-            "at the found coefficients exceeds its minimum. Random methods: median and worst of several seeds.",
-            "Samples of a few dozen rows give a wrong model at every task. With more rows their error falls about like one "
-            "over the square root of the size (upper parts of the figure), so that even half of the data is far from what the "
-            "coreset gives (lower parts). Kernel thinning is often the best of the samples: it keeps the averages of smooth "
-            "functions better than chance does. It does not keep moments.",
+            "Each method chooses as many weighted rows as karat's coreset has. A model is trained on them and compared with "
+            "the model of all rows: the error is the largest difference of a coefficient, or the distance of the worst "
+            "component, both relative. For regression the excess loss is the loss of all rows at the found coefficients, "
+            "relative to its minimum, less one. Random methods: median and worst of several seeds.",
+            "Samples of a few dozen rows give a wrong model in every task. With more rows their error falls about like one "
+            "over the square root of the size (upper parts of the figure), so that even half of the data has a much larger "
+            "error than the coreset (lower parts). Kernel thinning is often the best of the samples: it keeps the averages of "
+            "smooth functions better than random rows do. It does not keep moments.",
         ],
         [
             Table(
@@ -152,15 +152,15 @@ def run(settings: Settings, choice: Mapping[str, Callable[[Settings], Task]] = T
         ],
         [Figure("comparison", "Error of the trained model against the number of rows", drawing)],
         [
-            "Latent models: every method is given the full data's whitening, which karat stores with its coreset. Trained on "
-            "the sampled rows alone, 11 rows in 30 dimensions give no mixture at all. 'No model in' counts trials whose rows "
-            "did not even show the number of components.",
-            "coreax's TreeRecombination is exact as well, once a user hands it the kernel features as a matrix; its time "
-            "includes the compilation by JAX. What karat adds is knowing the features, never forming that matrix, the "
-            "certificate, and the speed.",
-            "Sampling has merits that this table does not show: it works for any loss (logistic, hinge, absolute error), where "
-            "no exact coreset exists, and takes no time. Kernel thinning is made for expectations of functions that are not "
-            "known beforehand.",
+            "Latent models: every method is given the whitening of the full data, which karat stores with its coreset. Without "
+            "it, 11 rows in 30 dimensions give no mixture at all. 'No model in' counts the trials whose rows show fewer "
+            "components than there are.",
+            "coreax's TreeRecombination is exact too, if the user passes the kernel features as a matrix; its time includes "
+            "the compilation by JAX. karat computes the features itself, never forms that matrix, gives a certificate, and is "
+            "faster.",
+            "Sampling has advantages that this table does not show: it works for any loss (logistic, hinge, absolute error), "
+            "where no exact coreset exists, and takes no time. Kernel thinning is made for expectations of functions that are "
+            "not known beforehand.",
         ],
         missing,
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The paper's data sets: from the folder that ``KARAT_DATA`` names, from the cache, or from their public homes.
+"""The paper's data sets: from the folder in ``KARAT_DATA``, from the cache, or downloaded.
 
-A set that cannot be had is a :class:`MissingDataError`, whose sentence goes to the page; the experiments run on the rest.
-What was downloaded once is kept under scikit-learn's data folder (``SCIKIT_LEARN_DATA``) and read from there.
+If a set is not available, :class:`MissingDataError` is raised; the page shows its message, and the other experiments run.
+Downloads are cached in scikit-learn's data folder (``SCIKIT_LEARN_DATA``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from karat.engine.linalg import Array
 
 Value = TypeVar("Value")
-PATIENCE = 6.0  # seconds that a server may stay silent
+PATIENCE = 6.0  # seconds to wait for a server
 OPENML, FIGSHARE = "https://www.openml.org", "https://ndownloader.figshare.com"
 GLASS = (
     "build wind float", "build wind non-float", "vehic wind float", "vehic wind non-float", "containers", "tableware",
@@ -32,11 +32,11 @@ GROUPS = ("sci.space", "sci.med", "comp.graphics")
 
 
 class MissingDataError(LookupError):
-    """A data set is neither on this machine nor to be downloaded; the message says what to do."""
+    """A data set is not on this machine and cannot be downloaded; the message says what to do."""
 
 
 class Labelled(NamedTuple):
-    """A table, a number per row (classes are numbered in the order of their names), and where it came from."""
+    """A table, the class of each row (numbered in the order of their names), and the source."""
 
     X: Array
     y: Array
@@ -44,7 +44,7 @@ class Labelled(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """Texts with their subjects."""
+    """Texts, their subjects, and the source."""
 
     texts: Sequence[str]
     subjects: np.ndarray
@@ -57,9 +57,9 @@ class Source:
     Parameters
     ----------
     folder : path, optional
-        The folder of data sets; by default the one that the environment variable ``KARAT_DATA`` names.
+        The folder of data sets; by default the environment variable ``KARAT_DATA``.
     network : bool
-        Whether to download what the folder does not hold.
+        Whether to download sets that are not in the folder.
     patience : float
         Seconds to wait for a server.
     """
@@ -73,7 +73,7 @@ class Source:
         self._held: dict[str, Any] = {}
 
     def _once(self, name: str, load: Callable[[Source], Value]) -> Value:
-        """A set that is read once, however many experiments ask for it."""
+        """Load a set at the first call and keep it for the others."""
         if name not in self._held:
             self._held[name] = load(self)
         return cast(Value, self._held[name])
@@ -95,7 +95,7 @@ class Source:
         return self._once("documents", _documents)
 
     def find(self, stem: str) -> Path | None:
-        """A file of the folder, by the part of its name before the format."""
+        """Find a file of the folder by its name without the suffix."""
         endings = (".csv.gz", ".csv", ".parquet")
         paths = (self.folder / f"{stem}{ending}" for ending in endings) if self.folder else ()
         return next((path for path in paths if path.exists()), None)
@@ -103,7 +103,7 @@ class Source:
     def download(
         self, name: str, host: str, fetch: Callable[[], dict[str, np.ndarray]], stem: str | None = None
     ) -> dict[str, np.ndarray]:
-        """Arrays from the cache, else from their home; the cache is filled.  ``stem`` names the file one could have instead."""
+        """Load arrays from the cache, or download them and fill it.  ``stem`` is the file that would replace the download."""
         from sklearn.datasets import get_data_home
 
         cached = Path(get_data_home()) / "karat" / f"{name}.npz"
@@ -112,23 +112,27 @@ class Source:
                 return dict(arrays)
         if not (self.network and self._reaches(host)):
             raise MissingDataError(
-                self._missing(stem or name, f"and {host} cannot be reached" if self.network else "(no network asked for)")
+                self._missing(stem or name, f"and {host} cannot be reached" if self.network else "(downloads are off)")
             )
         try:
             with _timeout(self.patience):
                 arrays = fetch()
-        except Exception as error:  # servers fail in many ways, and all of them mean the same here
+        except Exception as error:  # servers fail in many ways; the set is missing in each case
             raise MissingDataError(self._missing(stem or name, f"and its download from {host} failed: {error}")) from error
         cached.parent.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(cached, **cast(dict[str, Any], arrays))
         return arrays
 
+    @property
+    def place(self) -> str:
+        """The folder, as text for messages."""
+        return f"the folder {self.folder}" if self.folder else "KARAT_DATA (not set)"
+
     def _missing(self, name: str, why: str) -> str:
-        where = f"the folder {self.folder}" if self.folder else "KARAT_DATA (not set)"
-        return f"{name} is not in {where}, {why}. Put {name}.csv.gz or .parquet there, or run with a network."
+        return f"{name} is not in {self.place}, {why}. Put {name}.csv.gz or .parquet there, or allow downloads."
 
     def _reaches(self, host: str) -> bool:
-        """Whether a host answers at all, asked once; a name server that never answers must not hold up the run."""
+        """Whether a host answers; asked once, in a thread, because a name server may never answer."""
         if host not in self._reachable:
             answers: list[bool] = []
 
@@ -136,7 +140,7 @@ class Source:
                 try:
                     urllib.request.urlopen(urllib.request.Request(host, method="HEAD"), timeout=self.patience).close()
                 except urllib.error.HTTPError:
-                    answers.append(True)  # it answered, if only to say no
+                    answers.append(True)  # an error status is an answer
                 except (OSError, ValueError):
                     answers.append(False)
                 else:
@@ -160,7 +164,7 @@ def _timeout(seconds: float) -> Iterator[None]:
 
 
 def _columns(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a CSV or Parquet file; strings become object arrays, gaps NaN."""
+    """Read the columns of a CSV or Parquet file; strings become object arrays, missing values NaN."""
     if path.suffix == ".parquet":
         from pyarrow import parquet
 
@@ -173,7 +177,7 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
 
 
 def _numbered(labels: np.ndarray, order: Sequence[Any] | None = None) -> Array:
-    """Classes as numbers 0, 1, ..: in the given order, else in that of their names; classes that do not occur are skipped."""
+    """Number the classes 0, 1, ... in the given order, or in that of their names; classes that do not occur are skipped."""
     present = sorted(set(labels.tolist()), key=None if order is None else order.index)
     return np.array([present.index(label) for label in labels.tolist()], dtype=float)
 
@@ -189,7 +193,7 @@ def _from_openml(number: int, order: Sequence[str] | None = None) -> Callable[[]
 
 
 def _classes(stem: str, first: int, number: int, order: Sequence[str] | None = None) -> Callable[[Source], Labelled]:
-    """A set of Table 1 whose features start at column ``first`` and whose class is the last column."""
+    """Make a loader for a set of Table 1: features from column ``first`` on, the class in the last column."""
 
     def load(source: Source) -> Labelled:
         path = source.find(stem)
@@ -213,7 +217,7 @@ def _iris(source: Source) -> Labelled:
 
 
 def _imputed(X: Array) -> Array:
-    """Gaps filled by the median of the column, which keeps the paper's 699 rows of Breast cancer."""
+    """Replace missing values by the median of the column, which keeps the paper's 699 rows of Breast cancer."""
     return np.where(np.isnan(X), np.nanmedian(X, axis=0), X)
 
 
@@ -229,9 +233,8 @@ CLASSES = tuple(_CLASSES)
 def _credit_card(source: Source) -> Array:
     path = source.find("credit_card")
     if path is None:
-        where = f"the folder {source.folder}" if source.folder else "KARAT_DATA (not set)"
         raise MissingDataError(
-            f"credit_card is not in {where}, and its home (Kaggle, arjunbhasin2013/ccdata) needs a login. Download CC "
+            f"credit_card is not in {source.place}, and its source (Kaggle, arjunbhasin2013/ccdata) needs a login. Download CC "
             "GENERAL.csv by hand and put it there as credit_card.csv."
         )
     X = np.column_stack([column.astype(float) for column in list(_columns(path).values())[1:]])

@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation, which the paper claims and does not run: documents that mix four topics, alpha_0 known."""
+"""Latent Dirichlet allocation on documents that mix four topics; the paper claims it and does not run it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPICS = np.random.default_rng(0).dirichlet(np.full(WORDS, 0.3), size=len(ALPHA)
 
 
 def documents(n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Word counts of n documents, and the topics."""
+    """Draw the word counts of n documents; also returns the topics."""
     return rng.multinomial(LENGTH, rng.dirichlet(ALPHA, size=n) @ TOPICS).astype(float), TOPICS
 
 
@@ -28,7 +28,7 @@ MODEL = Model(
 
 
 def run(settings: Settings) -> Experiment:
-    """Latent Dirichlet allocation."""
+    """Run latent Dirichlet allocation."""
     n = 5000 if settings.quick else 50_000
     settings.say(f"{n:,} documents")
     rows = [agreement("latent Dirichlet", MODEL, n, 21)]
@@ -43,8 +43,8 @@ def run(settings: Settings) -> Experiment:
         [Table("lda", f"Four topics, alpha_0 = {ALPHA.sum():g}", COLUMNS, rows), table],
         [figure],
         [
-            "The tensor of latent Dirichlet allocation holds products of the mean word law with the second moments; it is a "
-            "sum over documents only once that mean is fixed, so the full data's mean is stored with the coreset (the paper "
-            "does not say it).",
+            "The tensor of latent Dirichlet allocation contains products of the mean word distribution with the second "
+            "moments. It is a sum over documents only if that mean is fixed, so the mean of the full data is stored with the "
+            "coreset (the paper does not mention this).",
         ],
     )

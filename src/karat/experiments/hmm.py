@@ -1,7 +1,7 @@
-"""Hidden Markov models, which the paper claims and does not run: three states, categorical and Gaussian emissions.
+"""Hidden Markov models with three states and categorical or Gaussian emissions; the paper claims them and does not run them.
 
-A sample is a window of three steps.  Per sample the tensor of three views is not symmetric, so its rank is k^3 unless it is
-symmetrised (the paper says binom(k+2, 3) without that step); karat symmetrises it.
+A sample is a window of three steps.  The tensor of its three views is not symmetric, so the rank is k^3 unless it is
+symmetrised (the paper states binom(k+2, 3) without that step); karat symmetrises it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EMISSIONS = np.random.default_rng(0).dirichlet(np.full(7, 0.5), size=3)
 
 
 def states(n: int, rng: np.random.Generator) -> np.ndarray:
-    """One long chain of hidden states."""
+    """Draw one long chain of hidden states."""
     steps, draws = TRANSITIONS.cumsum(axis=1).tolist(), rng.random(n).tolist()
     path = [0] * n
     for t in range(1, n):
@@ -51,7 +51,7 @@ MODELS = {
 
 
 def run(settings: Settings) -> Experiment:
-    """Hidden Markov models."""
+    """Run hidden Markov models."""
     n = 20_000 if settings.quick else 100_000
     rows = []
     for (name, model), bound in zip(MODELS.items(), (11, 14), strict=True):
@@ -62,15 +62,14 @@ def run(settings: Settings) -> Experiment:
     return Experiment(
         "Hidden Markov models",
         [
-            "Emissions, transitions and the law of the first state, learned from all windows of a chain and from the few "
-            "windows of the coreset, agree to rounding; so both are equally far from the truth, and that distance falls with "
-            "n.",
+            "Emissions, transitions and the distribution of the first state are learned from all windows of a chain and from "
+            "the few windows of the coreset. They agree to rounding, so both have the same error, which falls with n.",
         ],
         [Table("hmm", "Three hidden states, one chain", COLUMNS, rows), table],
         [figure],
         [
             "The paper's bound binom(k+2, 3) + 1 = 11 holds after the tensor is symmetrised; Gaussian emissions need k = 3 "
-            "more rows for their variances. As everywhere, the full data's maps (here also the cross moments of two steps) are "
-            "kept with the rows.",
+            "more rows for their variances. As for all latent models, the maps of the full data (here also the cross moments "
+            "of two steps) are stored with the rows.",
         ],
     )

@@ -1,4 +1,4 @@
-"""Independent component analysis by the fourth cumulant, which the paper names among latent variable models and does not run.
+"""Independent component analysis by the fourth cumulant; the paper names it and does not run it.
 
 The cumulant is of order four, so a coreset has binom(k+3, 4) + binom(k+1, 2) + 1 rows, not the paper's binom(k+2, 3) + 1.
 """
@@ -20,7 +20,10 @@ MIXING = np.random.default_rng(0).standard_normal((K, K))
 
 
 def signals(n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Two Laplace, a uniform and an exponential source, mixed; and the columns of the mixing, largest entry positive."""
+    """Draw mixed signals of two Laplace, a uniform and an exponential source.
+
+    Also returns the columns of the mixing matrix, with their largest entries positive.
+    """
     sources = np.column_stack(
         [rng.laplace(size=(n, 2)) / np.sqrt(2), rng.uniform(-1, 1, n) * np.sqrt(3), rng.exponential(size=n) - 1]
     )
@@ -35,7 +38,7 @@ MODEL = Model(
 
 
 def run(settings: Settings) -> Experiment:
-    """Independent components."""
+    """Run independent component analysis."""
     n = 20_000 if settings.quick else 100_000
     settings.say(f"{n:,} samples")
     rows = [agreement("ICA", MODEL, n, comb(K + 3, 4) + comb(K + 1, 2) + 1)]
@@ -43,7 +46,7 @@ def run(settings: Settings) -> Experiment:
     table, figure = recovery("Independent components", "ica_recovery", {"k = 4": MODEL}, sizes, 3 if settings.quick else 7)
     return Experiment(
         "Independent component analysis",
-        ["The mixing matrix learned from the coreset is that of all samples, and as far from the truth."],
+        ["The mixing matrix learned from the coreset is that of all samples, so it has the same error."],
         [Table("ica", "Four sources: two Laplace, a uniform, an exponential", COLUMNS, rows), table],
         [figure],
         ["The paper bounds every latent model by the third-order count binom(k+2, 3) + 1 = 21; fourth cumulants need "

@@ -1,4 +1,4 @@
-"""One latent-variable model learned twice: from all samples, and from the coreset with the full data's maps."""
+"""Learn latent-variable models from all samples and from the coreset, and compare."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 import karat
 from karat.engine.linalg import Array
 from karat.experiments.axes import readable_logs
-from karat.experiments.measure import difference, real_data, seconds
+from karat.experiments.measure import difference, learn_twice, real_data
 from karat.experiments.result import Figure, Table
 from karat.report import RecoveryErrorDisplay
 from karat.report._recovery import relative_error
 
 
 class Model(NamedTuple):
-    """A kind of model: data of a known truth, its problem, its learner, and its parameters.
+    """A latent-variable model: data with known components, its problem, its learner and its parameters.
 
     Attributes
     ----------
     draw : callable
         From n and a generator to the data and the true components (rows).
     problem, learner : callables
-        Make a fresh one.
+        Make a new one.
     parameters : sequence of str
         Names of the fitted arrays to compare.
     components : callable
@@ -39,28 +39,24 @@ class Model(NamedTuple):
 
 
 def agreement(name: str, model: Model, n: int, bound: int) -> list[Any]:
-    """A row: sizes, largest difference of a parameter, error to the truth, times."""
+    """Learn a model both ways: a row of sizes, largest difference of a parameter, error and times."""
     X, truth = model.draw(n, np.random.default_rng(1))
-    with real_data():
-        core = karat.coreset(X, problem=model.problem())
-        full, small = model.learner().fit(X), model.learner().fit_coreset(core)
-        learn = seconds(lambda: model.learner().fit(X)), seconds(lambda: model.learner().fit_coreset(core))
-        build = seconds(lambda: karat.coreset(X, problem=model.problem()))
-    worst = max(difference(getattr(small, name), getattr(full, name)) for name in model.parameters)
+    found = learn_twice(X, model.problem(), model.learner)
+    worst = max(difference(getattr(found.small, name), getattr(found.full, name)) for name in model.parameters)
     return [
-        name, n, len(core), bound, worst, relative_error(truth, model.components(full)),
-        1e3 * learn[0], 1e3 * build, 1e3 * learn[1],
+        name, n, len(found.core), bound, worst, relative_error(truth, model.components(found.full)),
+        1e3 * found.full_seconds, 1e3 * found.build_seconds, 1e3 * found.small_seconds,
     ]  # fmt: skip
 
 
 COLUMNS = (
-    "model", "samples", "kept", "bound", "largest difference of a parameter", "error of both to the truth",
+    "model", "samples", "kept", "bound", "largest difference of a parameter", "error of both",
     "learn from all, ms", "build the coreset, ms", "learn from the coreset, ms",
 )  # fmt: skip
 
 
 def recovery(title: str, name: str, models: dict[str, Model], sizes: Sequence[int], seeds: int) -> tuple[Table, Figure]:
-    """Error to the truth against n, from the coreset: it falls as that of all data does, like n^(-1/2)."""
+    """Measure the error of the components against n, from all samples and from coresets."""
     from matplotlib.figure import Figure as Drawing
 
     drawing = Drawing(figsize=(5.6 * len(models), 4), layout="constrained")
@@ -82,6 +78,6 @@ def recovery(title: str, name: str, models: dict[str, Model], sizes: Sequence[in
         panel.set_title(f"{title}, {kind}", loc="left", fontsize="medium")
         readable_logs(panel)
     columns = ["model", "samples", "kept", "error, all samples", "error, coreset"]
-    return Table(name, "Error to the truth against n, median of several draws", columns, rows), Figure(
-        name, f"{title}: error to the truth", drawing
+    return Table(name, "Error of the components against n, median of several draws", columns, rows), Figure(
+        name, f"{title}: error of the components", drawing
     )

@@ -1,20 +1,19 @@
-"""The paper's Algorithms 2, 5 and 6, taken literally: NumPy, an SVD per removed point, the ambient dimension as the stop.
+"""The paper's Algorithms 2, 5 and 6 as printed: an SVD per removed point, and d + 1 points at the end.
 
-They are here to be looked at and measured against; nothing of the library uses them.  Three guards, without which they do not
-end:
+They are here for comparison; the library does not use them.  Without three guards they do not end:
 
 * Algorithm 5 is called with k > d + 1 clusters.  The paper leaves k open; with k <= d + 1 no cluster is ever removed and
   the recursion is endless.
 * The weight that determines the step is set to zero.  Rounding may leave it at 1e-17, and ``w > 0`` would keep the point.
 * Both recursions are tail calls, written as loops: Python would run out of stack.
 
-Algorithms 5 and 6 stop at d + 1 points for points in R^d, whatever the rank.  The benchmarks hand them the unique monomials
-without the constant, which is kind: on the paper's vec(d d') with (d+1)^2 entries they would keep almost twice as many rows.
+Algorithms 5 and 6 stop at d + 1 points for points in R^d, whatever the rank.  The benchmarks pass them the unique monomials
+without the constant: with the paper's vec(d d') of (d+1)^2 entries they would keep almost twice as many rows.
 
 Algorithm 2 stacks the unfolded rows vec(d d') on lambda T, T the diagonal matrix of signs, and reduces both together.  With
-weights W_ab on the rows of T and Delta = S - S_c what the kept data miss of the moments, that asks for
-``W_ab = 1 - Delta_ab / lambda`` above the diagonal, ``1 + Delta_ab / lambda`` below and on it: data may miss up to lambda of
-each cross moment.  The paper then solves ``(Xc'Xc + lambda I_c) w = Xc'yc`` with I_c the weighted signs.  That is wrong twice:
+weights W_ab on the rows of T and Delta = S - S_c the difference of the moments, this means
+``W_ab = 1 - Delta_ab / lambda`` above the diagonal, ``1 + Delta_ab / lambda`` below and on it: each cross moment may differ by
+up to lambda.  The paper then solves ``(Xc'Xc + lambda I_c) w = Xc'yc`` with I_c the weighted signs.  That is wrong twice:
 only the symmetric part of I_c belongs there, and the signs in the label's row and column are a term of the right side.
 """
 
@@ -29,7 +28,7 @@ from karat.engine.linalg import Array, Indices
 
 
 def caratheodory(points: Array, weights: Array) -> Array:
-    """Algorithm 6: remove one point after the other; O(n^3) per point, O(n^4) in all.  New weights, mostly zero."""
+    """Algorithm 6: remove one point after the other, O(n^4) in all; returns new weights, mostly zero."""
     weights = weights.astype(float)
     alive = np.flatnonzero(weights > 0)
     while len(alive) > points.shape[1] + 1:
@@ -48,7 +47,7 @@ def caratheodory(points: Array, weights: Array) -> Array:
 
 
 def fast_caratheodory(points: Array, weights: Array, clusters: int | None = None) -> tuple[Indices, Array]:
-    """Algorithm 5: Algorithm 6 on the means of clusters, then again on the points of the clusters that are left.
+    """Algorithm 5: Algorithm 6 on the means of clusters, repeated on the points of the clusters that are left.
 
     Returns indices and weights.
     """
@@ -69,7 +68,7 @@ def fast_caratheodory(points: Array, weights: Array, clusters: int | None = None
 
 
 def sign_matrix(d: int) -> Array:
-    """The paper's matrix M of Algorithm 2: -1 above the diagonal, +1 below it and on it, 0 at (y, y)."""
+    """The matrix M of Algorithm 2: -1 above the diagonal, +1 below it and on it, 0 at (y, y)."""
     M = np.tril(np.ones((d + 1, d + 1))) - np.triu(np.ones((d + 1, d + 1)), 1)
     M[d, d] = 0.0
     return M
@@ -81,9 +80,9 @@ def unfolded(D: Array) -> Array:
 
 
 def claimed_bound(D: Array, lam: float, copies: float = 1.0) -> float:
-    """The paper's Theorem on ridge: ``sum_i 1 / (1 + lambda^2 / sigma_i^2) + 1`` data rows at most; it is false.
+    """The bound of the paper's theorem on ridge, ``sum_i 1 / (1 + lambda^2 / sigma_i^2) + 1`` data rows, which is false.
 
-    sigma are the singular values of the unfolded rows, of each of which there are ``copies``.
+    sigma are the singular values of the unfolded rows; there are ``copies`` of each row.
     """
     sigma = np.linalg.svd(unfolded(np.sqrt(np.sqrt(copies)) * D), compute_uv=False)
     sigma = sigma[sigma > 1e-12 * sigma[0]]
@@ -91,7 +90,7 @@ def claimed_bound(D: Array, lam: float, copies: float = 1.0) -> float:
 
 
 class SignCoreset(NamedTuple):
-    """What Algorithm 2 keeps: data rows with weights, and the weights of the rows of T as a matrix."""
+    """The result of Algorithm 2: data rows with weights, and the weights of the rows of T as a matrix."""
 
     rows: Indices
     weights: Array
@@ -99,7 +98,7 @@ class SignCoreset(NamedTuple):
 
 
 def sign_coreset(X: Array, y: Array, lam: float) -> SignCoreset:
-    """Algorithm 2: a coreset for ridge regression by the sign matrix T."""
+    """Algorithm 2: make a coreset for ridge regression with the sign matrix T."""
     n, d = X.shape
     signs = lam * np.diag(sign_matrix(d).ravel())
     points = np.vstack([unfolded(np.column_stack([X, y])), signs])
@@ -111,7 +110,7 @@ def sign_coreset(X: Array, y: Array, lam: float) -> SignCoreset:
 
 
 def solve_as_written(core: SignCoreset, X: Array, y: Array, lam: float) -> Array:
-    """The paper's solve, ``(Xc'Xc + lambda I_c)^-1 Xc'yc``."""
+    """Solve as the paper does, ``(Xc'Xc + lambda I_c)^-1 Xc'yc``."""
     d = X.shape[1]
     weighted = X[core.rows].T * core.weights
     carried = (core.signs * sign_matrix(d))[:d, :d]
@@ -119,7 +118,7 @@ def solve_as_written(core: SignCoreset, X: Array, y: Array, lam: float) -> Array
 
 
 def solve_corrected(core: SignCoreset, X: Array, y: Array, lam: float) -> Array:
-    """The right solve: I_c made symmetric, and its label terms on the right side."""
+    """Solve correctly: I_c is made symmetric, and its label terms are on the right side."""
     d = X.shape[1]
     weighted = X[core.rows].T * core.weights
     carried = core.signs * sign_matrix(d)

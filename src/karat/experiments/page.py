@@ -1,4 +1,4 @@
-"""One self-contained HTML page of all experiments, from one template, in the style of the report; pictures are inside."""
+"""One self-contained HTML page of all experiments, with the figures embedded, in the style of the report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAME = "index.html"
 
 
 def write_page(folder: Path, outcomes: Sequence[Outcome], settings: Settings) -> Path:
-    """Write the page of what has been run so far; the pictures are those of the folder."""
+    """Write the page of the experiments run so far, with the PNG files of the folder."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("karat.experiments", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -45,7 +45,7 @@ def write_page(folder: Path, outcomes: Sequence[Outcome], settings: Settings) ->
 
 
 def _facts(settings: Settings, outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """Where and with what the page was made."""
+    """When, where and with which versions the page was made."""
     folder = settings.source.folder
     return {
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -1,7 +1,7 @@
-"""l_p regression for p = 4 and 6, which the paper claims and does not run.
+"""l_p regression for p = 4 and 6; the paper claims it and does not run it.
 
-The loss ``sum_i |x_i . w + b - y_i|^p + lambda |w|_p^p`` has the kernelization of all monomials of degree p: binom(d+1+p, p)
-rows with an intercept.  The regulariser may absorb a part, as for ridge.  (The paper's sign tensor does not exist for p = 6: an
+The features of the loss ``sum_i |x_i . w + b - y_i|^p + lambda |w|_p^p`` are all monomials of degree p, binom(d+1+p, p) with an
+intercept.  The regulariser may absorb a part of the data, as for ridge.  (The paper's sign tensor does not exist for p = 6: an
 odd number of orderings cannot be split into as many +1 as -1.)
 """
 
@@ -29,19 +29,20 @@ SIZES = (1000, 10_000, 100_000, 1_000_000)  # numbers of rows; quick runs leave 
 
 
 def columns_of(data: Labelled, d: int) -> tuple[Array, Array]:
-    """The d columns of largest spread relative to their size, each divided by its deviation."""
+    """Take the d columns of largest relative spread, each divided by its standard deviation."""
     spread = data.X.std(axis=0) / np.abs(data.X).max(axis=0)
     X = data.X[:, np.sort(np.argsort(-spread, kind="stable")[:d])]
     return X / X.std(axis=0), data.y
 
 
 def full_minimiser(X: Array, y: Array, p: int, lam: float) -> Array:
+    """Minimise the l_p loss of all rows."""
     solution = minimise_power(X, y, np.ones(len(y)), p, lam, True)
     return np.append(solution.coef, solution.intercept)
 
 
 def compare(name: str, data: Labelled, p: int, d: int) -> list[Any]:
-    """Sizes by the three treatments of the regulariser, coefficients and losses from the first."""
+    """Compare sizes for the three values of absorb, coefficients and losses: a row of the table."""
     X, y = columns_of(data, d)
     expected = full_minimiser(X, y, p, LAMBDA)
     sizes, worst = [], 0.0
@@ -59,7 +60,7 @@ def compare(name: str, data: Labelled, p: int, d: int) -> list[Any]:
 
 
 def large(settings: Settings, sizes: Sequence[int]) -> tuple[Table, Figure]:
-    """Sizes stay while n grows, and with them the time of every fit after the first."""
+    """Measure sizes and times for growing n."""
     from matplotlib.figure import Figure as Drawing
 
     rng = np.random.default_rng(0)
@@ -93,7 +94,7 @@ def large(settings: Settings, sizes: Sequence[int]) -> tuple[Table, Figure]:
 
 
 def run(settings: Settings, sizes: Sequence[int] = SIZES) -> Experiment:
-    """l_p regression."""
+    """Run l_p regression."""
     missing: list[str] = []
     rows = [compare(name, data, *CASES[name]) for name, data in settings.each(CLASSES, settings.source.classes, missing)]
     table, figure = large(settings, sizes[:-1] if settings.quick else sizes)
@@ -105,16 +106,16 @@ def run(settings: Settings, sizes: Sequence[int] = SIZES) -> Experiment:
         "l_p regression, p = 4 and 6",
         [
             "The paper proves a coreset for l_p regression with an even p and does not run it. The minimiser of the "
-            f"regularised l_p loss (lambda = {LAMBDA:g}, with an intercept) from the coreset is that of all rows, whichever "
-            "way the regulariser is treated.",
+            f"regularised l_p loss (lambda = {LAMBDA:g}, with an intercept) from the coreset is that of all rows, for every "
+            "value of absorb.",
         ],
         [Table("lp", f"Real data, lambda = {LAMBDA:g}", columns, rows), table],
         [figure],
         [
-            "Columns are the few of largest spread, divided by their deviation: with all 8 of Yeast the bound for p = 4 would "
-            "be 715 rows.",
-            "Sizes below the bound come from the rank of the data: a column with few different values has fewer independent "
-            "powers.",
+            "The columns are the few of largest spread, divided by their standard deviations. With all 8 columns of Yeast the "
+            "bound for p = 4 would be 715 rows.",
+            "A size below the bound means that the features have a lower rank: a column with few different values has fewer "
+            "independent powers.",
         ],
         missing=missing,
     )

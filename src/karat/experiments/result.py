@@ -1,4 +1,4 @@
-"""What an experiment returns: prose, tables and figures, all of them plain values that the page and the files are made of."""
+"""The result of an experiment: text, tables and figures, from which the page and the files are written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under column names; ``name`` is that of its CSV file."""
+    """Rows of cells with column names; ``name`` is the name of the CSV file."""
 
     name: str
     title: str
@@ -28,11 +28,11 @@ class Table:
                 raise ValueError(f"Table {self.name}: a row has {len(row)} cells for {len(self.columns)} columns.")
 
     def shown(self) -> list[list[str]]:
-        """The cells as the page prints them; the CSV file has all digits."""
+        """Format the cells for the page; the CSV file has all digits."""
         return [[readable(cell) for cell in row] for row in self.rows]
 
     def numeric(self, column: int) -> bool:
-        """Whether all cells of a column are numbers, which stand to the right."""
+        """Whether all cells of a column are numbers, which are aligned to the right."""
         return all(not isinstance(row[column], str) for row in self.rows)
 
     def write(self, path: Path) -> None:
@@ -44,7 +44,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A matplotlib figure; ``name`` is that of its PNG file."""
+    """A matplotlib figure; ``name`` is the name of the PNG file."""
 
     name: str
     title: str
@@ -62,12 +62,12 @@ class Experiment:
     ----------
     title : str
     prose : sequence of str
-        Paragraphs: what is done, and what is seen.
+        Paragraphs about the method and the result.
     tables, figures : sequences
     notes : sequence of str
-        Where a number cannot be the paper's, and why.
+        Differences to the paper, and the reasons.
     missing : sequence of str
-        What was left out, and what to do about it.
+        Messages about parts that were left out, and how to run them.
     """
 
     title: str
@@ -79,7 +79,7 @@ class Experiment:
 
 
 def readable(cell: Cell) -> str:
-    """A cell as the page prints it: four digits, more where they stand before the point, errors two."""
+    """Format a cell for the page: four digits, seven for large numbers, two for small ones."""
     if cell is None:
         return ""
     if isinstance(cell, str):

@@ -1,7 +1,8 @@
 """Table 1 of the paper: ridge regression on four small sets, from all rows and from the coreset.
 
-As in the paper's experiments the regulariser is d rows sqrt(lambda) e_a, reduced together with the data, no intercept, total
-weight kept (``absorb="diagonal", total_weight=True``); a coreset is then data rows and regulariser rows with weights W, and
+As in the paper's experiments, the regulariser is d rows sqrt(lambda) e_a that are reduced together with the data; there is no
+intercept, and the total weight is kept (``absorb="diagonal", total_weight=True``).  A coreset has data rows and regulariser
+rows with weights W, and
 
     w = (Xc' diag(u) Xc + lambda diag(W))^-1 Xc' diag(u) yc.
 """
@@ -35,7 +36,7 @@ PAPER = {
 
 
 def ridge(X: Array, y: Array, lam: float, weights: Array | None = None, regulariser: Array | None = None) -> Array:
-    """The paper's solve, on all rows or on the coreset."""
+    """Solve ridge regression as the paper does, on all rows or on the coreset."""
     d = X.shape[1]
     weighted = X.T if weights is None else X.T * weights
     penalty = lam * (np.eye(d) if regulariser is None else np.diag(regulariser))
@@ -55,7 +56,7 @@ def from_coreset(core: karat.Coreset, lam: float) -> Array:
 
 
 def reached_at(X: Array, y: Array, value: float) -> str:
-    """The lambda at which the RMSE has a given value, or in words why there is none in 1e-6 to 1e8."""
+    """Find the lambda between 1e-6 and 1e8 at which the RMSE has a given value, or say why there is none."""
 
     def off(logarithm: float) -> float:
         return rmse(X, y, ridge(X, y, 10.0**logarithm)) - value
@@ -77,7 +78,7 @@ def _with_own_labels(settings: Settings) -> str:
 
 
 def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
-    """Table 1."""
+    """Compute Table 1."""
     notes: list[str] = []
     missing: list[str] = []
     errors: list[list[Any]] = []
@@ -116,8 +117,8 @@ def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
     return Experiment(
         "Table 1: ridge regression",
         [
-            "Class numbers are regressed on the features, without intercept, on the raw columns. The paper's regulariser is d "
-            "more rows, reduced together with the data; its 'full data' counts them (154 = 150 + 4), and so do the sizes here.",
+            "The number of the class is regressed on the raw columns, without an intercept. The paper's regulariser is d more "
+            "rows, reduced together with the data. Its 'full data' includes them (154 = 150 + 4), and so do the sizes here.",
             "The RMSE of the model trained on the coreset equals that of the model trained on all rows, to rounding, at "
             f"every lambda tried ({', '.join(f'{lam:g}' for lam in LAMBDAS)}).",
         ],
@@ -138,17 +139,16 @@ def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
         ],
         notes=[
             *notes,
-            "The paper gives neither its lambda nor its targets, so ours were fitted to its numbers: of raw, standardised and "
-            "min-max columns, raw ones come nearest. Glass comes to 0.89 only with its six types numbered 0 to 5; with its own "
-            f"labels, 1 to 7, the RMSE is {labelled}. The last column of the first table says at which lambda a set has the "
-            "paper's value: there is no lambda that suits all of them, so this is a guess at what was run, not a reproduction "
-            "of it.",
-            "Sizes are the paper's: they are the a-priori bound, which generic data meet. Without the total weight, of which "
-            "ridge without an intercept has no need, each is one smaller; the box programme (absorb='box') needs fewer still.",
+            "The paper states neither its lambda nor its targets, so ours were fitted to its numbers: of raw, standardised and "
+            "min-max columns, raw ones are closest. Glass has 0.89 only with its six types numbered 0 to 5; with its own "
+            f"labels, 1 to 7, the RMSE is {labelled}. The last column of the first table gives the lambda at which a set has "
+            "the paper's value. No lambda fits all sets, so this is a guess at what was run, not a reproduction.",
+            "Sizes equal the paper's: they are the a-priori bound, which generic data reaches. Without the total weight, which "
+            "ridge without an intercept does not need, each is one smaller; the box programme (absorb='box') needs fewer "
+            "still.",
             "Breast cancer: 16 missing values are replaced by the median of their column, which keeps the paper's 699 rows.",
-            "Training 150 to 1,500 rows takes microseconds, most of them NumPy's own; no coreset pays off at this size, and "
-            "building it takes far longer than it saves. The paper's speed-ups leave the construction out, as the column here "
-            "does.",
+            "Training on 150 to 1,500 rows takes microseconds, mostly overhead of NumPy, so no coreset pays off at this size: "
+            "building it takes far longer than it saves. The speed-ups, the paper's and ours, do not include the construction.",
         ],
         missing=missing,
     )  # fmt: skip

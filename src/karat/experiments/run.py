@@ -1,4 +1,4 @@
-"""All experiments in turn, into a folder: one page, CSV and PNG files.  What fails or is missing is said, the rest is run."""
+"""Run all experiments and write one page, CSV and PNG files.  If one fails, the others still run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from karat.errors import InputError, MissingExtraError
 from karat.experiments.result import Experiment
 from karat.experiments.settings import Settings
 
-# Name on the command line, and the module whose ``run`` it is.
+# Name on the command line, and the module.
 EXPERIMENTS = {
     "table1": "ridge",
     "figure1": "size_and_lambda",
@@ -30,7 +30,7 @@ EXPERIMENTS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one experiment.
+    """The outcome of one experiment.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Outcome:
         None if it failed.
     seconds : float
     error : str
-        What went wrong, in one line; empty if nothing did.
+        The error in one line; empty if there was none.
     """
 
     name: str
@@ -55,7 +55,7 @@ def chosen(only: Sequence[str] | None, experiments: Mapping[str, str] = EXPERIME
     """The experiments asked for, in the order of the paper."""
     unknown = [name for name in only or () if name not in experiments]
     if unknown:
-        raise InputError(f"There is no experiment {', '.join(unknown)}; there are {', '.join(experiments)}.")
+        raise InputError(f"There is no experiment {', '.join(unknown)}; choose from {', '.join(experiments)}.")
     return [name for name in experiments if not only or name in only]
 
 
@@ -72,11 +72,11 @@ def reproduce(
     Parameters
     ----------
     folder : path
-        Where ``index.html``, the CSV and the PNG files go; it is made if need be.
+        The folder for ``index.html``, CSV and PNG files; it is made if it does not exist.
     only : list of str, optional
         Names of experiments; all of them by default.
     settings : Settings, optional
-        Data and thoroughness.
+        Data source and size of the experiments.
     progress : callable, optional
         Called with (experiment, what it is doing, experiments done, experiments in all).
     experiments : dict
@@ -107,7 +107,7 @@ def reproduce(
                 part.write(folder / f"{part.name}.csv")
             for figure in outcome.experiment.figures:
                 figure.write(folder / f"{figure.name}.png")
-        write_page(folder, outcomes, settings)  # after each one, so that an interrupted run leaves what it has
+        write_page(folder, outcomes, settings)  # after each one, so that an interrupted run leaves a page
     return outcomes
 
 
@@ -115,7 +115,7 @@ def _attempt(name: str, module: str, settings: Settings) -> Outcome:
     begin = time.perf_counter()
     try:
         experiment = import_module(f"karat.experiments.{module}").run(settings)
-    except Exception as error:  # one experiment must not lose the others
+    except Exception as error:  # the other experiments must run
         where = traceback.extract_tb(error.__traceback__)[-1]
         line = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
         return Outcome(name, None, time.perf_counter() - begin, line)

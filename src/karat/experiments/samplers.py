@@ -1,13 +1,13 @@
-"""Other ways to choose m of n rows and weigh them, to compare with.
+"""Other methods that choose m of n rows with weights, for the comparison.
 
-Each is handed the same views of the rows and gives indices and weights that add up to about n:
+Each gets the same views of the rows and returns indices, and weights that sum to about n:
 
     uniform           without replacement, weights n / m
     leverage          with probabilities proportional to the leverage scores of the rows, weights 1 / (m p_i)
-    sensitivity       the same with an upper bound of the rows' largest share of the task's loss
+    sensitivity       the same, with an upper bound of each row's largest share of the loss
     kernel thinning   goodpoints: m 2^j rows drawn uniformly and halved j times, Gaussian kernel
     kernel herding    coreax: greedy in the maximum mean discrepancy, its weights optimised; Gaussian kernel, all rows
-    recombination     coreax: TreeRecombination, handed the task's kernel features as a ready matrix
+    recombination     coreax: TreeRecombination, given the kernel features of the task as a matrix
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from scipy.spatial.distance import cdist, pdist
 
 from karat.engine.linalg import Array, Indices
 
-THINNED = 4096  # most rows that kernel thinning starts from; it holds their kernel matrix
+THINNED = 4096  # rows that kernel thinning starts from at most; it needs their kernel matrix
 Choice = tuple[Indices, Array]
 
 
 @dataclass(frozen=True)
 class Views:
-    """What the samplers look at.
+    """The input of the samplers.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Views:
     leverage, sensitivity : arrays (n,)
         Scores, up to a factor.
     features : array (n, m)
-        The kernel features whose sums an exact coreset keeps, beside the total weight.
+        The kernel features whose sums an exact coreset keeps, without the constant.
     """
 
     table: Array
@@ -63,7 +63,7 @@ def leverage_scores(table: Array) -> Array:
 
 
 def lightweight(table: Array) -> Array:
-    """Sensitivity bound of clustering: half uniform, half by squared distance to the mean."""
+    """A bound of the sensitivities for clustering: half uniform, half by squared distance to the mean."""
     distance = np.square(table - table.mean(axis=0)).sum(axis=1)
     return np.asarray(0.5 / len(table) + 0.5 * distance / distance.sum())
 
@@ -88,7 +88,7 @@ def sensitivity(views: Views, m: int, rng: np.random.Generator) -> Choice:
 
 
 def bandwidth(table: Array) -> float:
-    """Median distance of some rows, the usual choice."""
+    """The usual bandwidth: the median distance of some rows."""
     return float(np.median(pdist(table[:: max(1, len(table) // 500)])))
 
 
@@ -106,7 +106,7 @@ def kernel_thinning(views: Views, m: int, rng: np.random.Generator) -> Choice:
 
 @contextmanager
 def _jax() -> Iterator[None]:
-    """JAX on the processor and in 64 bits, as karat computes; what it says about itself is not for our readers."""
+    """Run JAX on the CPU and in 64 bits, as karat does, without its warnings."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import jax
 
@@ -158,13 +158,13 @@ PACKAGES = {"goodpoints": "kernel thinning", "coreax": "kernel herding and recom
 
 
 def available(samplers: dict[str, Sampler]) -> dict[str, Sampler]:
-    """Those whose package is installed."""
+    """The samplers whose package is installed."""
     missing = {package for package in PACKAGES if find_spec(package) is None}
     return {name: sampler for name, sampler in samplers.items() if not any(f"({package})" in name for package in missing)}
 
 
 def absent() -> list[str]:
-    """A sentence for each package that is not installed."""
+    """A message for each package that is not installed."""
     return [
         f"{package} is not installed, so {what} is left out: install it with  pip install {package}."
         for package, what in PACKAGES.items()

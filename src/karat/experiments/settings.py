@@ -1,4 +1,4 @@
-"""What every experiment is handed: its data, how thorough to be, and a way to say what it is doing."""
+"""Settings of the experiments: data source, size, and a callback for progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 def _silent(_: str) -> None:
-    """Nobody listens."""
+    """Report no progress."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Settings:
     Attributes
     ----------
     source : Source
-        Where data come from.
+        Source of the data.
     quick : bool
-        Fewer points, seeds and rows: a look, not a measurement.
+        Fewer points, seeds and rows; faster and less precise.
     say : callable
-        Told in a few words what is being done.
+        Called with a few words about the current step.
     """
 
     source: Source = field(default_factory=Source)
@@ -34,7 +34,7 @@ class Settings:
     say: Callable[[str], None] = _silent
 
     def each(self, names: Sequence[str], load: Callable[[str], Value], missing: list[str]) -> Iterator[tuple[str, Value]]:
-        """Name and value of everything that can be loaded; what cannot is added to ``missing``."""
+        """Load data sets by name; for those that are missing, a message is added to ``missing``."""
         for name in names:
             self.say(name)
             try:

@@ -1,9 +1,9 @@
 """Figure 1 of the paper: size of the coreset against lambda, by three kernelizations, and the bound that the paper claims.
 
-The bound, ``sum_i 1 / (1 + lambda^2 / sigma_i^2) + 1`` data rows, is false: it is a sum of leverage scores, which counts
-neither a rank nor the points of a vertex. The curves show where. The smallest data that refute it for *every* algorithm are
-the rows e_a - e_b, each copied c times, with lambda = c^(3/4): each of the d(d+1)/2 kinds alone carries its cross moment, of
-size c > lambda, so each must be kept, while the bound tends to 1.
+The bound, ``sum_i 1 / (1 + lambda^2 / sigma_i^2) + 1`` data rows, is false: it is a sum of leverage scores, which is neither a
+rank nor the number of points of a vertex.  The smallest data that refutes it for *every* algorithm are the rows e_a - e_b, each
+copied c times, with lambda = c^(3/4): only one of the d(d+1)/2 kinds contributes to each cross moment, whose size is c >
+lambda, so all kinds must be kept, while the bound tends to 1.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CURVES = {
 
 
 def data_rows(X: Array, y: Array, lam: float) -> dict[str, float]:
-    """Data rows kept by each kernelization, and the claim."""
+    """Count the data rows kept by each kernelization, and compute the claimed bound."""
     diagonal = Ridge(lam, fit_intercept=False, absorb="diagonal", total_weight=True)
     box = Ridge(lam, fit_intercept=False, absorb="box")
     kept = {
@@ -48,13 +48,13 @@ def data_rows(X: Array, y: Array, lam: float) -> dict[str, float]:
 
 
 def differences(d: int) -> Array:
-    """Rows e_a - e_b of R^(d+1), the last coordinate being the label."""
+    """The rows e_a - e_b of R^(d+1); the last coordinate is the label."""
     eye = np.eye(d + 1)
     return np.array([eye[a] - eye[b] for a, b in combinations(range(d + 1), 2)])
 
 
 def refutation() -> Table:
-    """The smallest data on which no coreset can meet the claim."""
+    """Compute the table of the smallest data that refutes the bound."""
     rows: list[list[Any]] = []
     for d in (2, 4, 8):
         for copies in (1e4, 1e8):
@@ -79,6 +79,7 @@ def solves(name: str, data: Labelled, lam: float) -> list[Any]:
 
 
 def draw(curves: dict[str, tuple[Array, list[dict[str, float]], int]]) -> Any:
+    """Draw sizes against lambda, a panel per data set."""
     from matplotlib.figure import Figure as Drawing
 
     drawing = Drawing(figsize=(11, 7.2), layout="constrained")
@@ -104,7 +105,7 @@ def draw(curves: dict[str, tuple[Array, list[dict[str, float]], int]]) -> Any:
 
 
 def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
-    """Figure 1."""
+    """Compute Figure 1."""
     missing: list[str] = []
     lambdas = np.geomspace(1e-2, 1e6, 5 if settings.quick else 17)
     curves: dict[str, tuple[Array, list[dict[str, float]], int]] = {}
@@ -119,16 +120,16 @@ def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
     return Experiment(
         "Figure 1: size against lambda",
         [
-            "Data rows kept, by the d regulariser rows of the paper's own experiments (absorb='diagonal'), by its Algorithm 2 "
-            "with the sign matrix T taken literally, and by the box programme that T amounts to (absorb='box').",
-            "With d regulariser rows the size falls by at most d, to binom(d+2, 2) + 1 - d (dotted), and stays there however "
-            "large lambda is: the paper's theorem promises that it falls to 1. The sign matrix keeps more data rows than the "
-            f"claim at {exceed[0]} of {len(points)} points (shaded) and up to (d+1)^2 rows of its own on top; the box "
-            f"programme, which searches for few rows, still exceeds it at {exceed[1]}.",
-            "The theorem writes O(), but no constant repairs it: on rows e_a - e_b (second table) every coreset needs d(d+1)/2 "
-            "rows while the formula tends to 1.",
-            "Algorithm 2 also solves wrongly. Its matrix I_c is not symmetric, and the part of it that belongs to the label is "
-            "left out; the first table shows the error of the coefficients, and that of the corrected solve on the same rows.",
+            "Data rows kept with the d regulariser rows of the paper's experiments (absorb='diagonal'), with its Algorithm 2 "
+            "and the sign matrix T as printed, and with the box programme, to which T is equivalent (absorb='box').",
+            "With d regulariser rows the size falls by at most d, to binom(d+2, 2) + 1 - d (dotted), for any lambda; the "
+            "paper's theorem claims that it falls to 1. The sign matrix keeps more data rows than claimed at "
+            f"{exceed[0]} of {len(points)} points (shaded), and up to (d+1)^2 rows of T in addition. The box programme, which "
+            f"searches for few rows, exceeds the claim at {exceed[1]} points.",
+            "The theorem states O(), but no constant makes it true: on rows e_a - e_b (second table) every coreset needs "
+            "d(d+1)/2 rows, while the formula tends to 1.",
+            "The solve of Algorithm 2 is wrong too: its matrix I_c is not symmetric, and the part for the label is left out. "
+            "The first table shows the error of the coefficients, and that of the corrected solve on the same rows.",
         ],
         [
             Table(
@@ -142,13 +143,11 @@ def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
         ],
         [Figure("figure1", "Size of the coreset against lambda", draw(curves))] if curves else [],
         [
-            "The paper's figure has no numbers to compare with (its file holds no picture); its text says that sizes fall with "
-            "lambda.",
-            "Sizes of the box programme are those of vertices that a reweighted linear programme found: upper bounds of the "
-            "fewest rows, which need not fall evenly with lambda.",
-            "The claim is a statement about data rows, so data rows are drawn. The literal algorithm loses digits at large "
-            "lambda, where rows of size lambda are reduced together with data of size 1; karat's engine works in whitened "
-            "coordinates.",
+            "The paper's figure cannot be compared (its file has no picture); its text says that sizes fall with lambda.",
+            "Sizes of the box programme are those of vertices that a reweighted linear programme found. They are upper bounds "
+            "of the smallest size and need not decrease monotonically with lambda.",
+            "The claim is about data rows, so data rows are drawn. The algorithm as printed loses digits at large lambda, "
+            "where rows of size lambda are reduced together with data of size 1; karat's engine works in whitened coordinates.",
         ],
         missing=missing,
     )  # fmt: skip

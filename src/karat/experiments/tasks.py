@@ -26,7 +26,7 @@ ROWS = 10_000
 
 @dataclass(frozen=True)
 class Task:
-    """Something to learn.
+    """A model to train, with its data.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Task:
         Builds karat's coreset: indices and weights.
     error : callable
         From indices and weights to the relative error of the model's parameters against those of all rows, and the excess of
-        its loss on all rows over the minimum (NaN where there is none to speak of).
+        its loss on all rows over the minimum (NaN for models without a loss).
     """
 
     title: str
@@ -44,14 +44,14 @@ class Task:
 
 
 def products(table: Array, degree: int) -> Array:
-    """All monomials of the columns and 1 up to a degree, the constant first."""
+    """All monomials of the columns up to a degree, the constant first."""
     from sklearn.preprocessing import PolynomialFeatures
 
     return np.asarray(PolynomialFeatures(degree).fit_transform(table))
 
 
 def regression(p: int, X: Array, y: Array, title: str) -> Task:
-    """l_p regression with an intercept; p = 2 is ridge regression."""
+    """Make a task of l_p regression with an intercept; p = 2 is ridge regression."""
     problem = problems.LpRegression(p, 1.0) if p > 2 else problems.Ridge(1.0)
     X, y = standardised(X), standardised(y[:, None])[:, 0]
     table = np.column_stack([X, y])
@@ -68,7 +68,7 @@ def regression(p: int, X: Array, y: Array, title: str) -> Task:
 
     def error(index: Indices, weights: Array) -> tuple[float, float]:
         found = train(X[index], y[index], weights)
-        return difference(found, expected), max(0.0, loss(found) / least - 1.0)  # below 0 there is rounding only
+        return difference(found, expected), max(0.0, loss(found) / least - 1.0)  # a negative excess is rounding
 
     def build() -> tuple[Indices, Array]:
         core = karat.coreset(X, y, problem)
@@ -81,7 +81,7 @@ def regression(p: int, X: Array, y: Array, title: str) -> Task:
 
 
 def latent(X: Array, problem: Any, learner: Any, components: Callable[[Any], Array], title: str) -> Task:
-    """A latent-variable model; every sampler is given the full data's whitening, which its rows alone do not have."""
+    """Make a task of a latent-variable model; every sampler is given the whitening of the full data."""
     core = karat.coreset(X, problem=problem)
     with real_data():
         expected = components(learner().fit(X))
@@ -92,7 +92,7 @@ def latent(X: Array, problem: Any, learner: Any, components: Callable[[Any], Arr
         with real_data():
             try:
                 found = learner().fit_coreset(replace(core, indices=rows, weights=merged, X=X[rows]))
-            except InputError:  # the rows do not show that many components
+            except InputError:  # the rows have too few components
                 return float("nan"), float("nan")
         return relative_error(expected, components(found)), float("nan")
 
@@ -108,7 +108,7 @@ def latent(X: Array, problem: Any, learner: Any, components: Callable[[Any], Arr
 
 
 def regression_rows(settings: Settings, columns: int) -> tuple[Array, Array, str]:
-    """Elevation and other numeric columns of Covertype, 10,000 rows at random; made-up columns where it is not to be had."""
+    """Draw 10,000 rows of Covertype, Elevation against other numeric columns; synthetic rows if it is missing."""
     rng = np.random.default_rng(0)
     try:
         table = settings.source.covertype()

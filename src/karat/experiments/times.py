@@ -1,7 +1,7 @@
 """Running times against the theorems: O(n d^2 + d^8 log n) for ridge regression, O(n k^3 + k^12 log n) for latent models.
 
-An O() leaves its constant open.  The theorem's curve is drawn with the smallest constant for which it bounds the measured times
-of the paper's algorithm taken literally, or of karat where that is not run: only the shape means something.
+O() has no constant.  The theorem's curve is drawn with the smallest constant for which it bounds the measured times of the
+paper's algorithm as printed, or of karat where that is not run.  Only its shape is meaningful.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ def mixture_data(n: int, k: int, d: int = 20) -> Array:
 
 
 def squares(X: Array, y: Array) -> Array:
-    """The ready matrix of all products of two columns: the kernelization that the literal algorithm is handed."""
+    """The matrix of all products of two columns, which the literal algorithm takes as input."""
     D = np.column_stack([X, y])
     return np.column_stack([D[:, a] * D[:, b] for a, b in combinations_with_replacement(range(D.shape[1]), 2)])
 
 
 def measured(values: Sequence[int], job: Callable[[int], Callable[[], Any]]) -> Curve:
+    """Time a job at each value."""
     return list(values), [seconds(job(value), enough=0.3, runs=5) for value in values]
 
 
 def regression_curves(values: Sequence[int], most: int, shape: Callable[[int], tuple[int, int]]) -> dict[str, Curve]:
-    """karat's two ways, and the literal algorithm up to ``most``."""
+    """Time two methods of karat, and the literal algorithm up to ``most``."""
     problem = LeastSquares(fit_intercept=False)
 
     def by(method: Any) -> Callable[[int], Callable[[], Any]]:
@@ -73,6 +74,8 @@ def regression_curves(values: Sequence[int], most: int, shape: Callable[[int], t
 
 
 def latent_curves(values: Sequence[int], shape: Callable[[int], tuple[int, int]]) -> dict[str, Curve]:
+    """Time karat on Gaussian mixtures."""
+
     def job(value: int) -> Callable[[], Any]:
         n, k = shape(value)
         X = mixture_data(n, k)
@@ -82,14 +85,14 @@ def latent_curves(values: Sequence[int], shape: Callable[[int], tuple[int, int]]
 
 
 def with_theorem(curves: dict[str, Curve], law: Callable[[int], float]) -> dict[str, Curve]:
-    """The theorem's curve beside the measured ones, the lowest that bounds the literal algorithm or karat."""
+    """Add the theorem's curve, the lowest that bounds the literal algorithm, or karat if that was not run."""
     values = curves["karat"][0]
     scale = max(taken / law(value) for value, taken in zip(*curves.get(LITERAL, curves["karat"]), strict=True))
     return curves | {THEOREM: (values, [scale * law(value) for value in values])}
 
 
 def slope(curve: Curve) -> float:
-    """Growth from the middle to the end of a curve, as a power."""
+    """The exponent of a curve, fitted from its middle to its end."""
     values, taken = (np.log(np.array(part, dtype=float)) for part in curve)
     half = len(values) // 2
     return float(np.polyfit(values[half:], taken[half:], 1)[0]) if len(values) - half > 1 else float("nan")
@@ -119,7 +122,7 @@ def draw(parts: dict[str, tuple[str, dict[str, Curve]]]) -> Any:
 
 
 def run(settings: Settings) -> Experiment:
-    """Running times."""
+    """Measure running times."""
     quick = settings.quick
     n_values = [1000, 10_000, 100_000] if quick else [1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
     d_values = [2, 4, 8] if quick else [2, 3, 4, 6, 8, 12, 16, 24, 32]
@@ -163,17 +166,17 @@ def run(settings: Settings) -> Experiment:
     return Experiment(
         "Running times against the theorems",
         [
-            "Time to build a coreset, against n and against d or k, with the theorems' O(n d^2 + d^8 log n) and O(n k^3 + k^12 "
-            "log n) as dashed lines (the smallest constant for which they bound what was measured; the shape is what to look "
-            "at).",
-            "In n, karat grows no faster than linearly, as the theorems say. In d and k it stays far below their d^8 and k^12: "
-            "those count one singular value decomposition per removed point, where karat eliminates all of them in one blocked "
-            "factorisation, O(n d^2 + d^6) and O(n k^3 + k^9), and these powers are not yet reached in the range shown.",
+            "Time to build a coreset, against n and against d or k. Dashed lines are the theorems' O(n d^2 + d^8 log n) and "
+            "O(n k^3 + k^12 log n), with the smallest constant for which they bound the measured times; only their shape is "
+            "meaningful.",
+            "In n, the time of karat grows at most linearly, as in the theorems. In d and k it stays far below their d^8 and "
+            "k^12, which come from one singular value decomposition per removed point. karat eliminates all points in one "
+            "blocked factorisation, O(n d^2 + d^6) and O(n k^3 + k^9); even these powers are not reached in the range shown.",
         ],
         [
             Table(
                 "times_growth",
-                "Seconds at both ends, and growth at the end as a power",
+                "Seconds at both ends, and the exponent at the end",
                 ["curve", "method", "first", "last", "power"],
                 growth,
             ),
@@ -181,8 +184,8 @@ def run(settings: Settings) -> Experiment:
         ],
         [Figure("times", "Running times", draw(parts))],
         [
-            "The theorem on latent models leaves out the second moment, its eigenvectors and the projection, O(n d^2 + d^3 + n "
-            "d k): with d = 20 they take most of the time here.",
-            "The literal algorithm and the tree are run up to n = 100,000 and d = 12 only.",
+            "The theorem on latent models omits the second moment, its eigenvectors and the projection, O(n d^2 + d^3 + n d "
+            "k), which take most of the time here (d = 20).",
+            "The literal algorithm and the tree run up to n = 100,000 and d = 12 only.",
         ],
     )
