@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from agreement import assert_same
+from estimators.agreement import assert_same
 from scipy import sparse
 from scipy.stats import loguniform
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401

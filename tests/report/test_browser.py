@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from browser import chromium, programs
+from report.browser import chromium, programs
 
 import karat
 

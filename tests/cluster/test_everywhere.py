@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from scale.tables import COLUMNS, arrays, make, write
+from tables import COLUMNS, arrays, make, write
 
 import karat
 

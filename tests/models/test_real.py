@@ -1,6 +1,5 @@
 """Real data: modes A and B give the full data's answer, mode C where it is small enough."""
 
-
 import numpy as np
 import pytest
 from scipy import sparse

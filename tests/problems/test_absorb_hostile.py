@@ -142,7 +142,7 @@ def test_minimiser_of_collinear_columns(size, absorb):
 @pytest.mark.parametrize("name", REFUTED)
 def test_verify_refutes_what_the_first_release_called_exact(name):
     """Rows, weights and corrections that 0.1.0 made, all with ``ok``."""
-    stored = np.load(Path(__file__).parent / "golden" / "absorbed_0_1_0.npz")
+    stored = np.load(Path(__file__).parents[1] / "golden" / "absorbed_0_1_0.npz")
     data, problem = REFUTED[name]
     X, y = data()
     now = karat.coreset(X, y, problem)
@@ -310,7 +310,7 @@ except KeyboardInterrupt:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_programme_can_be_interrupted():
-    code = STALL.format(tests=str(Path(__file__).parent))
+    code = STALL.format(tests=str(Path(__file__).parents[1]))
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
