@@ -150,4 +150,6 @@ def test_the_tests_of_the_sdist_pass(sdist):
 
 
 def files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    """All files below a folder, without caches."""
+    inside = [(path, path.relative_to(folder).parts) for path in folder.rglob("*") if path.is_file()]
+    return [path for path, parts in inside if not any(part.startswith((".", "__pycache__")) for part in parts)]
