@@ -1,56 +1,71 @@
-# For a fresh machine: `make demo`, `make test`, `make docs`.  Each makes the virtual environment it needs.
+# For a fresh machine: `make demo`, `make test`, `make docs`.  Each target installs what it needs into .venv, and nothing else.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# Modules are compiled when they are first imported; compiling all of them here would take longer than the demo.
+PIP := $(BIN)/python -m pip install --quiet --no-compile
+# One stamp per dependency group of pyproject.toml: $(call has,test) is .venv/.stamp-test.
+has = $(VENV)/.stamp-$(1)
 # Tests read real data from KARAT_DATA and say so when they skip without it.
 export KARAT_DATA ?= $(wildcard $(abspath ../shared/datasets))
 
-# Tests run in two processes: one BLAS thread each, or the four would wait for each other on two cores.
-test quick: export OPENBLAS_NUM_THREADS ?= 1
+# Tests run in two processes.  One BLAS thread each: more would compete for the two cores.
+test quick oldest docs: export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test quick torture lint bench docs reproduce clean
+.PHONY: demo test quick oldest torture lint bench docs reproduce clean
+# Two installations into one environment must not run at the same time.
+.NOTPARALLEL:
 
-$(STAMP): pyproject.toml
+$(VENV)/.stamp:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable . --group test --group lint --group docs
-	touch $(STAMP)
+	$(PIP) --upgrade "pip>=25.1"
+	touch $@
 
-demo: $(STAMP)
+$(VENV)/.stamp-%: pyproject.toml | $(VENV)/.stamp
+	$(PIP) --editable . --group $*
+	touch $@
+
+demo: $(call has,demo)
 	$(BIN)/karat demo
 
-test: $(STAMP) lint
+# The docs group: one test builds the documentation.
+test: $(call has,test) $(call has,docs) lint
 	$(BIN)/python -m pytest -n 2 --durations=10
 
-quick: $(STAMP)
+quick: $(call has,test)
 	$(BIN)/python -m pytest -n 2 -m "not slow" -x
 
-# The standing campaign: hostile data through every door, judged by oracles of its own (about 20 minutes on 2 cores).
-torture: $(STAMP)
+# The tests with the oldest versions that pyproject.toml allows, in an environment of their own.
+oldest: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv --clear $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(VENV)-oldest/bin/python -m pip install --quiet --editable . --group test --constraint constraints-oldest.txt
+	$(VENV)-oldest/bin/python -m pytest -n 2 -m "not slow" -W default tests
+
+# The campaign against the certificate: difficult data through every entry point (about 20 minutes on 2 cores).
+torture: $(call has,test)
 	$(BIN)/python -m tests.torture
 
-lint: $(STAMP)
+lint: $(call has,lint)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)
-	$(BIN)/python -m pip install --quiet --group peers || echo "Peers could not be installed; their rows are left out."
+bench: $(call has,test)
+	$(PIP) --group peers || echo "Peers could not be installed; their rows are left out."
 	$(BIN)/python benchmarks/run.py
 
-# Warnings are errors, and every link is followed.  The gallery's examples run; docs/_build/html/index.html is the front page.
-docs: export OPENBLAS_NUM_THREADS ?= 1
-docs: $(STAMP)
+# Warnings are errors, and every link is checked.  The gallery's examples run; docs/_build/html/index.html is the front page.
+docs: $(call has,docs)
 	$(BIN)/python -m sphinx -b html -E -n -W --keep-going docs docs/_build/html
 	$(BIN)/python docs/_ext/links.py docs/_build/html
 
 # The paper's tables and figures, with peers where they can be installed, into reproduction/index.html.
-reproduce: $(STAMP)
-	$(BIN)/python -m pip install --quiet --group peers || echo "Peers could not be installed; the page says so and has the rest."
+reproduce: $(call has,reproduce)
+	$(PIP) --group peers || echo "Peers could not be installed; the page says so and has the rest."
 	$(BIN)/karat reproduce
 
 clean:
 	rm -rf docs/_build docs/gallery docs/api/generated
-	rm -rf $(VENV) dist reproduction .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-oldest dist reproduction .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -193,7 +193,7 @@ def outlier(rng):
 
 @tag
 def sparse_rows(rng):
-    X = sparse.random_array((900, 4), density=0.25, rng=rng, format="csr")
+    X = sparse.random_array((900, 4), density=0.25, random_state=rng, format="csr")
     return Data(sparse.csr_array(X), X @ np.ones(4) + rng.standard_normal(900))
 
 

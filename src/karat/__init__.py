@@ -54,7 +54,6 @@ _HOMES = {
     "io": ["FileVerification", "coreset_files", "verify_files"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_EXTRAS = {"estimators": ("sklearn", {"sklearn", "joblib"}), "io": ("io", {"pyarrow"})}
 _MODULES = ["dask", "estimators", "io", "models", "problems", "report", "spark"]
 
 
@@ -63,17 +62,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"karat.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'karat' has no attribute {name!r}")
-    home = _HOME_OF[name]
-    try:
-        module = importlib.import_module(f"karat.{home}")
-    except ImportError as error:
-        extra, packages = _EXTRAS.get(home, ("", set()))
-        if (error.name or "").split(".")[0] not in packages:
-            raise
-        from karat.errors import MissingExtraError
-
-        raise MissingExtraError(f"karat.{name}", extra) from error
-    value = globals()[name] = getattr(module, name)
+    value = globals()[name] = getattr(importlib.import_module(f"karat.{_HOME_OF[name]}"), name)
     return value
 
 

@@ -55,7 +55,8 @@ def build(folder: Path) -> Path:
     made = shutil.ignore_patterns("_build", "gallery", "generated", "__pycache__")
     for part in ("docs", "examples"):
         shutil.copytree(ROOT / part, folder / part, ignore=made)
-    shutil.copy(ROOT / "CHANGELOG.md", folder)
+    for page in ("CHANGELOG.md", "CONTRIBUTING.md"):
+        shutil.copy(ROOT / page, folder)
     command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-D", "plot_gallery=0", "docs", "html"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -121,7 +121,7 @@ def test_two_columns_of_one_name():
 
 def test_sparse_rows_are_read_by_blocks(monkeypatch):
     rng = np.random.default_rng(0)
-    X = sparse.random_array((200_000, 12), density=0.05, rng=rng, format="csr")
+    X = sparse.random_array((200_000, 12), density=0.05, random_state=rng, format="csr")
     y = X @ np.ones(12) + rng.standard_normal(200_000)
     seen = []
     whole = sparse.csr_array.toarray

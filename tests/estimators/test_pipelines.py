@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from agreement import assert_same
+from estimators.agreement import assert_same
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.linear_model import Lasso, LassoCV, LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold

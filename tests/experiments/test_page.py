@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure as Drawing
 
 from karat.errors import InputError
-from karat.experiments import EXPERIMENTS, Experiment, Figure, Settings, Source, Table, reproduce, run
+from karat.experiments import EXPERIMENTS, Experiment, Figure, Settings, Source, Table, reproduce
 from karat.experiments.result import readable
 
 EVIL = "<script>alert('x')</script> & more"
@@ -25,7 +25,7 @@ def small(title):
 
 @pytest.fixture
 def three(monkeypatch):
-    """Three experiments, of which the second fails."""
+    """Names and modules of three experiments, of which the second fails."""
 
     def fails(settings):
         settings.say("dividing")
@@ -37,12 +37,12 @@ def three(monkeypatch):
         "three": lambda settings: small("Three"),
     }.items():
         monkeypatch.setitem(sys.modules, f"karat.experiments.fake_{name}", SimpleNamespace(run=function))
-    monkeypatch.setattr(run, "EXPERIMENTS", {name: f"fake_{name}" for name in ("one", "two", "three")})
+    return {name: f"fake_{name}" for name in ("one", "two", "three")}
 
 
 @pytest.fixture
 def outcomes(three, tmp_path):
-    return reproduce(tmp_path / "out", settings=Settings(Source(network=False)))
+    return reproduce(tmp_path / "out", settings=Settings(Source(network=False)), experiments=three)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_csv_files_have_all_digits(outcomes, tmp_path):
 
 def test_progress_and_choice(three, tmp_path):
     told = []
-    outcomes = reproduce(tmp_path, ["three", "two"], progress=lambda *what: told.append(what))
+    outcomes = reproduce(tmp_path, ["three", "two"], progress=lambda *what: told.append(what), experiments=three)
     assert [outcome.name for outcome in outcomes] == ["two", "three"]  # in the order of the list
     assert told == [("two", "", 0, 2), ("two", "dividing", 0, 2), ("three", "", 1, 2)]
 

@@ -12,8 +12,21 @@ from sklearn.linear_model import Ridge
 from karat import models
 from karat.experiments import dirichlet, hmm, ica, mixtures, powers, ridge, size_and_lambda, topics
 from karat.experiments.data import Documents, Labelled, Source
-from karat.experiments.result import Table
 from karat.experiments.settings import Settings
+
+
+class Given(Source):
+    """A source that answers every question with the same set."""
+
+    def __init__(self, value):
+        super().__init__(network=False)
+        self.value = value
+
+    def classes(self, name):
+        return self.value
+
+    def documents(self):
+        return self.value
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +56,12 @@ def test_table1_sizes_are_the_papers(table1, real):
 
 
 @pytest.mark.parametrize("load", [load_iris, load_breast_cancer])
-def test_ridge_from_the_coreset_on_shipped_data(load, monkeypatch):
+def test_ridge_from_the_coreset_on_shipped_data(load):
     """Without any folder: two sets that scikit-learn brings along, columns scaled (the second has 30 that are collinear)."""
     X, y = load(return_X_y=True)
     X = X[:, :10] / X[:, :10].std(axis=0)
-    source = Source(network=False)
-    monkeypatch.setattr(source, "classes", lambda name: Labelled(X, y.astype(float), "scikit-learn"))
-    monkeypatch.setattr(ridge, "CLASSES", ("Iris",))
-    found = columns(ridge.run(Settings(source, quick=True)).tables[0])
+    source = Given(Labelled(X, y.astype(float), "scikit-learn"))
+    found = columns(ridge.run(Settings(source, quick=True), names=["Iris"]).tables[0])
     model = Ridge(alpha=ridge.LAMBDA, fit_intercept=False, solver="svd").fit(X, y)
     assert found["coreset"][0] == pytest.approx(np.sqrt(np.mean((model.predict(X) - y) ** 2)), abs=1e-9)
 
@@ -87,11 +98,9 @@ def made_up_documents():
     return Documents(texts, np.array(["one", "two", "three"])[subjects], "made up"), words
 
 
-def test_table3_top_words_of_all_documents_and_of_ten(monkeypatch):
+def test_table3_top_words_of_all_documents_and_of_ten():
     documents, words = made_up_documents()
-    source = Source(network=False)
-    monkeypatch.setattr(source, "documents", lambda: documents)
-    experiment = topics.run(Settings(source))
+    experiment = topics.run(Settings(Given(documents)))
     rows = {row[0]: row[1:6] for row in experiment.tables[0].rows}
     for j in (1, 2, 3):
         assert rows[f"all documents, topic {j}"] == rows[f"coreset, topic {j}"]
@@ -111,9 +120,8 @@ def test_table3_on_arxiv(real):
     assert sorted(subjects) == ["computer science", "mathematics", "physics"]
 
 
-def test_figure1(real, monkeypatch):
-    monkeypatch.setattr(size_and_lambda, "CLASSES", ("Iris", "Yeast"))
-    experiment = size_and_lambda.run(real)
+def test_figure1(real):
+    experiment = size_and_lambda.run(real, names=["Iris", "Yeast"])
     points = columns(experiment.tables[2])
     d = {name: real.source.classes(name).X.shape[1] for name in set(points["data set"])}
     for name, rows in zip(points["data set"], points["d regulariser rows"], strict=True):
@@ -123,12 +131,15 @@ def test_figure1(real, monkeypatch):
     assert len(experiment.figures) == 1
 
 
-def test_lp_minimisers(real, monkeypatch):
-    monkeypatch.setattr(powers, "large", lambda settings: (Table("t", "t", [], []), None))
-    experiment = powers.run(real)
+def test_lp_minimisers(real):
+    experiment = powers.run(real, sizes=[300, 1000, 0])
     found = columns(experiment.tables[0])
     assert max(found["difference of the coefficients"]) <= 1e-9
     assert all(rows <= bound for rows, bound in zip(found["rows"], found["bound, binom(d+1+p, p)"], strict=True))
+    found = columns(experiment.tables[1])
+    assert found["rows"] == [300, 1000]  # the last is for thorough runs
+    assert found["rows kept"] == [70, 70]
+    assert max(found["difference of the coefficients"]) <= 1e-9
 
 
 @pytest.mark.parametrize("module", [hmm, dirichlet, ica])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
-from scale.tables import COLUMNS, make, write
+from tables import COLUMNS, make, write
 
 import karat
 from karat.io.row_hashes import BLOCK, Content, joined, spans

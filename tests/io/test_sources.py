@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scale.tables import make, write
+from tables import make, write
 
 import karat
 from karat import InputError

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from scale.tables import COLUMNS, arrays, make, write
 from sklearn.preprocessing import PolynomialFeatures
+from tables import COLUMNS, arrays, make, write
 
 import karat
 from karat import InputError

@@ -196,9 +196,10 @@ def test_missing_values_and_long_texts_in_cells():
     assert _cells(np.array(["2024-01-31"], dtype="datetime64[D]")) == ["2024-01-31"]
 
 
-def test_too_many_rows_leave_the_heaviest(core, monkeypatch):
-    monkeypatch.setattr("karat.report._table.CELLS", 7 * 10)
-    table = facts(core)["table"]
+def test_too_many_rows_leave_the_heaviest(core):
+    from karat.report._table import kept_table
+
+    table = kept_table(core, cells=7 * 10)
     assert (table["shown"], table["rows"]) == (10, len(core))
     heaviest = np.sort(core.weights)[-10:]
     assert sorted(table["columns"][1]["values"]) == heaviest.tolist()

@@ -1,5 +1,12 @@
 """The scikit-learn side: regressors fitted on coresets, exact cross-validation, and the registry of what is exact."""
 
+from karat.errors import MissingExtraError
+
+try:
+    import sklearn  # noqa: F401
+except ImportError:
+    raise MissingExtraError("karat.estimators", "sklearn") from None
+
 from karat.estimators.folds import ExactCV, exact_cv
 from karat.estimators.regressor import CoresetRegressor
 

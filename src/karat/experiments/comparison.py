@@ -7,6 +7,7 @@ trained on all rows.  The random methods also run with 2 m, 4 m, ... rows, which
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -108,13 +109,13 @@ def _legend() -> list[Any]:
     return [Line2D([], [], color=LOOKS[name][0], marker=LOOKS[name][1], markersize=8, label=name) for name in shown]
 
 
-def run(settings: Settings) -> Experiment:
+def run(settings: Settings, choice: Mapping[str, Callable[[Settings], Task]] = TASKS) -> Experiment:
     """Run the comparison."""
     from matplotlib.figure import Figure as Drawing
 
     missing = absent()
     tasks: list[Task] = []
-    for name, make in TASKS.items():
+    for name, make in choice.items():
         try:
             tasks.append(make(settings))
         except MissingDataError as error:

@@ -60,12 +60,15 @@ class Source:
         The folder of data sets; by default the environment variable ``KARAT_DATA``.
     network : bool
         Whether to download sets that are not in the folder.
+    patience : float
+        Seconds to wait for a server.
     """
 
-    def __init__(self, folder: str | Path | None = None, *, network: bool = True) -> None:
+    def __init__(self, folder: str | Path | None = None, *, network: bool = True, patience: float = PATIENCE) -> None:
         named = folder or os.environ.get("KARAT_DATA")
         self.folder = Path(named) if named else None
         self.network = network
+        self.patience = patience
         self._reachable: dict[str, bool] = {}
         self._held: dict[str, Any] = {}
 
@@ -112,7 +115,7 @@ class Source:
                 self._missing(stem or name, f"and {host} cannot be reached" if self.network else "(downloads are off)")
             )
         try:
-            with _patience():
+            with _timeout(self.patience):
                 arrays = fetch()
         except Exception as error:  # servers fail in many ways; the set is missing in each case
             raise MissingDataError(self._missing(stem or name, f"and its download from {host} failed: {error}")) from error
@@ -135,7 +138,7 @@ class Source:
 
             def ask() -> None:
                 try:
-                    urllib.request.urlopen(urllib.request.Request(host, method="HEAD"), timeout=PATIENCE).close()
+                    urllib.request.urlopen(urllib.request.Request(host, method="HEAD"), timeout=self.patience).close()
                 except urllib.error.HTTPError:
                     answers.append(True)  # an error status is an answer
                 except (OSError, ValueError):
@@ -145,15 +148,15 @@ class Source:
 
             asking = threading.Thread(target=ask, daemon=True)
             asking.start()
-            asking.join(PATIENCE)
+            asking.join(self.patience)
             self._reachable[host] = any(answers)
         return self._reachable[host]
 
 
 @contextmanager
-def _patience() -> Iterator[None]:
+def _timeout(seconds: float) -> Iterator[None]:
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(PATIENCE)
+    socket.setdefaulttimeout(seconds)
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ odd number of orderings cannot be split into as many +1 as -1.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import comb
 from typing import Any
 
@@ -24,6 +25,7 @@ from karat.report._display import CORE, FULL, OTHER, plain
 
 CASES = {"Iris": (4, 3), "Yeast": (4, 4), "Breast cancer": (4, 3), "Glass": (6, 2)}  # power and number of columns
 LAMBDA = 1.0
+SIZES = (1000, 10_000, 100_000, 1_000_000)  # numbers of rows; quick runs leave the last one out
 
 
 def columns_of(data: Labelled, d: int) -> tuple[Array, Array]:
@@ -57,14 +59,14 @@ def compare(name: str, data: Labelled, p: int, d: int) -> list[Any]:
     return [name, p, f"{len(y):,} x {d}", comb(d + 1 + p, p), *sizes, worst, proof.loss_error, f"{slow / fast:.1f} x"]
 
 
-def large(settings: Settings) -> tuple[Table, Figure]:
+def large(settings: Settings, sizes: Sequence[int]) -> tuple[Table, Figure]:
     """Measure sizes and times for growing n."""
     from matplotlib.figure import Figure as Drawing
 
     rng = np.random.default_rng(0)
     p, d = 4, 3
     rows: list[list[Any]] = []
-    for n in (1000, 10_000, 100_000) if settings.quick else (1000, 10_000, 100_000, 1_000_000):
+    for n in sizes:
         settings.say(f"{n:,} rows")
         X = rng.standard_normal((n, d))
         y = X @ np.arange(1.0, d + 1) + rng.standard_t(9, n)
@@ -91,11 +93,11 @@ def large(settings: Settings) -> tuple[Table, Figure]:
     )
 
 
-def run(settings: Settings) -> Experiment:
+def run(settings: Settings, sizes: Sequence[int] = SIZES) -> Experiment:
     """Run l_p regression."""
     missing: list[str] = []
     rows = [compare(name, data, *CASES[name]) for name, data in settings.each(CLASSES, settings.source.classes, missing)]
-    table, figure = large(settings)
+    table, figure = large(settings, sizes[:-1] if settings.quick else sizes)
     columns = [
         "data set", "p", "full data", "bound, binom(d+1+p, p)", "rows", "rows, absorb='diagonal'", "rows, absorb='box'",
         "difference of the coefficients", "worst loss error, every query", "training speed-up",

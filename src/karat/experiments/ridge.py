@@ -9,6 +9,7 @@ rows with weights W, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import comb
 from typing import Any
 
@@ -76,13 +77,13 @@ def _with_own_labels(settings: Settings) -> str:
     return f"{rmse(X, own, ridge(X, own, LAMBDA)):.3f}"
 
 
-def run(settings: Settings) -> Experiment:
+def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
     """Compute Table 1."""
     notes: list[str] = []
     missing: list[str] = []
     errors: list[list[Any]] = []
     sizes: list[list[Any]] = []
-    for name, (X, y, _) in settings.each(CLASSES, settings.source.classes, missing):
+    for name, (X, y, _) in settings.each(names, settings.source.classes, missing):
         paper_rmse, paper_rows, paper_size, paper_speed, paper_cut = PAPER[name]
         n, d = X.shape
         worst = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -51,12 +51,12 @@ class Outcome:
 Progress = Callable[[str, str, int, int], None]
 
 
-def chosen(only: Sequence[str] | None) -> list[str]:
+def chosen(only: Sequence[str] | None, experiments: Mapping[str, str] = EXPERIMENTS) -> list[str]:
     """The experiments asked for, in the order of the paper."""
-    unknown = [name for name in only or () if name not in EXPERIMENTS]
+    unknown = [name for name in only or () if name not in experiments]
     if unknown:
-        raise InputError(f"There is no experiment {', '.join(unknown)}; choose from {', '.join(EXPERIMENTS)}.")
-    return [name for name in EXPERIMENTS if not only or name in only]
+        raise InputError(f"There is no experiment {', '.join(unknown)}; choose from {', '.join(experiments)}.")
+    return [name for name in experiments if not only or name in only]
 
 
 def reproduce(
@@ -65,6 +65,7 @@ def reproduce(
     *,
     settings: Settings | None = None,
     progress: Progress | None = None,
+    experiments: Mapping[str, str] = EXPERIMENTS,
 ) -> list[Outcome]:
     """Run the experiments and write the page and the files.
 
@@ -78,6 +79,8 @@ def reproduce(
         Data source and size of the experiments.
     progress : callable, optional
         Called with (experiment, what it is doing, experiments done, experiments in all).
+    experiments : dict
+        Names and modules to choose from.
 
     Returns
     -------
@@ -87,7 +90,7 @@ def reproduce(
         from karat.experiments.page import write_page
     except ImportError as error:
         raise MissingExtraError("karat.experiments", "experiments") from error
-    folder, settings, names = Path(folder), settings or Settings(), chosen(only)
+    folder, settings, names = Path(folder), settings or Settings(), chosen(only, experiments)
     folder.mkdir(parents=True, exist_ok=True)
     outcomes: list[Outcome] = []
     for done, name in enumerate(names):
@@ -97,7 +100,7 @@ def reproduce(
                 progress(name, what, done, len(names))
 
         say("")
-        outcome = _attempt(name, Settings(settings.source, settings.quick, say))
+        outcome = _attempt(name, experiments[name], Settings(settings.source, settings.quick, say))
         outcomes.append(outcome)
         if outcome.experiment is not None:
             for part in outcome.experiment.tables:
@@ -108,10 +111,10 @@ def reproduce(
     return outcomes
 
 
-def _attempt(name: str, settings: Settings) -> Outcome:
+def _attempt(name: str, module: str, settings: Settings) -> Outcome:
     begin = time.perf_counter()
     try:
-        experiment = import_module(f"karat.experiments.{EXPERIMENTS[name]}").run(settings)
+        experiment = import_module(f"karat.experiments.{module}").run(settings)
     except Exception as error:  # the other experiments must run
         where = traceback.extract_tb(error.__traceback__)[-1]
         line = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"

@@ -8,6 +8,7 @@ lambda, so all kinds must be kept, while the bound tends to 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -103,14 +104,14 @@ def draw(curves: dict[str, tuple[Array, list[dict[str, float]], int]]) -> Any:
     return drawing
 
 
-def run(settings: Settings) -> Experiment:
+def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
     """Compute Figure 1."""
     missing: list[str] = []
     lambdas = np.geomspace(1e-2, 1e6, 5 if settings.quick else 17)
     curves: dict[str, tuple[Array, list[dict[str, float]], int]] = {}
     points: list[list[Any]] = []
     solved: list[list[Any]] = []
-    for name, data in settings.each(CLASSES, settings.source.classes, missing):
+    for name, data in settings.each(names, settings.source.classes, missing):
         kept = [data_rows(data.X, data.y, lam) for lam in lambdas]
         curves[name] = (lambdas, kept, data.X.shape[1])
         points += [[name, float(lam), *(values[curve] for curve in CURVES)] for lam, values in zip(lambdas, kept, strict=True)]

@@ -7,25 +7,25 @@ scikit-learn's version refuses ``sample_weight`` or uses it in part only.
 from karat.errors import MissingExtraError
 
 try:
-    from karat.estimators.weighted.from_gram import LassoLars, LassoLarsCV, OrthogonalMatchingPursuit
-    from karat.estimators.weighted.second_moments import (
-        PCA,
-        GaussianNaiveBayes,
-        GraphicalLasso,
-        LinearDiscriminant,
-        QuadraticDiscriminant,
-    )
-    from karat.models.base import Learner
-    from karat.models.hmm import HiddenMarkov
-    from karat.models.ica import ICA
-    from karat.models.mixture import GaussianMixture
-    from karat.models.multiview import MultiView
-    from karat.models.tensor import Recovery, RecoveryWarning
-    from karat.models.topics import LatentDirichlet, SingleTopic
-except ImportError as error:  # pragma: no cover - exercised in a subprocess
-    if (error.name or "").split(".")[0] != "sklearn":
-        raise
-    raise MissingExtraError("karat.models", "models") from error
+    import sklearn  # noqa: F401
+except ImportError:
+    raise MissingExtraError("karat.models", "models") from None
+
+from karat.estimators.weighted.from_gram import LassoLars, LassoLarsCV, OrthogonalMatchingPursuit
+from karat.estimators.weighted.second_moments import (
+    PCA,
+    GaussianNaiveBayes,
+    GraphicalLasso,
+    LinearDiscriminant,
+    QuadraticDiscriminant,
+)
+from karat.models.base import Learner
+from karat.models.hmm import HiddenMarkov
+from karat.models.ica import ICA
+from karat.models.mixture import GaussianMixture
+from karat.models.multiview import MultiView
+from karat.models.tensor import Recovery, RecoveryWarning
+from karat.models.topics import LatentDirichlet, SingleTopic
 
 __all__ = [
     "ICA",

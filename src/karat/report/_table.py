@@ -14,7 +14,7 @@ LETTERS = 200  # in a cell at most
 MISSING = ("<NA>", "NaT")  # how frames write missing values
 
 
-def kept_table(core: Coreset) -> dict[str, Any]:
+def kept_table(core: Coreset, cells: int = CELLS) -> dict[str, Any]:
     """Make the table of the kept rows.
 
     Returns
@@ -24,7 +24,7 @@ def kept_table(core: Coreset) -> dict[str, Any]:
         many rows there are and are shown; ``chosen``: positions of those shown.
     """
     columns = kept_columns(core)
-    most = max(1, CELLS // len(columns))
+    most = max(1, cells // len(columns))
     chosen = np.arange(len(core))
     if len(core) > most:
         chosen = np.sort(np.argsort(-core.weights, kind="stable")[:most])

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from latent.data import CASES
+from latent_data import CASES
 from scipy import sparse
 
 from karat import models, problems

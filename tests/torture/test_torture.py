@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.torture import families, pool, structure  # noqa: F401  (structure registers generators)
 from tests.torture.arithmetic import EPS, OWN, expansion, exponents, extended, wide
@@ -23,7 +23,7 @@ from tests.torture.table import BAD, line
 
 pytestmark = pytest.mark.skipif(not extended(), reason="the oracles need a long double of 64 bits")
 
-SOURCE = Path(__file__).resolve().parents[1] / "src"
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 QUICK = (
     "1-pareto", "1-lognormal", "2-offset-box", "2-collinear-3", "2-small-alpha", "2-weight-units", "3-sketch-late-column",
     "5-sketch-saved", "5-long-integers", "5-nanoseconds", "6-forward", "7-targets", "7-epil", "7-midwest-power",

@@ -10,7 +10,7 @@ import pyarrow.csv as pacsv
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scale.tables import COLUMNS, arrays, make
+from tables import COLUMNS, arrays, make
 
 import karat
 from karat.io.csv_lines import line_ends

@@ -1,4 +1,4 @@
-"""The latent models of tests/latent as tables with named columns, in files."""
+"""The latent models of latent_data.py as tables with named columns, in files."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
-from latent.data import CASES, make_chain, make_topics
-from scale.tables import write
+from latent_data import CASES, make_chain, make_topics
+from tables import write
 
 from karat import models, problems
 

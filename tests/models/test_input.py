@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from latent.data import make_chain, make_mixture, make_topics, make_views
+from latent_data import make_chain, make_mixture, make_topics, make_views
 from scipy import sparse
 
 import karat

@@ -12,9 +12,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
-from scale.tables import COLUMNS, arrays, make, write
 from sklearn.compose import make_column_transformer
 from sklearn.preprocessing import OneHotEncoder
+from tables import COLUMNS, arrays, make, write
 
 import karat
 from karat import problems as P

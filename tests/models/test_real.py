@@ -1,7 +1,5 @@
 """Real data: modes A and B give the full data's answer, mode C where it is small enough."""
 
-import time
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -74,17 +72,14 @@ def test_covertype(covertype, keep, size):
     "problem", [problems.SingleTopic(10), problems.SingleTopic(10, "moments"), problems.LatentDirichlet(10, 0.5)]
 )
 def test_arxiv(arxiv, problem):
-    begin = time.perf_counter()
     core = karat.coreset(arxiv, problem=problem)
     single = isinstance(problem, problems.SingleTopic)
     learner = models.SingleTopic(10) if single else models.LatentDirichlet(10, alpha0=0.5)
     again = learner.fit_coreset(core)
-    seconds = time.perf_counter() - begin
     assert core.certificate.ok
     assert len(core) == (286 if problem.keep == "moments" else 221)
     full = type(learner)(**learner.get_params()).fit(arxiv)
     agree(full, again, ("topics_", "weights_"))
-    assert seconds < 60  # the figure, 10 s on an idle machine, is in benchmarks/latent.py
 
 
 def test_mode_c_refuses_the_vocabulary(arxiv):

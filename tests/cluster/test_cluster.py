@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from scale.tables import COLUMNS, Latent, arrays, make, write
+from tables import COLUMNS, Latent, arrays, make, write
 
 import karat
 from karat import problems as P

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from latent.data import make_chain, make_mixture, make_sources
+from latent_data import make_chain, make_mixture, make_sources
 from scipy import sparse
 
 import karat

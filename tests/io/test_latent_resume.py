@@ -11,8 +11,8 @@ import time
 import numpy as np
 import pyarrow.csv as pacsv
 import pytest
-from latent.data import CASES
-from scale.latent_tables import case_of
+from latent_data import CASES
+from latent_tables import case_of
 
 import karat
 from karat import problems as P

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from latent.data import SIZES, make_mixture, make_views
+from latent_data import SIZES, make_mixture, make_views
 
 import karat
 from karat import models, problems

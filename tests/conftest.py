@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scale.tables import make, write
+from tables import make, write
 
 
 @pytest.fixture(scope="session")

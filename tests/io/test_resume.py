@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from scale.tables import COLUMNS, arrays, make, write
+from tables import COLUMNS, arrays, make, write
 
 import karat
 from karat import problems as P

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from scale.tables import Latent
 from scipy import sparse
+from tables import Latent
 
 import karat
 from karat import problems as P

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from latent.data import CASES, make_topics
-from scale.latent_tables import MODES, case_of, parameter_error
+from latent_data import CASES, make_topics
+from latent_tables import MODES, case_of, parameter_error
 from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction.text import CountVectorizer
 

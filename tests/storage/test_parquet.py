@@ -102,7 +102,7 @@ def test_tables_of_arrow(tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_sparse_rows(dtype, tmp_path):
-    rows = sparse.random(200, 30, 0.2, "csr", rng=np.random.default_rng(1))
+    rows = sparse.random(200, 30, 0.2, "csr", random_state=np.random.default_rng(1))
     rows = sparse.csr_array((rows * 9).astype(dtype))
     rows.data[::5] = 0  # explicit zeros are kept
     core = karat.coreset(rows, problem=P.Mean())

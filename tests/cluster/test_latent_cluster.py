@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from latent.data import CASES
-from scale.latent_tables import MODES, case_of, parameter_error
+from latent_data import CASES
+from latent_tables import MODES, case_of, parameter_error
 
 import karat
 from karat import problems as P

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from latent.data import make_chain, make_mixture, make_sources, make_topics
+from latent_data import make_chain, make_mixture, make_sources, make_topics
 from scipy import sparse
 from scipy.stats import multivariate_normal
 from sklearn.base import clone

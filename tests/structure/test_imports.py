@@ -1,0 +1,73 @@
+"""No module uses the private names of another, and no example needs a private module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structure.private_names import modules, uses
+
+import karat
+
+PACKAGE = Path(karat.__file__).parent
+EXAMPLES = Path(__file__).parents[2] / "examples"
+# Private names of other libraries, where these offer no public way: (module, name) -> why.  There are none of karat's own.
+ALLOWED = {
+    ("karat.cli._errors", "atexit._run_exitfuncs"): "os._exit skips these functions, and nothing public runs them",
+    ("karat.estimators._statsmodels", "results._results"): "statsmodels has no option for the class of a fit's results",
+    ("karat.estimators.registry", "scoring._score_func"): "a scikit-learn scorer does not tell its function",
+    ("karat.estimators.registry", "scoring._response_method"): "nor what it calls",
+    ("karat.estimators.regressor", "part._parameter_constraints"): "whether a scikit-learn estimator checks its parameters",
+    ("karat.estimators.regressor", "part._validate_params"): "checks the parameters of a candidate once, not in each fit",
+}
+
+
+def test_no_module_uses_a_foreign_private_name():
+    found = [use for module, path in modules(PACKAGE) for use in uses(module, path.read_text(encoding="utf-8"))]
+    wrong = [str(use) for use in found if (use.module, use.name) not in ALLOWED]
+    assert not wrong, f"{len(wrong)} uses of private names:\n" + "\n".join(wrong)
+
+
+def test_the_exceptions_are_still_needed():
+    found = {
+        (use.module, use.name) for module, path in modules(PACKAGE) for use in uses(module, path.read_text(encoding="utf-8"))
+    }
+    assert not set(ALLOWED) - found
+
+
+def test_examples_are_written_with_public_names():
+    wrong = [str(use) for path in sorted(EXAMPLES.glob("*.py")) for use in uses(path.stem, path.read_text(encoding="utf-8"))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("from karat.problems.base import _check", "karat.problems.base._check"),
+        ("from karat.report._table import kept_table", "karat.report._table.kept_table"),
+        ("import sklearn.utils._mask", "sklearn.utils._mask"),
+        ("def f(sketch):\n    return sketch._rows[0]", "sketch._rows"),
+        ("def f(a):\n    return a.b._rows", "a.b._rows"),
+        ("def f(core):\n    return getattr(core, '_proof', None)", "core._proof"),
+        ("from karat.io import csv\ncsv._sniff()", "csv._sniff"),
+    ],
+)
+def test_what_is_found(source, name):
+    assert [use.name for use in uses("karat.io.csv", source)] == [name]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from karat._core.merge import merged",
+        "from karat.io._lines import split",
+        "from __future__ import annotations\nimport karat\nkarat.__version__",
+        "class A:\n    def _sum(self): return super()._sum() + self._x\n    def __add__(self, other): return other._sum()",
+        "class A:\n    def __init__(self): self._x = 1\ndef f(a: A): return a._x",
+        "class A:\n    _x: int\n    _y = 1\ndef f(a: A): return a._x + a._y",
+        "class A:\n    def __init__(self): object.__setattr__(self, '_x', 1)\ndef f(a: A): return a._x",
+        "def f(pair): return pair._replace(x=1), pair._repr_html_()",
+    ],
+)
+def test_what_is_allowed(source):
+    assert not list(uses("karat.io.csv", source))

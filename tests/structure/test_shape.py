@@ -1,0 +1,71 @@
+"""The code stays readable: short files, few layers, and a short way from a frame to a fitted model."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import karat
+
+PACKAGE = Path(karat.__file__).parent
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_no_file_is_long():
+    lines = {path.relative_to(PACKAGE): len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert not {str(path): count for path, count in lines.items() if count > 400}
+
+
+def test_few_layers_and_one_exception():
+    layers = [contract for contract in PROJECT["tool"]["importlinter"]["contracts"] if contract["type"] == "layers"]
+    whole = next(contract for contract in layers if "containers" not in contract)
+    assert len(whole["layers"]) <= 13
+    assert sum(len(contract.get("ignore_imports", [])) for contract in layers) <= 1
+    listed = {name.strip() for layer in whole["layers"] for name in layer.replace("|", ":").split(":")}
+    present = {f"karat.{path.stem}" for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert present - listed == {"karat.__init__"}
+    assert listed <= present
+
+
+def test_a_coreset_of_a_frame_takes_few_modules():
+    """``frame -> karat.coreset -> core.fit`` calls functions of at most 15 modules."""
+    pd = pytest.importorskip("pandas")
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((20_000, 5)), columns=list("abcde"))
+    target = frame.sum(axis=1) + rng.standard_normal(20_000)
+    visited = defaultdict(set)
+
+    def watch(code_frame, event, _):
+        path = Path(code_frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(PACKAGE):
+            visited[str(path.relative_to(PACKAGE))].add(code_frame.f_code.co_name)
+
+    karat.coreset(frame, target).fit(linear_model.Ridge())  # modules are imported now, so that only calls are seen below
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        karat.coreset(frame, target).fit(linear_model.Ridge())
+    finally:
+        sys.setprofile(before)
+    assert len(visited) <= 15, "\n".join(f"{path}: {', '.join(sorted(names))}" for path, names in visited.items())
+
+
+def test_the_oldest_versions_are_the_floors():
+    """``make oldest`` installs what pyproject.toml allows: every floor, and nothing older or newer."""
+    groups = [*PROJECT["project"]["optional-dependencies"].values(), PROJECT["dependency-groups"]["test"]]
+    texts = [text for group in [PROJECT["project"]["dependencies"], *groups] for text in group]
+    requirements = [re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)$", text) for text in texts]
+    floors = {(found[1], found[2]) for found in requirements if found}
+    lines = (Path(__file__).parents[2] / "constraints-oldest.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    for name, floor in floors:
+        assert f"{pinned[name]}.".startswith(f"{floor}."), (name, floor)
+        assert set(pinned[name].removeprefix(floor)) <= {".", "0"}, (name, floor)
+    assert set(pinned) == {name for name, _ in floors} | {"distributed"}  # which dask installs
