@@ -90,7 +90,8 @@ def coreset(
     problem = chosen_problem(problem, y is not None)
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.", argument="method")
-    check_whole("random_state", random_state, 0)
+    if type(random_state) is not int or random_state < 0:  # a NumPy integer will do, True will not
+        check_whole("random_state", random_state, 0)
     X, y = containers.collected(X), containers.collected(y)
     data = read_rows(X, y, problem, sample_weight, groups, lengths)
     if problem.absorb is not None and groups is not None:

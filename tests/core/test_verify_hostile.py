@@ -17,7 +17,7 @@ from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows, pass_over
 from karat.engine.tolerances import EPS, MEASURED, ROUNDING
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.torture.arithmetic import extended
 from tests.torture.cases import draw
