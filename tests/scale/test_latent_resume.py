@@ -16,7 +16,7 @@ from scale.latent_tables import case_of
 
 import karat
 from karat import problems as P
-from karat._core.files import read_archive
+from karat._storage.archive import read_archive
 
 
 class Stop(BaseException):

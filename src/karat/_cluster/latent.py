@@ -15,10 +15,10 @@ import numpy as np
 
 from karat._cluster.task import Task, keyed, offsets, place
 from karat._core.coreset import Coreset
-from karat._core.files import pack, unpack
+from karat._storage.archive import flat, pack, unflat, unpack
 from karat._data.batch import Piece
 from karat._stream import state as sketch_state
-from karat._stream.latent import FirstPass, SecondPass, finished, flat, unflat
+from karat._stream.latent import FirstPass, SecondPass, finished
 from karat.errors import InputError
 from karat.io.latent_roles import LatentRoles, take
 from karat.problems.latent import HiddenMarkov, KnownMaps, Latent

@@ -173,32 +173,3 @@ def finished(core: Coreset, known: KnownMaps, rows: int, notes: tuple[str, ...])
 
 def _columns(table: Any, left: int, right: int) -> Any:
     return table[:, left:right] if isinstance(table, np.ndarray) else table.select(list(range(left, right)))
-
-
-def flat(values: dict[str, Any]) -> dict[str, Any]:
-    """Named arrays and CSR matrices as arrays only."""
-    arrays: dict[str, Any] = {}
-    for name, value in values.items():
-        if sparse.issparse(value):
-            arrays |= {f"{name}/{part}": getattr(value, part) for part in ("data", "indices", "indptr", "shape")}
-        else:
-            arrays[name] = value
-    return arrays
-
-
-def unflat(arrays: dict[str, Any]) -> dict[str, Any]:
-    """What :func:`flat` was given."""
-    values = {name: value for name, value in arrays.items() if "/" not in name}
-    for name in {name.partition("/")[0] for name in arrays if "/" in name}:
-        data, indices, indptr, shape = (arrays[f"{name}/{part}"] for part in ("data", "indices", "indptr", "shape"))
-        values[name] = sparse.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
-    return values
-
-
-def prefixed(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    return {f"{prefix}:{name}": value for name, value in arrays.items()}
-
-
-def without_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The arrays that :func:`prefixed` named."""
-    return {name.partition(":")[2]: value for name, value in arrays.items() if name.startswith(f"{prefix}:")}

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat._core.files import pack, problem_header, read_archive, saved_problem, unpack, write_archive
+from karat._core.files import problem_header, saved_problem
 from karat._data.batch import Piece
+from karat._storage.archive import pack, read_archive, unpack, write_archive
 from karat._stream.fingerprint import Fingerprint
 from karat._stream.sketch import Sketch, weighed
 from karat.engine.kernel import Kernel

@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
-from karat._core.files import problem_header, read_archive, write_archive
+from karat._core.files import problem_header
 from karat._core.plan import FOLD
 from karat._stream import state as sketch_state
-from karat._stream.latent import FirstPass, SecondPass, finished, flat, prefixed, unflat, without_prefix
+from karat._storage.archive import flat, prefixed, read_archive, unflat, without_prefix, write_archive
+from karat._stream.latent import FirstPass, SecondPass, finished
 from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.io.build import Run, fold_rows
