@@ -3,7 +3,7 @@
     features... | target... | weight | row | group | key          one line per kept row
     metadata["karat"]                                             JSON: the header, and which columns hold which array
 
-The header and the arrays are those of the ``.npz`` (:mod:`karat._storage.archive`).  An array with one entry per kept row becomes a
+The header and the arrays are those of the ``.npz`` (:mod:`karat._storage.archive`).  An array with one entry per row becomes a
 column, or one per column of its own; rows of a sparse matrix become two columns of lists.  Arrays of another shape (maps,
 corrections, the index of a frame) and types that Arrow does not know travel as base64 inside the JSON.  Names of columns are
 for the reader: where a name is taken it gets an underscore, and arrays are found again by the list in the header.
