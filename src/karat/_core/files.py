@@ -12,6 +12,7 @@ from scipy import sparse
 from karat import problems
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
+from karat._core.provenance import Provenance
 from karat._data import containers
 from karat._storage.archive import ZIP, plain, read_bytes, unpack, write_archive
 from karat._storage.atomic import write_atomically
@@ -160,8 +161,7 @@ def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) ->
 
 def shown_columns(header: dict[str, Any], arrays: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
     """The arrays of the rows, the kind of each, and the names that their columns should have."""
-    target = (header.get("provenance") or {}).get("target")
-    targets = [target] if isinstance(target, str) else target
+    targets = Provenance.read(header.get("provenance")).targets
     yield from _shown_container(header["containers"]["X"], "X", arrays, "x", None)
     yield from _shown_container(header["containers"]["y"], "y", arrays, "y", targets)
     yield from ((name, "array", [label]) for name, label in ROLES.items() if name in arrays)

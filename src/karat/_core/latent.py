@@ -142,18 +142,22 @@ def verify_latent(core: Coreset, X: Any, sample_weight: Any, lengths: Any) -> Ce
         return maps, claimed(core.certificate, rows, settled, own, passes)
 
     maps, reduction = guarded(tables, compare)
-    notes, refuted = list(problem.notes(data.inputs, data.dropped)), False
-    if core.maps is not None:
-        allowed = max(EXACT, 100 * problem.map_rounding(maps))
-        compared = [name for name in core.maps if name not in BASIS]
-        apart = [name for name in compared if not _same_map(core.maps[name], maps.get(name), allowed)]
-        if apart:
-            notes.append(f"The stored maps are not those of this data ({', '.join(apart)} differ).")
-            refuted = True
+    notes = list(problem.notes(data.inputs, data.dropped))
+    apart = changed_maps(core, maps)
+    notes, refuted = notes + apart, bool(apart)
     if not _same_samples(core, data, kept):
         notes.append("The kept rows are not the rows of this data at the stored indices.")
         refuted = True
     return _proof(problem, reduction, data, len(core), time.perf_counter() - start, notes, refuted)
+
+
+def changed_maps(core: Coreset, maps: Maps) -> list[str]:
+    """What is to be said if the stored maps of a coreset are not the ``maps`` of the data."""
+    assert isinstance(core.problem, Latent)
+    allowed = max(EXACT, 100 * core.problem.map_rounding(maps))
+    compared = [name for name in core.maps or {} if name not in BASIS]
+    apart = [name for name in compared if not _same_map((core.maps or {})[name], maps.get(name), allowed)]
+    return [f"The stored maps are not those of this data ({', '.join(apart)} differ)."] if apart else []
 
 
 def _same_map(stored: np.ndarray, fresh: np.ndarray | None, allowed: float) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from karat._core.certify import require_proven, rounding_of, standard_errors
 from karat._core.construct import absorb_into, assemble, kernel_of
 from karat._core.coreset import Coreset
+from karat._core.provenance import joined, same_source
 from karat._data import containers
 from karat._data.checks import group_labels, read_input, same_kind
 from karat.engine.kernel import Kernel
@@ -19,8 +19,6 @@ from karat.engine.rows import Rows
 from karat.engine.tolerances import handed_on
 from karat.errors import InputError, NotExactError
 from karat.problems import LpRegression, Ridge
-
-SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "problem")  # said once where all parts agree
 
 
 def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
@@ -39,7 +37,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
             "Build one coreset in two passes over all of it: karat.coreset(X, problem=...) or "
             "karat.coreset_files(source, problem=...) (Moments(3) does merge)."
         )
-    if _same(first, second):
+    if same_source(first.provenance, second.provenance):
         raise InputError("Both coresets are of the same data: merged, every row would count twice. Merge each source once.")
     if type(first.X) is not type(second.X):
         raise InputError(f"The rows are a {type(first.X).__name__} and a {type(second.X).__name__}; convert one of them.")
@@ -87,7 +85,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         proof_version=version,
     )
     require_proven(certificate, reductions, table.names)
-    merged = replace(merged, certificate=certificate, provenance=_joined(first, second))
+    merged = replace(merged, certificate=certificate, provenance=joined(first.provenance, second.provenance))
     return merged._renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 
@@ -100,26 +98,3 @@ def _reduced(rows: Rows, kernel: Kernel, seed: int, inflation: float) -> Reducti
     """The rows of both parts reduced again, or all of them, which is exact by definition."""
     found = replace(build(rows, kernel, "auto", seed), inflation=inflation)
     return found if found.proof.ok and found.remainder <= 1.0 else replace(whole(rows, found), inflation=inflation)
-
-
-def _same(first: Coreset, second: Coreset) -> bool:
-    """Whether they have a part in common, by the hashes of its rows (which coresets of files have)."""
-    mine, theirs = (
-        {tuple(c["sums"]) for part in _parts(core) if (c := (part or {}).get("content"))} for core in (first, second)
-    )
-    return bool(mine & theirs)
-
-
-def _parts(core: Coreset) -> list[dict[str, Any] | None]:
-    """What each part that was merged into a coreset says of its origin."""
-    return (core.provenance or {}).get("merged", [core.provenance])  # type: ignore[no-any-return]
-
-
-def _joined(first: Coreset, second: Coreset) -> dict[str, Any] | None:
-    """Where the rows of a union came from: what each part says of its own, one after the other."""
-    if first.provenance is None and second.provenance is None:
-        return None
-    parts = [*_parts(first), *_parts(second)]
-    known = [part or {} for part in parts]
-    same = {name: known[0].get(name) for name in SHARED if all(part.get(name) == known[0].get(name) for part in known)}
-    return same | {"merged": parts}

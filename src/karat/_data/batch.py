@@ -13,6 +13,7 @@ from karat._data import containers
 from karat.engine.linalg import Array, Indices
 from karat.engine.offsets import Offsets
 from karat.engine.rows import Chunked, Rows
+from karat.engine.sweep import sweep
 from karat.errors import InputError
 
 
@@ -122,3 +123,14 @@ def labels_of(batch: Batch) -> list[Any]:
 def members(batch: Batch, label: Any) -> Indices | None:
     """The rows of one group; None means all."""
     return None if label is None else np.flatnonzero(batch.groups == label)
+
+
+def column_sums(rows: Rows, shift: Array) -> Array:
+    """Total weight, sums and sums of squares of the shifted columns (3, d)."""
+
+    def visit(block: Array, weights: Array | None, start: int) -> Array:
+        values = block[:, 1:]
+        w = np.ones(len(block)) if weights is None else weights
+        return np.stack([np.full(values.shape[1], w.sum()), w @ values, w @ np.square(values)])
+
+    return np.asarray(sweep(rows, shift, visit, np.add, (rows.columns + 1, 3)))

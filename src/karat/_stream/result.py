@@ -32,9 +32,7 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
         assert isinstance(summary.problem, Ridge | LpRegression)
         assert held.weights is not None
         exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights, peeled=summary.peeled)
-        reductions, correction = absorb_into(
-            summary.problem, held.rows(), exact, seed, None, inherited=exact.handed_on
-        )
+        reductions, correction = absorb_into(summary.problem, held.rows(), exact, seed, None, inherited=exact.handed_on)
         held = held.take(reductions[0].positions, reductions[0].weights)
     seconds = summary.seconds + time.perf_counter() - start
     notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == summary.n_rows)

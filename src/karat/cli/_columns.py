@@ -42,9 +42,8 @@ class Roles:
         typer.Option(metavar="COLUMN", help="Names the sequence of a row, for hidden-markov.", rich_help_panel=PANEL),
     ] = None
 
-    def arguments(self, source: Sequence[str]) -> dict[str, Any]:
-        """Those of :func:`karat.coreset_files`, with every name found in the data."""
-        known = known_columns(source)
+    def arguments(self, known: list[str]) -> dict[str, Any]:
+        """Those of :func:`karat.coreset_files`, with every name found among the ``known`` columns of the data."""
         single = {"sample_weight": self.weight, "groups": self.groups, "key": self.key, "sequence": self.sequence}
         typed = {"--weight": self.weight, "--groups": self.groups, "--key": self.key, "--sequence": self.sequence}
         for option, name in typed.items():
@@ -60,16 +59,10 @@ class Roles:
             if len(self.view) != 3:
                 raise InputError(f"--view is for the three views of multi-view: give it three times, not {len(self.view)}.")
             return [named("--view", [view], known) for view in self.view]
+        from karat._data.roles import other_columns
+
         dropped = named("--drop-columns", self.drop_columns, known)
-        rest = [name for name in known if name not in taken and name not in dropped]
-        return named("--columns", self.columns, known) or rest
-
-
-def known_columns(source: Sequence[str]) -> list[str]:
-    """The columns of the files."""
-    from karat.io.source import open_source
-
-    return list(open_source(list(source), 1).schema().names)
+        return named("--columns", self.columns, known) or other_columns(known, {*taken, *dropped})
 
 
 def named(option: str, typed: Sequence[str] | None, known: Sequence[str]) -> list[str]:

@@ -30,6 +30,7 @@ class Problem(ABC):
     needs_target: ClassVar[bool] = False
     mergeable: ClassVar[bool] = True
     storable: ClassVar[bool] = True
+    needs_sums: ClassVar[bool] = False  # of a first pass over all rows, before it can be lowered
     total_weight: bool | None
 
     @property
@@ -57,6 +58,13 @@ class Problem(ABC):
     def view(self, rows: Rows) -> Rows:
         """What the kernel reads of rows as they are stored: by default all of it."""
         return rows
+
+    def lower(self, sums: Any, widths: tuple[int, ...] | None = None) -> Problem:
+        """The problem with a kernel: this one, unless it needs the ``sums`` of a first pass over all rows.
+
+        ``widths`` are the columns of each table, where a row has several.
+        """
+        return self
 
     def width(self, columns: int, targets: int = 1) -> int:
         """Number of kernel features, which bounds the number of rows a coreset needs."""
