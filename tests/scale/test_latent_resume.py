@@ -84,7 +84,7 @@ def test_other_calls_and_changed_files_are_noticed(tmp_path):
     with pytest.raises(karat.InputError, match=r"part-000\.parquet changed since"):
         run(case, folder, path)
     karat.coreset_files(folder, columns=case.columns, checkpoint=tmp_path / "plain.npz")
-    with pytest.raises(karat.InputError, match="another call: .*problem differ"):
+    with pytest.raises(karat.InputError, match=r"another call: .*problem differ"):
         run(case, folder, tmp_path / "plain.npz")
     with pytest.raises(karat.InputError, match="not a checkpoint of a sketch"):
         karat.coreset_files(folder, problem=P.Moments(2), columns=case.columns, checkpoint=path)

@@ -30,7 +30,7 @@ from karat.io.checkpoint import Checkpoint
 from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.layout import Layout
 from karat.io.row_hashes import RowHashes
-from karat.io.scan import Position, scan
+from karat.io.scan import Position, require_rows, scan
 from karat.io.source import Source, open_source
 from karat.problems import Kernel, LeastSquares, Moments, Problem
 from karat.problems.latent import KnownMaps, Latent, MultiView
@@ -207,6 +207,7 @@ class _Build:
             self.source, self.layout, consumers, self.rows, position=self.position, samples=self.samples,
             progress=None if self.progress is None else self._report, save=self._save,
         )  # fmt: skip
+        require_rows(self.source, self.layout, self.position)
         if self.reduce is None:
             self.seconds += time.perf_counter() - start
         else:

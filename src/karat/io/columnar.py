@@ -117,8 +117,8 @@ class Stream(Source):
     def chunks(
         self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
     ) -> Iterator[Chunk]:
-        reader, self.reader = self.reader or self.open(), None
         Expected(columns).check(self.names[0], self.schema())
+        reader, self.reader = self.reader or self.open(), None
         place = start
         for batch in reader:
             for first in range(0, batch.num_rows, rows):

@@ -64,7 +64,7 @@ def layout_of(core: Coreset) -> Layout:
     """Which columns of its files a coreset was made from; groups and keys are not read."""
     stored = core.provenance or _in_memory(core)
     known = Provenance.read(stored)
-    if not {"columns", "target", "roles", "on_missing"} <= stored.keys() or known.pipeline is not None:
+    if not known.columns or known.on_missing is None or known.pipeline is not None:
         raise InputError(
             "The coreset does not say from which columns of files it was made, so it cannot be compared with them; build it "
             "with karat.coreset_files or karat build."

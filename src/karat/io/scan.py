@@ -110,8 +110,6 @@ def scan(
     if source.identity() != identity:
         raise InputError(f"{changed_file(source.identity(), identity)} changed while it was read; run again.")
     position.point = ResumePoint(len(source.names))
-    if position.dropped + position.bad and position.dropped == position.rows:
-        raise InputError(_nothing_left(source, layout, position))
     return position
 
 
@@ -121,14 +119,16 @@ def changed_file(before: list[list[Any]], now: list[list[Any]]) -> str:
     return min(name for name in then.keys() | after.keys() if then.get(name) != after.get(name))
 
 
-def _nothing_left(source: Source, layout: Layout, position: Position) -> str:
-    """Why no row is left, from a second look at the first of them."""
+def require_rows(source: Source, layout: Layout, position: Position) -> None:
+    """Refuse a source of which no row is left; a second look at the first of them says why."""
+    if not position.dropped + position.bad or position.dropped < position.rows:
+        return
     said = f"All {position.dropped + position.bad:,} rows were left out"
     if not source.identity() or not position.dropped:
-        return f"{said}, because each is broken or lacks a value."
+        raise InputError(f"{said}, because each is broken or lacks a value.")
     table = next(source.chunks(layout.columns, layout.numeric, FOLD, ResumePoint(), strict=False)).table
     numbers = {*layout.roles.features, *layout.roles.targets}
     gaps = {name: pc.sum(pc.is_null(table.column(name), nan_is_null=True)).as_py() for name in numbers}
     worst = max(gaps, key=lambda name: gaps[name])
     where = f"{gaps[worst]:,} of the first {table.num_rows:,} of them"
-    return f"{said}: column {worst!r} has no number in {where}. Leave the column out, or fill it."
+    raise InputError(f"{said}: column {worst!r} has no number in {where}. Leave the column out, or fill it.")

@@ -36,7 +36,7 @@ from karat.io.kept import Kept
 from karat.io.layout import Layout
 from karat.io.read_all import own_targets
 from karat.io.row_hashes import RowHashes, joined_hashes
-from karat.io.scan import Position, scan
+from karat.io.scan import Position, require_rows, scan
 from karat.io.source import Source, open_source
 from karat.io.verdict import FileVerification, compare
 from karat.problems import Problem
@@ -222,6 +222,7 @@ class FileCheck:
         passes, position = 0, Position()
         while consumers:
             found = scan(self.source, self.layout, consumers, self.rows, samples=self._samples(), progress=self.progress)
+            require_rows(self.source, self.layout, found)
             passes, position = passes + 1, found if not passes else position
             consumers = [consumer for consumer in consumers if consumer.another_pass()]
         return position, passes
