@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from karat._core.coreset import Coreset
-from karat._core.provenance import Provenance
 from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
 from karat._storage.archive import pack, unpack
@@ -121,20 +120,10 @@ class Task:
         core = replace(core, certificate=certificate)
         if isinstance(self.problem, KnownMaps):
             core = finished(core, self.rows, self.notes)
-        return replace(core, provenance=self._provenance(layout, state))
-
-    def _provenance(self, layout: Layout, state: dict[str, Any]) -> dict[str, Any]:
-        roles: dict[str, Any] = {"weight": layout.roles.weight, "group": layout.roles.group, "key": layout.roles.key}
-        return Provenance.of(
-            layout.roles,
-            source={"given": [], "files": []},
-            roles=roles | ({"sequence": layout.roles.sequence} if isinstance(self.problem, KnownMaps) else {}),
-            on_missing="drop" if layout.drop else "error",
-            dropped={"missing": state["dropped"], "broken": 0},
-            problem=self.problem.describe(),
-            seed=self.seed,
-            content=state["content"],
-        ).to_dict()
+        source: dict[str, Any] = {"given": [], "files": []}
+        dropped = {"missing": state["dropped"], "broken": 0}
+        provenance = layout.provenance(core.problem, self.seed, source, dropped, state["content"])
+        return replace(core, provenance=provenance)
 
     def _merged(self, messages: Sequence[bytes]) -> tuple[Sketch, dict[str, Any]]:
         opened = [unpack(message, "The message", "a sketch") for message in messages]

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 
 from karat._data.roles import ColumnRoles
@@ -57,23 +55,6 @@ class Provenance:
     seed: int | None = None
     content: dict[str, Any] | None = None
     merged: tuple[Provenance | None, ...] = ()
-
-    @staticmethod
-    def of(roles: ColumnRoles, /, **known: Any) -> Provenance:
-        """That of a run which ends now, with these roles of the columns; the other fields by name."""
-        import karat
-
-        named: dict[str, Any] = {"weight": roles.weight, "group": roles.group, "key": roles.key}
-        edges = [0] if roles.widths is None else [sum(roles.widths[:i]) for i in range(len(roles.widths) + 1)]
-        views = [list(roles.features[a:b]) for a, b in pairwise(edges)]
-        targets = list(roles.targets)
-        return Provenance(
-            karat=karat.__version__,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            target=None if not targets else targets[0] if len(targets) == 1 else targets,
-            columns=views or list(roles.features),
-            **({"roles": named} | known),
-        )
 
     @staticmethod
     def read(stored: Mapping[str, Any] | None) -> Provenance:

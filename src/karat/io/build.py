@@ -20,7 +20,6 @@ from karat._core.construct import Progress, refuse_for_latent
 from karat._core.coreset import Coreset
 from karat._core.files import problem_header
 from karat._core.plan import FOLD, fold_memory
-from karat._core.provenance import Provenance
 from karat._data.roles import column_roles
 from karat._storage.archive import prefixed, without_prefix
 from karat._stream.samples import Samples, finished
@@ -220,19 +219,10 @@ class _Build:
         self.progress(done + total * (passes == 2 and self.reduce is not None), passes * total)
 
     def _provenance(self) -> dict[str, Any]:
-        layout, roles, position = self.layout, self.layout.roles, self.position
-        named: dict[str, Any] = {"weight": roles.weight, "group": roles.group, "key": roles.key}
-        return Provenance.of(
-            roles,
-            source=described_source(self.source, self.checkpoint.files, position.counts),
-            roles=named | ({} if self.first is None else {"sequence": roles.sequence}),
-            pipeline=None if layout.pipeline is None else type(layout.pipeline).__name__,
-            on_missing="drop" if layout.drop else "error",
-            dropped={"missing": position.dropped, "broken": position.bad},
-            problem=self.problem.describe(),
-            seed=self.seed,
-            content=self.hashes[0].rows.to_dict() if self.hashes else None,
-        ).to_dict()
+        source = described_source(self.source, self.checkpoint.files, self.position.counts)
+        dropped = {"missing": self.position.dropped, "broken": self.position.bad}
+        content = self.hashes[0].rows.to_dict() if self.hashes else None
+        return self.layout.provenance(self.problem, self.seed, source, dropped, content)
 
     def _call(self) -> dict[str, Any]:
         """What must be the same for a run to be resumed."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from karat.errors import InputError
+from karat.io.background import ahead
 from karat.io.source import Chunk, Expected, File, Files, ResumePoint, Source, folder_value, refuse_twins, with_folders
 
 READAHEAD = 2  # batches decoded ahead of the one in work
@@ -59,6 +60,9 @@ class ColumnarFiles(Files):
     def chunks(
         self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
     ) -> Iterator[Chunk]:
+        return ahead(self._chunks(columns, rows, start))
+
+    def _chunks(self, columns: Sequence[str], rows: int, start: ResumePoint) -> Iterator[Chunk]:
         expected = Expected(columns)
         if start.file:
             expected.check(self.names[0], self.schema())
@@ -68,29 +72,36 @@ class ColumnarFiles(Files):
             yield from self._file(fragment, file, columns, rows, start if file == start.file else ResumePoint(file))
 
     def _file(self, fragment: Any, file: int, columns: Sequence[str], rows: int, start: ResumePoint) -> Iterator[Chunk]:
-        done, options = 0, {}
-        if self.parquet:
-            first = int(np.searchsorted(self.bounds[file], start.row, side="right")) - 1
-            if first >= len(self.bounds[file]) - 1:  # the file is done, or it has no rows
-                return
-            fragment, done = (
-                fragment.subset(row_group_ids=range(first, len(self.bounds[file]) - 1)),
-                int(self.bounds[file][first]),
-            )
-            # Columns are read as a stream: a row group of any size fits in memory.
-            options["fragment_scan_options"] = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+        # Columns are read as a stream: a row group of any size fits in memory.
+        stream = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+        options = {"fragment_scan_options": stream} if self.parquet else {}
         own = [c for c in columns if c in fragment.physical_schema.names]
+        done = 0
         try:
-            for batch in fragment.to_batches(columns=own, batch_size=rows, batch_readahead=READAHEAD, **options):
-                done += batch.num_rows
-                if done > start.row and batch.num_rows:
-                    whole = with_folders(batch, self.files[file].folders, columns)
-                    yield Chunk(self, whole, file, done - batch.num_rows, ResumePoint(file, done))
+            for part, first in self._parts(fragment, file, rows, start):
+                done = first
+                for batch in part.to_batches(columns=own, batch_size=rows, batch_readahead=READAHEAD, **options):
+                    done += batch.num_rows
+                    if done > start.row and batch.num_rows:
+                        whole = with_folders(batch, self.files[file].folders, columns)
+                        yield Chunk(self, whole, file, done - batch.num_rows, ResumePoint(file, done))
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"{self.where(file, done)} cannot be read ({_brief(error)}); the file is damaged: write it again or "
                 "leave it out."
             ) from error
+
+    def _parts(self, fragment: Any, file: int, rows: int, start: ResumePoint) -> Iterator[tuple[Any, int]]:
+        """A file in parts, each with its first row; row groups of about ``rows`` rows, because pyarrow reads a part ahead."""
+        if not self.parquet:
+            yield fragment, 0
+            return
+        bounds = self.bounds[file]
+        group = int(np.searchsorted(bounds, start.row, side="right")) - 1
+        while group < len(bounds) - 1:
+            after = max(group + 1, int(np.searchsorted(bounds, bounds[group] + rows, side="right")) - 1)
+            yield fragment.subset(row_group_ids=range(group, after)), int(bounds[group])
+            group = after
 
     def where(self, file: int, row: int) -> str:
         if not self.parquet:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
+from karat._core.provenance import Provenance
 from karat._data import containers
 from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
@@ -58,6 +61,28 @@ class Layout:
         for name in layout.numeric:
             layout._check_number(schema.field(name))
         return layout
+
+    def provenance(self, problem: Problem, seed: int, source: dict[str, Any], dropped: dict[str, int], content: Any) -> Any:
+        """The JSON of the provenance of a coreset that was made of these columns now; ``problem`` is the one that was asked."""
+        from karat import __version__
+
+        roles, targets = self.roles, list(self.roles.targets)
+        edges = np.cumsum([0, *(roles.widths or ())]).tolist()
+        named = {"weight": roles.weight, "group": roles.group, "key": roles.key}
+        return Provenance(
+            karat=__version__,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            source=source,
+            target=None if not targets else targets[0] if len(targets) == 1 else targets,
+            columns=[list(roles.features[a:b]) for a, b in pairwise(edges)] or list(roles.features),
+            roles=named | ({"sequence": roles.sequence} if problem.needs_sums else {}),
+            pipeline=None if self.pipeline is None else type(self.pipeline).__name__,
+            on_missing="drop" if self.drop else "error",
+            dropped=dropped,
+            problem=problem.describe(),
+            seed=seed,
+            content=content,
+        ).to_dict()
 
     @property
     def columns(self) -> list[str]:
