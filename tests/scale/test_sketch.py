@@ -154,7 +154,7 @@ def test_state_is_bounded(rows):
     most = 0
     for _ in range(5):
         sketch.update(X, y)  # far larger than the buffer
-        most = max(most, sum(map(len, sketch._pending)))
+        most = max(most, sketch.buffer.rows)
         assert len(sketch.summary.held) <= 21
     assert most < 400
     assert sketch.n_rows == 5 * N

@@ -62,7 +62,9 @@ class Layout:
             layout._check_number(schema.field(name))
         return layout
 
-    def provenance(self, problem: Problem, seed: int, source: dict[str, Any], dropped: dict[str, int], content: Any) -> Any:
+    def provenance(
+        self, problem: Problem, seed: int, source: dict[str, Any], dropped: dict[str, int], content: Any
+    ) -> dict[str, Any]:
         """The JSON of the provenance of a coreset that was made of these columns now; ``problem`` is the one that was asked."""
         from karat import __version__
 

@@ -80,39 +80,27 @@ def verify_files(
         Not ``ok`` if a moment differs, if the kept rows are not in the data, or if any row has changed.
     """
     core = core if isinstance(core, Coreset) else load(core)
-    return file_check(
-        core, source, target, columns=columns, sample_weight=sample_weight, groups=groups, key=key, pipeline=pipeline,
-        on_missing=on_missing, memory=memory, progress=progress,
-    ).run()  # fmt: skip
-
-
-def file_check(
-    core: Coreset, source: Any, target: Any = None, *, columns: Sequence[str] | None = None, sample_weight: str | None = None,
-    groups: str | None = None, key: str | None = None, pipeline: Any = None, on_missing: str | None = None,
-    memory: int = MEMORY, progress: Progress | None = None,
-) -> FileCheck:  # fmt: skip
-    """A check that has read nothing yet, with the arguments of :func:`verify_files`."""
-    if hasattr(core.problem, "transform"):
-        raise InputError("A coreset of transformed columns is verified in memory, by core.verify(X, y).")
     known = Provenance.read(core.provenance)
-    if source is None:
-        source = known.given
-        if not source:
-            raise InputError("The coreset does not say what it was made from; pass the source.")
-    if pipeline is None and known.pipeline:
-        raise InputError(f"The coreset was made with a pipeline ({known.pipeline}), which is not saved; pass it as pipeline=.")
-    roles = _roles(core, known, target, columns, sample_weight, groups, key)
+    source = source if source is not None else known.given
+    if isinstance(source, list) and not source:
+        raise InputError("The coreset does not say what it was made from; pass the source.")
+    roles = _roles(core, target, columns, sample_weight, groups, key)
     layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop")
-    return FileCheck(core, open_source(source), layout, memory, progress)
+    return FileCheck(core, open_source(source), layout, memory, progress).run()
+
+
+def stored_layout(core: Coreset) -> Layout:
+    """How the data of a coreset is read, as far as the coreset knows."""
+    return Layout(_roles(core), None, Provenance.read(core.provenance).on_missing == "drop")
 
 
 def _roles(
-    core: Coreset, known: Provenance, target: Any, columns: Sequence[str] | None, weight: str | None, groups: str | None,
-    key: str | None,
+    core: Coreset, target: Any = None, columns: Sequence[str] | None = None, weight: str | None = None,
+    groups: str | None = None, key: str | None = None,
 ) -> ColumnRoles:  # fmt: skip
     """The roles of the columns: those that are named, else those that the coreset knows."""
-    stored = known.column_roles
-    named = [target] if isinstance(target, str) else target or known.targets or own_targets(core)
+    stored = Provenance.read(core.provenance).column_roles
+    named = [target] if isinstance(target, str) else target or stored.targets or own_targets(core)
     if named is None and core.y is not None:
         raise InputError("The coreset does not say what its target is called in the data; name it in target=.")
     features = Provenance(columns=columns).features if columns is not None else stored.features or _own_names(core)
@@ -164,6 +152,11 @@ class FileCheck:
         """Read the data, and compare."""
         start = time.perf_counter()
         core, source = self.core, self.source
+        if hasattr(core.problem, "transform"):
+            raise InputError("A coreset of transformed columns is verified in memory, by core.verify(X, y).")
+        made_with = Provenance.read(core.provenance).pipeline
+        if self.layout.pipeline is None and made_with:
+            raise InputError(f"The coreset was made with a pipeline ({made_with}), which is not saved; pass it as pipeline=.")
         self.layout = layout = self.layout.among(source.schema())
         self.rows = fold_rows(core.problem, layout, self.memory, None)
         problem, notes, other_maps = self._lowered()

@@ -17,8 +17,9 @@ from karat.engine.sweep import Progress
 from karat.io.consumers import ColumnSums, Consumer, Moments, Sample
 from karat.io.kept import Kept
 from karat.io.read_all import layout_of
+from karat.io.source import open_source
 from karat.io.verdict import FileVerification
-from karat.io.verify import FileCheck, file_check
+from karat.io.verify import FileCheck, stored_layout
 from karat.problems.latent import KnownMaps
 from karat.problems.latent.known import tables_of
 from karat.report._data import Data, measured_facts
@@ -31,27 +32,25 @@ class FileData(Data):
     def __init__(self, core: Coreset, source: Any, size: int, seed: int, progress: Progress | None) -> None:
         layout_of(core)  # refused here, if the coreset does not know its columns
         self.core, self.size, self.seed = core, size, seed
-        self.check = file_check(core, source, progress=progress)
-        self.check.beside = self._consumers
+        self.check = FileCheck(core, open_source(source), stored_layout(core), progress=progress, beside=self._consumers)
 
     def _consumers(self, check: FileCheck) -> list[Consumer]:
         """What is read beside the verification."""
         kept = check.kept
         self.kept = viewed(kept, kept.batch)
-        self.shift = np.average(self.kept.take(np.arange(len(self.kept)), np.zeros(self.kept.columns))[:, 1:], axis=0,
-                                weights=self.core.weights)  # fmt: skip
+        everything = self.kept.take(np.arange(len(self.kept)), np.zeros(self.kept.columns))[:, 1:]
+        self.shift = np.average(everything, axis=0, weights=self.core.weights)
         offsets = kept.batch.offsets or {}
         self.origin = np.array([float(offsets.get(i, 0)) for i in range(self.kept.columns)])
         self.drawn = Sample(self.size, self.seed, lambda batch: viewed(kept, batch, raw=True))
         self.sums = ColumnSums(self.shift, lambda batch: viewed(kept, batch))
-        found: list[Consumer] = [self.drawn, self.sums]
-        whole = isinstance(check.sums, Moments) and kept.batch.groups is None and not check.sums.apart.any()
-        if not whole and self.core.absorbed is None:
-            self.all_moments = Moments(kept, check.rows, together=True)
-            return [*found, self.all_moments]
-        if isinstance(check.sums, Moments):
+        if self.core.absorbed is not None:  # the rows alone do not carry the moments
+            return [self.drawn, self.sums]
+        if isinstance(check.sums, Moments) and kept.batch.groups is None and not check.sums.apart.any():
             self.all_moments = check.sums
-        return found
+            return [self.drawn, self.sums]
+        self.all_moments = Moments(kept, check.rows, together=True)
+        return [self.drawn, self.sums, self.all_moments]
 
     @cached_property
     def _found(self) -> FileVerification:
