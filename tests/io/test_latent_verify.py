@@ -53,6 +53,15 @@ def test_other_data_has_other_maps_and_other_rows(tmp_path):
     assert "The kept rows are not the rows of this data" in notes
 
 
+def test_tables_are_read_twice_and_streams_are_refused():
+    case = case_of("mixture")
+    core = karat.coreset_files(case.table, problem=case.problem(), columns=case.columns)
+    assert karat.verify_files(core, case.table).data == "identical"
+    assert karat.verify_files(core, case.table).ok
+    with pytest.raises(karat.InputError, match="A stream comes only once"):
+        karat.verify_files(core, case.table.to_reader())
+
+
 def peak(path, core):
     """The largest memory of a verification, of NumPy and of Arrow, in bytes."""
     seen = []

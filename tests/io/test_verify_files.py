@@ -214,6 +214,16 @@ def test_missing_values(table, tmp_path):
         karat.verify_files(core, on_missing="error")
 
 
+def test_a_table_is_a_source(table):
+    core = karat.coreset_files(table, "y", columns=COLUMNS)
+    found = karat.verify_files(core, table.slice(0).combine_chunks())
+    assert found.ok
+    assert (found.data, found.moved) == ("identical", ())
+    reordered = karat.verify_files(core, table.take(np.arange(N)[::-1]))
+    assert reordered.ok
+    assert reordered.data == "reordered"
+
+
 def test_latent_problems_in_memory(tmp_path):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.standard_normal((500, 4)) + 5 * np.eye(4)[i] for i in range(2)])

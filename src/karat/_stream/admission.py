@@ -35,7 +35,7 @@ def is_summable(table: Table, summary: Summary, before: Batch | None) -> bool:
     """
     if all(_harmless(part) for part in (table.X, table.y) if part is not None):
         return True
-    block, weights = weighed(table.rows())
+    block, weights = weighed(summary.problem.view(table.rows()))
     if not np.isfinite(block).all():
         return False
     with np.errstate(over="ignore", invalid="ignore"):
@@ -43,7 +43,9 @@ def is_summable(table: Table, summary: Summary, before: Batch | None) -> bool:
             fitted = next(iter(summary.running.values())).kernel
         else:
             kernel = summary.problem.kernel(table.columns, table.targets)
-            fitted = Running.fit(kernel, *((block, weights) if before is None else weighed(before.rows())))
+            fitted = Running.fit(
+                kernel, *((block, weights) if before is None else weighed(summary.problem.view(before.rows())))
+            )
         sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
     return all(np.isfinite(part).all() for part in sums)
 

@@ -114,10 +114,7 @@ def coreset_files(
     if not isinstance(problem, Latent):
         Sketch(problem, random_state=random_state)  # refuses what is wrong before any file is opened
     opened = open_source(source, rows=batch_rows or FOLD)
-    if problem.needs_sums and opened.once:
-        raise InputError(
-            f"A stream comes only once, and {problem.describe()} takes two passes (maps, then tensor); write it to files."
-        )
+    refuse_once(problem, opened)
     layout = layout.among(opened.schema())
     rows = fold_rows(problem, layout, memory, batch_rows)
     return _Build(opened, layout, problem, rows, random_state, content, memory, checkpoint, progress).finish()
@@ -129,6 +126,14 @@ def checked_problem(problem: Problem | None, target: Any) -> Problem:
     if isinstance(problem, Problem) and problem.needs_target and not target:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
     return problem
+
+
+def refuse_once(problem: Problem, source: Source) -> None:
+    """Refuse a stream where a problem takes two passes."""
+    if problem.needs_sums and source.once:
+        raise InputError(
+            f"A stream comes only once, and {problem.describe()} takes two passes (maps, then tensor); write it to files."
+        )
 
 
 def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None) -> int:

@@ -30,7 +30,7 @@ from karat._stream.sketch import Sketch
 from karat.engine.reduce import Reduction, settle
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
-from karat.io.build import MEMORY, fold_rows, short_names
+from karat.io.build import MEMORY, fold_rows, refuse_once, short_names
 from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, Present, Reduce
 from karat.io.kept import Kept
 from karat.io.layout import Layout
@@ -154,19 +154,22 @@ class FileCheck:
         core, source = self.core, self.source
         if hasattr(core.problem, "transform"):
             raise InputError("A coreset of transformed columns is verified in memory, by core.verify(X, y).")
-        made_with = Provenance.read(core.provenance).pipeline
-        if self.layout.pipeline is None and made_with:
-            raise InputError(f"The coreset was made with a pipeline ({made_with}), which is not saved; pass it as pipeline=.")
+        known = Provenance.read(core.provenance)
+        if self.layout.pipeline is None and known.pipeline:
+            raise InputError(
+                f"The coreset was made with a pipeline ({known.pipeline}), which is not saved; pass it as pipeline=."
+            )
+        refuse_once(core.problem, source)
         self.layout = layout = self.layout.among(source.schema())
         self.rows = fold_rows(core.problem, layout, self.memory, None)
         problem, notes, other_maps = self._lowered()
         self.kept = kept = Kept.of(core, problem)
-        stored = joined_hashes([part.content for part in Provenance.read(core.provenance).parts])
+        stored = joined_hashes([part.content for part in known.parts])
         if stored is not None and stored["columns"] != sorted(layout.columns):
             stored = None
         hashes = Hashes(RowHashes(layout.columns, layout.gaps, [] if stored is None else stored["parts"][:-1]))
         found = KeptRows(kept)
-        again = bool(source.identity()) and not core.absorbed  # else the rows of a sketch have to stand for those read
+        again = not source.once and not core.absorbed  # else the rows of a sketch have to stand for those read
         apart = np.zeros(len(core), dtype=bool)
         if again and core.certificate.peeled and layout.roles.weight is None:  # kept as they are, they cancel identically
             apart = core.weights == 1.0
