@@ -17,12 +17,11 @@ except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
 
 from karat._cluster.latent import FirstTask
-from karat._cluster.task import Task, task
+from karat._cluster.task import Task
 from karat._core.construct import refuse_for_latent
 from karat._core.coreset import Coreset
 from karat._core.plan import FAN
 from karat._data.roles import column_roles, refuse_sequence
-from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.io.build import checked_problem
 from karat.io.layout import Layout
@@ -111,7 +110,7 @@ def _frame(
 ) -> tuple[Task, list[Any]]:  # fmt: skip
     problem = checked_problem(problem, target)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, None).among([str(c) for c in data.columns])
-    work = task(problem, Layout.of(problem, roles, None, on_missing), random_state)
+    work = Task(problem, Layout.of(problem, roles, None, on_missing), random_state)
     return work, [delayed(_part_of_frame, pure=False)(work, i, part) for i, part in enumerate(data[roles.columns].to_delayed())]
 
 
@@ -126,9 +125,8 @@ def _array(
     X: Any, y: Any, problem: Problem | None, sample_weight: Any, groups: Any, random_state: int
 ) -> tuple[Task, list[Any]]:
     problem = checked_problem(problem, None if y is None else "y")
-    Sketch(problem, random_state=random_state)  # refuses what cannot be merged
     parts = _aligned(X, {"target": y, "sample_weight": sample_weight, "groups": groups})
-    work = Task(problem, None, int(random_state))
+    work = Task(problem, None, random_state)
     return work, [delayed(work.part_of_arrays, pure=False)(i, *part) for i, part in enumerate(parts)]
 
 

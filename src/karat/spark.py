@@ -17,7 +17,7 @@ except ImportError:
     raise MissingExtraError("karat.spark", "spark") from None
 
 from karat._cluster.latent import FirstTask
-from karat._cluster.task import Task, task
+from karat._cluster.task import Task
 from karat._core.construct import refuse_for_latent
 from karat._core.coreset import Coreset
 from karat._core.plan import FAN
@@ -81,7 +81,7 @@ def coreset(
         first = FirstTask(problem, layout, roles.widths, int(random_state))
         work = first.second(_messages(df, layout, first))
     else:
-        work = task(problem, layout, random_state)
+        work = Task(problem, layout, random_state)
     return work.finish(_messages(df, layout, work), "partitions merged by Spark")
 
 

@@ -258,6 +258,12 @@ def test_provenance_tells_what_was_done(folder, core):
     assert {k: v for k, v in again.items() if k != "created"} == {k: v for k, v in told.items() if k != "created"}
 
 
+def test_a_seed_of_numpy_is_stored_as_a_number(folder, tmp_path):
+    core = karat.coreset_files(folder, "y", columns=COLUMNS, random_state=np.int64(3))
+    core.save(tmp_path / "core.npz")
+    assert karat.load(tmp_path / "core.npz").provenance["seed"] == 3
+
+
 def test_one_source_is_merged_once(folder):
     first, second = (karat.coreset_files(folder, "y", columns=COLUMNS, random_state=seed) for seed in (0, 1))
     with pytest.raises(InputError, match="count twice"):

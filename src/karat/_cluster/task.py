@@ -64,6 +64,9 @@ class Task:
     rows: int = 0
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        self.sketch()  # refuses what cannot be merged
+
     def sketch(self) -> Sketch:
         """An empty one, with keys in any case; offsets cannot come twice, so they need no fingerprint."""
         sketch = Sketch(self.problem, "key", random_state=self.seed)
@@ -122,7 +125,7 @@ class Task:
             core = finished(core, self.rows, self.notes)
         source: dict[str, Any] = {"given": [], "files": []}
         dropped = {"missing": state["dropped"], "broken": 0}
-        provenance = layout.provenance(core.problem, self.seed, source, dropped, state["content"])
+        provenance = layout.provenance(core.problem, int(self.seed), source, dropped, state["content"])
         return replace(core, provenance=provenance)
 
     def _merged(self, messages: Sequence[bytes]) -> tuple[Sketch, dict[str, Any]]:
@@ -177,7 +180,7 @@ def array_batch(number: int, views: Sequence[Any], weights: Any, sequence: Any) 
     for part in parts:
         bad = np.argwhere(~np.isfinite(part)) if part.dtype.kind == "f" else np.zeros((0, 2), dtype=int)
         if len(bad):
-            raise InputError(f"{place(number)(bad[0, 0])}: column {bad[0, 1]} is not finite; drop or mend the row.")
+            raise InputError(f"{place(number)(bad[0, 0])}: column {bad[0, 1]} is not finite; drop or fix the row.")
     own = None if weights is None else np.asarray(weights, dtype=float)
     if own is not None and not (own >= 0).all():
         raise InputError(f"{place(number)(int(np.argmin(own >= 0)))}: the weight is not a number of at least 0.")
@@ -197,9 +200,3 @@ def array_hashes(arrays: dict[str, Any]) -> dict[str, Any] | None:
     hashes = RowHashes(list(columns))
     hashes.add(pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()}))
     return hashes.to_dict()
-
-
-def task(problem: Problem, layout: Layout, random_state: int) -> Task:
-    """A checked task for rows with named columns."""
-    Sketch(problem, random_state=random_state)  # refuses what cannot be merged
-    return Task(problem, layout, int(random_state))

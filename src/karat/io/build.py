@@ -111,13 +111,13 @@ def coreset_files(
     layout = Layout.of(problem, roles, pipeline, on_missing)
     if hasattr(problem, "transform"):
         raise InputError("Rows in files are transformed by a fitted pipeline=; pass the inner problem, and the pipeline.")
-    if not isinstance(problem, Latent):
-        Sketch(problem, random_state=random_state)  # refuses what is wrong before any file is opened
+    # Refuses what is wrong before any file is opened.
+    Sketch(Moments(1) if isinstance(problem, Latent) else problem, random_state=random_state)
     opened = open_source(source, rows=batch_rows or FOLD)
     refuse_once(problem, opened)
     layout = layout.among(opened.schema())
     rows = fold_rows(problem, layout, memory, batch_rows)
-    return _Build(opened, layout, problem, rows, random_state, content, memory, checkpoint, progress).finish()
+    return _Build(opened, layout, problem, rows, int(random_state), content, memory, checkpoint, progress).finish()
 
 
 def checked_problem(problem: Problem | None, target: Any) -> Problem:

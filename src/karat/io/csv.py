@@ -223,7 +223,7 @@ class CsvFiles(Files):
             where = self._line(file, line + text[: found.start() if found else 0].count(b"\n") + 2)
             raise InputError(
                 f"{where}: {bad.actual_columns} values where the header has {bad.expected_columns} "
-                f"({bad.text[:60]!r}). Mend the line, or leave such rows out with on_missing='drop'."
+                f"({bad.text[:60]!r}). Fix the line, or leave such rows out with on_missing='drop'."
             )
         if numeric:
             self.types |= {c: table.schema.field(c).type for c in columns if c not in numeric}
@@ -243,7 +243,7 @@ class CsvFiles(Files):
     def _explain(self, error: Exception, data: bytes, file: int, line: int, header: list[str]) -> InputError:
         found = re.search(r"column #(\d+).*invalid value '(.*)'", str(error), re.DOTALL)
         if not found:
-            return InputError(f"{self.names[file]} cannot be read as CSV ({error}); mend it or leave it out.")
+            return InputError(f"{self.names[file]} cannot be read as CSV ({error}); fix it or leave it out.")
         column, value = header[int(found[1])], found[2]
         position = re.search(rb"(?:^|[\t,;\"])" + re.escape(value.encode()) + rb"(?:[\t,;\"\r\n]|$)", data, re.MULTILINE)
         where = self._line(file, line + data[: position.start() if position else 0].count(b"\n") + 2)
@@ -256,7 +256,7 @@ class CsvFiles(Files):
 
 def _not_a_number(where: str, column: str, value: str, what: str = "not a number") -> str:
     return (
-        f"{where}: column {column!r} has the value {value!r}, which is {what}. Mend it, leave the column out, or leave such "
+        f"{where}: column {column!r} has the value {value!r}, which is {what}. Fix it, leave the column out, or leave such "
         "rows out with on_missing='drop'."
     )
 

@@ -181,7 +181,7 @@ class Layout:
             return values
         row, column = np.argwhere(np.isinf(values))[0] if np.isinf(values).any() else (-1, 0)
         if row >= 0:
-            raise InputError(f"{where(int(row))}: column {names[column]!r} is infinite; drop or mend the row.")
+            raise InputError(f"{where(int(row))}: column {names[column]!r} is infinite; drop or fix the row.")
         missing = np.isnan(values)
         if not self.drop:
             row, column = np.argwhere(missing)[0]
