@@ -16,14 +16,15 @@ try:
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
 
-from karat._cluster.latent import FirstTask, SecondTask
-from karat._cluster.task import Task, expect_columns, roles, task
+from karat._cluster.latent import FirstTask
+from karat._cluster.task import Task
 from karat._core.coreset import Coreset
 from karat._core.plan import FAN
-from karat._data.checks import check_taken, chosen_problem
-from karat._stream.sketch import Sketch
+from karat._data.checks import check_taken
+from karat._data.roles import column_roles, refuse_sequence
 from karat.errors import InputError
-from karat.io.latent_roles import latent_roles, refuse_sequence
+from karat.io.build import checked_problem
+from karat.io.layout import Layout
 from karat.problems import Problem
 from karat.problems.latent import Latent, MultiView
 
@@ -107,27 +108,25 @@ def _frame(
     data: Any, target: Any, problem: Problem | None, columns: Sequence[str] | None, sample_weight: Any, groups: Any,
     key: str | None, on_missing: str, random_state: int,
 ) -> tuple[Task, list[Any]]:  # fmt: skip
-    targets, features = roles([str(c) for c in data.columns], target, columns, sample_weight, groups, key)
-    work = task(problem, targets, features, sample_weight, groups, key, on_missing, random_state)
-    assert work.layout is not None
-    parts = data[work.layout.columns].to_delayed()
-    return work, [delayed(_part_of_frame, pure=False)(work, i, part) for i, part in enumerate(parts)]
+    problem = checked_problem(problem, target)
+    roles = column_roles(problem, target, columns, sample_weight, groups, key, None).among([str(c) for c in data.columns])
+    work = Task(problem, Layout.of(problem, roles, None, on_missing), random_state)
+    return work, [delayed(_part_of_frame, pure=False)(work, i, part) for i, part in enumerate(data[roles.columns].to_delayed())]
 
 
-def _part_of_frame(work: Task, number: int, frame: Any) -> bytes:
+def _part_of_frame(work: Task | FirstTask, number: int, frame: Any) -> bytes:
     table = pa.Table.from_pandas(frame, preserve_index=False)
     assert work.layout is not None
-    work.layout.check(table.schema)
+    work.layout.among(table.schema)
     return work.part(number, [table])
 
 
 def _array(
     X: Any, y: Any, problem: Problem | None, sample_weight: Any, groups: Any, random_state: int
 ) -> tuple[Task, list[Any]]:
-    problem = chosen_problem(problem, y is not None)
-    Sketch(problem, random_state=random_state)  # refuses, with a sentence, what cannot be merged
+    problem = checked_problem(problem, None if y is None else "y")
     parts = _aligned(X, {"target": y, "sample_weight": sample_weight, "groups": groups})
-    work = Task(problem, None, int(random_state))
+    work = Task(problem, None, random_state)
     return work, [delayed(work.part_of_arrays, pure=False)(i, *part) for i, part in enumerate(parts)]
 
 
@@ -159,11 +158,10 @@ def _two_passes(
     views = data if isinstance(data, tuple | list) else (data,)
     if hasattr(data, "npartitions") and hasattr(data, "columns"):
         names = [str(c) for c in data.columns]
-        roles = latent_roles(problem, columns, sequence, sample_weight, key, None, on_missing).among(names)
-        expect_columns(roles.layout.columns, names)
-        work = FirstTask(problem, roles, roles.widths, int(random_state))
-        parts = [(i, part) for i, part in enumerate(data[roles.layout.columns].to_delayed())]
-        first, second = _sums_of_frame, _second_of_frame
+        roles = column_roles(problem, None, columns, sample_weight, None, key, sequence).among(names)
+        work = FirstTask(problem, Layout.of(problem, roles, None, on_missing), roles.widths, int(random_state))
+        parts = [(i, part) for i, part in enumerate(data[roles.columns].to_delayed())]
+        first = second = _part_of_frame
     elif all(hasattr(view, "rechunk") for view in views) and len(views) == (3 if isinstance(problem, MultiView) else 1):
         refuse_sequence(problem, sequence)
         _refuse_names(columns, key, on_missing)
@@ -172,7 +170,7 @@ def _two_passes(
         widths = tuple(int(view.shape[1]) for view in views) if len(views) == 3 else None
         work = FirstTask(problem, None, widths, int(random_state))
         parts = [(i, list(part[: len(views)]), *part[len(views) :]) for i, part in enumerate(aligned)]
-        first, second = FirstTask.part_of_arrays, SecondTask.part_of_views
+        first, second = FirstTask.part_of_arrays, Task.part_of_views
     else:
         raise InputError(
             f"data must be a Dask data frame or array{' (for MultiView also three arrays)' if len(views) > 1 else ''}, not "
@@ -186,14 +184,3 @@ def _two_passes(
     else:
         parts = clone(parts)  # tasks of other names
     return _finished(known, [delayed(second, pure=False)(known, *part) for part in parts], compute)
-
-
-def _sums_of_frame(work: FirstTask, number: int, frame: Any) -> bytes:
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    assert work.roles is not None
-    work.roles.layout.check(table.schema)
-    return work.part(number, [table])
-
-
-def _second_of_frame(work: SecondTask, number: int, frame: Any) -> bytes:
-    return work.part(number, [pa.Table.from_pandas(frame, preserve_index=False)])

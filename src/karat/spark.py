@@ -17,12 +17,13 @@ except ImportError:
     raise MissingExtraError("karat.spark", "spark") from None
 
 from karat._cluster.latent import FirstTask
-from karat._cluster.task import Task, expect_columns, roles, task
+from karat._cluster.task import Task
 from karat._core.coreset import Coreset
 from karat._core.plan import FAN
 from karat._data.checks import check_taken
+from karat._data.roles import column_roles
 from karat.errors import InputError
-from karat.io.latent_roles import latent_roles, refuse_sequence
+from karat.io.build import checked_problem
 from karat.io.layout import Layout
 from karat.problems import Problem
 from karat.problems.latent import Latent
@@ -71,18 +72,17 @@ def coreset(
     """
     if not hasattr(df, "mapInArrow"):
         raise InputError(f"df must be a Spark data frame, not {type(df).__name__}; use karat.coreset.")
+    problem = checked_problem(problem, target)
     if isinstance(problem, Latent):
         check_taken(problem, y=target, groups=groups)
-        chosen = latent_roles(problem, columns, sequence, sample_weight, key, None, on_missing).among(df.columns)
-        expect_columns(chosen.layout.columns, df.columns)
-        first = FirstTask(problem, chosen, chosen.widths, int(random_state))
-        work: Task = first.second(_messages(df, chosen.layout, first))
+    roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence).among(df.columns)
+    layout = Layout.of(problem, roles, None, on_missing)
+    if isinstance(problem, Latent):
+        first = FirstTask(problem, layout, roles.widths, int(random_state))
+        work = first.second(_messages(df, layout, first))
     else:
-        refuse_sequence(problem, sequence)
-        targets, features = roles(df.columns, target, columns, sample_weight, groups, key)
-        work = task(problem, targets, features, sample_weight, groups, key, on_missing, random_state)
-    assert work.layout is not None
-    return work.finish(_messages(df, work.layout, work), "partitions merged by Spark")
+        work = Task(problem, layout, random_state)
+    return work.finish(_messages(df, layout, work), "partitions merged by Spark")
 
 
 def _messages(df: Any, layout: Layout, work: Task | FirstTask) -> list[bytes]:

@@ -9,6 +9,7 @@ import threading
 import time
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tables import COLUMNS, Latent, arrays, make, write
 
@@ -36,6 +37,14 @@ def check(core, table, weights=None, groups=None):
 def bytes_of(core):
     (note,) = [n for n in core.certificate.notes if "bytes" in n]
     return int(re.search(r"sent ([\d,]+) bytes", note)[1].replace(",", ""))
+
+
+def proven_in_files(core, folder):
+    """Proven against the files, whose rows Spark may number in another order."""
+    found = karat.verify_files(core, folder)
+    assert found.ok, str(found)
+    assert found.data in ("identical", "reordered")
+    assert found.certificate.loss_error <= 1e-11
 
 
 class TestDask:
@@ -88,6 +97,41 @@ class TestDask:
         weights = np.ones(18_000)
         weights[7] = 0
         check(core, rest, weights)
+
+    def test_provenance_and_hashes_are_those_of_files(self, ddf, table, folder):
+        core = karat.dask.coreset(ddf, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id")
+        of_files = karat.coreset_files(folder, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id").provenance
+        told = core.provenance
+        assert told["source"] == {"given": [], "files": []}
+        for name in ("karat", "target", "columns", "roles", "pipeline", "on_missing", "dropped", "problem", "seed"):
+            assert told[name] == of_files[name], name
+        assert told["content"]["sums"] == of_files["content"]["sums"]
+        assert told["content"]["parts"] == [len(part) for part in ddf.partitions]
+        found = karat.verify_files(core, folder)
+        assert found.ok
+        assert (found.data, found.moved) == ("identical", ())
+        with pytest.raises(karat.InputError, match="pass the source"):
+            karat.verify_files(core)
+        with pytest.raises(karat.InputError, match="count twice"):
+            core.merge(karat.coreset_files(folder, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id"))
+
+    def test_changed_rows_are_found_by_their_partition(self, ddf, table, tmp_path):
+        core = karat.dask.coreset(ddf, "y", columns=COLUMNS)
+        changed = table.to_pandas()
+        row = next(i for i in range(4000, 6000) if i not in core.indices)
+        changed.loc[row, "a"] = np.nextafter(changed.loc[row, "a"], np.inf)
+        found = karat.verify_files(core, write(pa.Table.from_pandas(changed), tmp_path / "other"))
+        assert found.certificate.ok
+        assert found.data == "changed"
+        (block,) = found.changed
+        assert block.start <= row < block.stop <= block.start + len(table) // 20 + 1
+
+    def test_hashes_of_arrays(self, table):
+        X, y = arrays(table)
+        one, other = (karat.dask.coreset(da.from_array(X, chunks=(n, -1)), da.from_array(y, chunks=n)) for n in (3333, 5000))
+        assert one.provenance["content"]["sums"] == other.provenance["content"]["sums"]
+        with pytest.raises(karat.InputError, match="count twice"):
+            one.merge(other)
 
     def test_few_bytes_travel(self, table):
         few, many = (
@@ -144,8 +188,14 @@ class TestSpark:
         np.testing.assert_array_equal(order["a"].to_numpy(), core.X["a"].to_numpy())
         X, y = arrays(table)
         proof = core.verify(X, y, sample_weight=table["w"].to_numpy(), groups=groups_of(table))
+        assert proof.proven
         assert proof.loss_error <= 1e-11
+        assert core.certificate.ok
         assert core.n_rows == len(table)
+        proven_in_files(core, folder)
+        assert core.provenance["roles"] == {"weight": "w", "group": "g", "key": "id"}
+        with pytest.raises(karat.InputError, match="count twice"):
+            core.merge(karat.coreset_files(folder, "y", columns=COLUMNS, key="id", groups="g", sample_weight="w"))
 
     def test_partitions_and_offsets(self, spark, folder, table):
         df = spark.read.parquet(str(folder))
@@ -153,7 +203,7 @@ class TestSpark:
         parts = df.select("id").rdd.glom().collect()
         ids = [parts[int(k.split(":")[0])][int(k.split(":")[1])]["id"] for k in core.keys]
         np.testing.assert_array_equal(table.take(np.array(ids) - 10**6)["a"].to_numpy(), core.X["a"].to_numpy())
-        assert core.verify(*arrays(table)).loss_error <= 1e-11
+        proven_in_files(core, folder)
         assert bytes_of(core) < 200_000
 
     def test_a_missing_value_is_named(self, spark, folder, table):
@@ -162,7 +212,10 @@ class TestSpark:
             karat.spark.coreset(df, "y", columns=COLUMNS)
         core = karat.spark.coreset(df, "y", columns=COLUMNS, on_missing="drop")
         weights = (table["id"].to_numpy() % 7001 != 5).astype(float)
-        assert core.verify(*arrays(table), sample_weight=weights).loss_error <= 1e-11
+        proof = core.verify(*arrays(table), sample_weight=weights)
+        assert proof.proven
+        assert proof.loss_error <= 1e-11
+        assert core.provenance["dropped"] == {"missing": int((weights == 0).sum()), "broken": 0}
 
     def test_refusals(self, spark, folder):
         df = spark.read.parquet(str(folder))

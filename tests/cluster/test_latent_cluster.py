@@ -52,10 +52,13 @@ class TestDask:
             yield
 
     @pytest.mark.parametrize("keep", MODES)
-    def test_frames(self, case, keep):
+    def test_frames(self, case, keep, tmp_path):
         core = karat.dask.coreset(frame_of(case), problem=case.problem(keep), sample_weight="w", key="id", **case.roles)
         check(core, case, case.weights)
         np.testing.assert_array_equal(core.keys, core.indices + 10**6)
+        found = karat.verify_files(core, case.write(tmp_path / "data"))
+        assert found.ok, str(found)
+        assert (found.data, found.moved) == ("identical", ())
 
     def test_offsets(self, case):
         ddf = frame_of(case)
@@ -132,7 +135,12 @@ class TestSpark:
         df = spark.read.parquet(str(case.write(tmp_path / "data")))
         df = df.coalesce(1).repartitionByRange(10, "seq" if case.lengths else "id").sortWithinPartitions("id")
         core = karat.spark.coreset(df, problem=case.problem(keep), sample_weight="w", key="id", **case.roles)
+        assert core.certificate.ok
         assert core.certificate.loss_error <= 1e-11
+        if not case.lengths:  # whose sequences Spark puts in another order
+            found = karat.verify_files(core, tmp_path / "data")
+            assert found.ok, str(found)
+            assert found.data in ("identical", "reordered")
         full = case.learner().fit(case.X, sample_weight=case.weights, **case.lengths)
         assert parameter_error(full, case.learner().fit_coreset(core), case.parameters) <= 1e-10
         for kept, rows in zip(core.X if isinstance(core.X, tuple) else [core.X], case.rows_at(core.keys - 10**6), strict=True):

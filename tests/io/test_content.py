@@ -14,12 +14,12 @@ from pyarrow import feather
 from tables import COLUMNS, make, write
 
 import karat
-from karat.io.row_hashes import BLOCK, Content, joined, spans
+from karat.io.row_hashes import BLOCK, RowHashes, joined_hashes, spans
 from karat.io.verdict import compare
 
 
 def hashed(table, cuts=(), gaps=True):
-    content = Content(table.column_names, gaps)
+    content = RowHashes(table.column_names, gaps)
     for a, b in zip([0, *cuts], [*cuts, len(table)], strict=True):
         content.add(table.slice(a, b - a))
     return content.to_dict()
@@ -53,7 +53,7 @@ def test_cuts_order_and_changes(listed, random, data):
     equal = [repr(x) for x in shuffled] == [repr(x) for x in listed]
     assert (again["blocks"] == whole["blocks"]) == (equal or as_table(shuffled).equals(table))
     for other in ([*listed, listed[0]], listed[1:]):  # a row of zeros has the hash 0: the number of rows tells
-        assert compare(whole, Content.from_dict(hashed(as_table(other)), True), [], {})[0] == "changed"
+        assert compare(whole, RowHashes.from_dict(hashed(as_table(other)), True), [], {})[0] == "changed"
 
 
 @settings(max_examples=200, deadline=None)
@@ -134,13 +134,13 @@ def test_blocks_find_the_row():
 def test_hashes_of_sources_add_up():
     values = np.random.default_rng(0).standard_normal(2 * BLOCK)
     parts = [pa.table({"a": v}) for v in np.split(values, [BLOCK + 5, BLOCK + 9])]
-    known = joined([hashed(part) for part in parts])
-    content = Content(["a"], True, known["parts"][:-1])
+    known = joined_hashes([hashed(part) for part in parts])
+    content = RowHashes(["a"], True, known["parts"][:-1])
     content.add(pa.table({"a": values}))
     assert content.to_dict() == known
     assert known["sums"] == hashed(pa.table({"a": values}))["sums"]
-    assert joined([known, None]) is None
-    assert joined([known, hashed(pa.table({"b": values}))]) is None
+    assert joined_hashes([known, None]) is None
+    assert joined_hashes([known, hashed(pa.table({"b": values}))]) is None
 
 
 def content_of(source, **options):

@@ -11,8 +11,7 @@ import pytest
 
 import karat
 from karat import InputError
-from karat.io.row_count import extent
-from karat.io.source import open_source
+from karat.io.source import open_source, text_columns
 
 ROWS = 300
 
@@ -83,7 +82,7 @@ def test_the_header_tells_what_separates_values(sign, name, table, tmp_path):
 def test_a_comma_in_quotes_does_not_separate(table, tmp_path):
     lines = lines_of(table, ";")
     lines[0] = '"size, net";lift;price'
-    assert open_source(write(tmp_path / "flats.csv", lines), 10).schema().names == ["size, net", "lift", "price"]
+    assert open_source(write(tmp_path / "flats.csv", lines)).schema().names == ["size, net", "lift", "price"]
 
 
 def test_columns_of_one_name(table, tmp_path):
@@ -103,7 +102,7 @@ def test_one_bad_cell_is_named_with_its_line(table, tmp_path):
         karat.coreset_files(source, "price")
     core = karat.coreset_files(source, "price", on_missing="drop")  # as it would further down in the file
     assert core.weights.sum() == pytest.approx(ROWS - 1)
-    assert extent(source).text == []
+    assert text_columns(open_source(source).schema()) == []
 
 
 def test_text_is_not_taken_for_a_bad_cell(table, tmp_path):
@@ -113,7 +112,7 @@ def test_text_is_not_taken_for_a_bad_cell(table, tmp_path):
         karat.coreset_files(source, "price")
     with pytest.raises(InputError, match=r"The target 'size' is text; karat needs a numeric target"):
         karat.coreset_files(source, "size")
-    assert extent(source).text == ["size"]
+    assert text_columns(open_source(source).schema()) == ["size"]
 
 
 @pytest.mark.parametrize("problem", [None, karat.problems.GaussianMixture(1)])
@@ -124,15 +123,14 @@ def test_when_every_row_is_left_out_the_column_is_named(problem, table, tmp_path
         karat.coreset_files(tmp_path / "flats.parquet", problem=problem, on_missing="drop")
 
 
-def test_lines_are_counted_through_quoted_line_breaks_and_blocks(table, tmp_path, monkeypatch):
-    monkeypatch.setattr("karat.io.csv.CHUNK", 2**11)
+def test_lines_are_counted_through_quoted_line_breaks_and_blocks(table, tmp_path):
     lines = [f"{line},note" if i == 0 else f"{line},x" for i, line in enumerate(lines_of(table))]
     lines[3] = lines[3].rsplit(",", 1)[0] + ',"two\nlines"'
     lines[280] = lines[280].replace(lines[280].split(",")[0], "", 1)
     source = write(tmp_path / "flats.csv", lines)
     number = source.read_text().splitlines().index(lines[280]) + 1
     with pytest.raises(InputError, match=rf"flats\.csv, line {number}: column 'size' has no value"):
-        karat.coreset_files(source, "price", columns=["size", "lift"])
+        karat.coreset_files(open_source(source, block_bytes=2**11), "price", columns=["size", "lift"])
 
 
 def test_names_are_checked_before_types(tmp_path):

@@ -14,6 +14,7 @@ from tables import COLUMNS, arrays, make
 
 import karat
 from karat.io.csv_lines import line_ends
+from karat.io.source import open_source
 
 LABELS = np.array(["plain", "two\nlines", 'a "quoted"\r\nword, and a comma', '\n"'])
 
@@ -31,15 +32,14 @@ def make_quoted(path, n=6000, broken=None):
     return table, labels
 
 
-@pytest.fixture(params=[2**24, 30_011])
-def chunk(request, monkeypatch):
-    monkeypatch.setattr("karat.io.csv.CHUNK", request.param)
+blocks = pytest.mark.parametrize("block_bytes", [2**24, 30_011])
 
 
-@pytest.mark.usefixtures("chunk")
-def test_values_with_line_breaks(tmp_path):
+@blocks
+def test_values_with_line_breaks(block_bytes, tmp_path):
     table, labels = make_quoted(tmp_path / "a.csv")
-    core = karat.coreset_files(tmp_path / "a.csv", "y", columns=COLUMNS, groups="label", batch_rows=700)
+    source = open_source(tmp_path / "a.csv", block_bytes=block_bytes)
+    core = karat.coreset_files(source, "y", columns=COLUMNS, groups="label", batch_rows=700)
     proof = core.verify(*arrays(table), groups=labels)
     assert proof.ok
     assert not proof.notes
@@ -47,20 +47,20 @@ def test_values_with_line_breaks(tmp_path):
     np.testing.assert_array_equal(core.groups, labels[core.indices])
 
 
-@pytest.mark.usefixtures("chunk")
-def test_a_bad_value_is_found_in_its_line(tmp_path):
+@blocks
+def test_a_bad_value_is_found_in_its_line(block_bytes, tmp_path):
     make_quoted(tmp_path / "a.csv", broken=5000)
     lines = (tmp_path / "a.csv").read_text().split("\n")
     (line,) = [i + 1 for i, text in enumerate(lines) if "x7" in text]
     with pytest.raises(karat.InputError, match=rf"line {line:,}: column 'b' has the value 'x7'"):
-        karat.coreset_files(tmp_path / "a.csv", "y", columns=COLUMNS)
+        karat.coreset_files(open_source(tmp_path / "a.csv", block_bytes=block_bytes), "y", columns=COLUMNS)
 
 
-def test_resumes_between_values_with_line_breaks(tmp_path, monkeypatch):
-    monkeypatch.setattr("karat.io.csv.CHUNK", 30_011)
+def test_resumes_between_values_with_line_breaks(tmp_path):
     make_quoted(tmp_path / "a.csv")
+    source = open_source(tmp_path / "a.csv", block_bytes=30_011)
     options = {"columns": COLUMNS, "groups": "label", "batch_rows": 700}
-    whole = karat.coreset_files(tmp_path / "a.csv", "y", **options)
+    whole = karat.coreset_files(source, "y", **options)
 
     def stop(done, total, seen=[]):  # noqa: B006
         seen.append(done)
@@ -68,8 +68,8 @@ def test_resumes_between_values_with_line_breaks(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        karat.coreset_files(tmp_path / "a.csv", "y", checkpoint=tmp_path / "c.npz", progress=stop, **options)
-    core = karat.coreset_files(tmp_path / "a.csv", "y", checkpoint=tmp_path / "c.npz", **options)
+        karat.coreset_files(source, "y", checkpoint=tmp_path / "c.npz", progress=stop, **options)
+    core = karat.coreset_files(source, "y", checkpoint=tmp_path / "c.npz", **options)
     np.testing.assert_array_equal(core.weights, whole.weights)
     np.testing.assert_array_equal(core.indices, whole.indices)
 

@@ -17,6 +17,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 import karat
 from karat import models
 from karat import problems as P
+from karat.io.source import open_source
 
 
 @pytest.fixture(params=list(CASES))
@@ -73,12 +74,12 @@ def test_weights_and_keys(case, tmp_path):
 @pytest.mark.filterwarnings("ignore:.*were left out")
 @pytest.mark.parametrize("tag", ["mixture", "single topic", "chain, gaussian", "views"])
 @pytest.mark.parametrize("batch_rows", [997, 50_000])
-def test_csv(tag, batch_rows, tmp_path, monkeypatch):
-    monkeypatch.setattr("karat.io.csv.CHUNK", 150_001)
+def test_csv(tag, batch_rows, tmp_path):
     case = case_of(tag)
     for i, start in enumerate(range(0, case.n, 11_003)):
         pacsv.write_csv(case.table.slice(start, 11_003), tmp_path / f"{i}.csv")
-    check(karat.coreset_files(tmp_path, problem=case.problem(), batch_rows=batch_rows, **case.roles), case)
+    source = open_source(tmp_path, block_bytes=150_001)
+    check(karat.coreset_files(source, problem=case.problem(), batch_rows=batch_rows, **case.roles), case)
 
 
 def test_the_tensor_is_that_of_all_rows():

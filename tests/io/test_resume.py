@@ -17,6 +17,8 @@ from tables import COLUMNS, arrays, make, write
 
 import karat
 from karat import problems as P
+from karat._storage.archive import read_archive
+from karat.io.source import open_source
 
 SCRIPT = """
 import sys, time
@@ -117,14 +119,21 @@ def test_every_place_leads_to_the_same_end(after, folder, tmp_path):
 
 
 @pytest.mark.parametrize("after", [2, 8, 15])
-def test_csv_resumes_within_a_file(after, table, tmp_path, monkeypatch):
-    monkeypatch.setattr("karat.io.csv.CHUNK", 200_000)
-    path = tmp_path / "one.csv"
-    pacsv.write_csv(table, path)
-    whole = run(path)
-    interrupted(path, tmp_path / "c.npz", after)
-    assert (karat.Sketch.load(tmp_path / "c.npz").n_rows > 0) if after > 2 else True
-    core = run(path, tmp_path / "c.npz")
+def test_csv_resumes_within_a_file(after, table, tmp_path):
+    pacsv.write_csv(table, tmp_path / "one.csv")
+    source = open_source(tmp_path / "one.csv", block_bytes=200_000)
+    seen = []
+    whole = run(source, progress=lambda done, total: seen.append(done))
+    assert len(seen) > 15
+    interrupted(source, tmp_path / "c.npz", after)
+    header, _ = read_archive(tmp_path / "c.npz", "a checkpoint")
+    place, rows = header["extra"]["place"], header["n_rows"]
+    assert 0 < rows < len(table)  # it was written in the middle of the only file
+    assert (place["file"], place["row"]) == (0, rows)
+    assert 0 < place["cursor"] < (tmp_path / "one.csv").stat().st_size
+    rest = []
+    core = run(source, tmp_path / "c.npz", progress=lambda done, total: rest.append(done))
+    assert rest == [done for done in seen if done > place["cursor"]]  # what was done is not read again
     np.testing.assert_array_equal(core.indices, whole.indices)
     np.testing.assert_array_equal(core.weights, whole.weights)
 

@@ -40,16 +40,16 @@ PATTERNS = ["*.parquet", "part-*.parquet", "part-?.parquet", "part-[12].parquet"
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_patterns_match_what_glob_matches(pattern, home):
     expected = sorted(f for f in glob.glob(str(home / pattern), recursive=True) if f.endswith(".parquet") and os.path.isfile(f))
-    assert list(open_source(str(home / pattern), 10).names) == expected
+    assert list(open_source(str(home / pattern)).names) == expected
     assert expected
 
 
 def test_folders_in_a_pattern_give_columns(home):
-    assert open_source(str(home / "year=*" / "part-1.parquet"), 10).schema().names == ["x", "year"]
+    assert open_source(str(home / "year=*" / "part-1.parquet")).schema().names == ["x", "year"]
 
 
 def test_a_name_that_looks_like_a_pattern(home):
-    assert len(open_source(str(home / "[x].parquet"), 10).names) == 1
+    assert len(open_source(str(home / "[x].parquet")).names) == 1
 
 
 @pytest.mark.parametrize("pattern", ["none-*.parquet", "gone/*.parquet", "*.txt"])

@@ -214,6 +214,16 @@ def test_missing_values(table, tmp_path):
         karat.verify_files(core, on_missing="error")
 
 
+def test_a_table_is_a_source(table):
+    core = karat.coreset_files(table, "y", columns=COLUMNS)
+    found = karat.verify_files(core, table.slice(0).combine_chunks())
+    assert found.ok
+    assert (found.data, found.moved) == ("identical", ())
+    reordered = karat.verify_files(core, table.take(np.arange(N)[::-1]))
+    assert reordered.ok
+    assert reordered.data == "reordered"
+
+
 def test_latent_problems_in_memory(tmp_path):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.standard_normal((500, 4)) + 5 * np.eye(4)[i] for i in range(2)])
@@ -246,6 +256,12 @@ def test_provenance_tells_what_was_done(folder, core):
     assert told["roles"] == {"weight": "w", "group": "g", "key": "id"}
     again = karat.coreset_files(folder, "y", **ROLES).provenance
     assert {k: v for k, v in again.items() if k != "created"} == {k: v for k, v in told.items() if k != "created"}
+
+
+def test_a_seed_of_numpy_is_stored_as_a_number(folder, tmp_path):
+    core = karat.coreset_files(folder, "y", columns=COLUMNS, random_state=np.int64(3))
+    core.save(tmp_path / "core.npz")
+    assert karat.load(tmp_path / "core.npz").provenance["seed"] == 3
 
 
 def test_one_source_is_merged_once(folder):

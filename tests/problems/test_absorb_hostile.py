@@ -250,7 +250,7 @@ def test_a_sketch_adds_what_its_rows_are_off_by():
     for a in range(0, 600, 100):
         sketch.update(X[a : a + 100], y[a : a + 100])
     sketch.coreset()
-    sketch._reductions[None] = replace(sketch._reductions[None], inherited=1e-12)
+    sketch.summary.reductions[None] = replace(sketch.summary.reductions[None], inherited=1e-12)
     assert sketch.coreset().certificate.loss_error >= 1e-12
 
 

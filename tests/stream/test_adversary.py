@@ -12,7 +12,7 @@ import pytest
 
 import karat
 from karat import problems as P
-from karat.io.row_hashes import Content
+from karat.io.row_hashes import RowHashes
 
 
 def table(n=4000, d=3, seed=0):
@@ -52,7 +52,7 @@ def test_weights_of_any_size_keep_their_size():
 def test_rows_that_differ_have_hashes_that_differ(kind):
     """Small whole numbers and signs differ in few bits, all of them high."""
     grid = np.stack(np.meshgrid(*[np.arange(-2, 8)] * 4), axis=-1).reshape(-1, 4).astype(kind)
-    content = Content(list("abcd"))
+    content = RowHashes(list("abcd"))
     hashes = content._hashes(list(np.ascontiguousarray(grid.T)), len(grid))
     assert len(np.unique(hashes)) == len(grid)
 

@@ -96,7 +96,7 @@ def test_thousands_of_folds_do_not_drift():
     sketch = karat.Sketch(P.LeastSquares(), buffer_rows=30)
     for start in range(0, len(X), 30):
         sketch.update(X[start : start + 30], y[start : start + 30])
-    assert sketch._folds == 2000
+    assert sketch.summary.folds == 2000
     one, many = karat.coreset(X, y).verify(X, y), sketch.coreset().verify(X, y)
     assert many.loss_error <= 10 * one.loss_error
 
@@ -154,8 +154,8 @@ def test_state_is_bounded(rows):
     most = 0
     for _ in range(5):
         sketch.update(X, y)  # far larger than the buffer
-        most = max(most, sum(map(len, sketch._pending)))
-        assert len(sketch._held) <= 21
+        most = max(most, sketch.buffer.rows)
+        assert len(sketch.summary.held) <= 21
     assert most < 400
     assert sketch.n_rows == 5 * N
 

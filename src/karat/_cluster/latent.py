@@ -1,8 +1,8 @@
-"""What every cluster does for latent-variable problems: sums where the rows lie, then sketches where they lie.
+"""What every cluster does first for latent-variable problems: sums where the rows lie, added in a tree.
 
-first pass     message = the sums of a partition, added in a tree      # a few matrices
-maps           made where the last sums meet, and sent to every worker
-second pass    as for every other problem (_cluster.py)
+first pass     message = the sums of a partition               # a few matrices
+lowered        where the last sums meet; sent to every worker
+second pass    as for every other problem (:mod:`karat._cluster.task`)
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from karat._cluster.task import Task, keyed, offsets, place
-from karat._core.coreset import Coreset
-from karat._core.files import pack, unpack
-from karat._data.batch import Piece
-from karat._stream import state as sketch_state
-from karat._stream.latent import FirstPass, SecondPass, finished, flat, unflat
+from karat._cluster.task import WHOLE, Partition, Task, array_batch, place
+from karat._data.batch import Batch
+from karat._storage.archive import flat, pack, unflat, unpack
 from karat.errors import InputError
-from karat.io.latent_roles import LatentRoles, take
-from karat.problems.latent import HiddenMarkov, KnownMaps, Latent
+from karat.io.consumers import Consumer, LatentSums
+from karat.io.layout import Layout
+from karat.io.scan import scan
+from karat.io.source import Chunk
+from karat.problems.latent import HiddenMarkov, Latent
+
+SEEN = ("rows", "inputs", "dropped")
 
 
 @dataclass(frozen=True)
@@ -31,54 +31,49 @@ class FirstTask:
     Attributes
     ----------
     problem : Latent
-    roles : LatentRoles or None
-        Of the columns; None where rows come as arrays.
+    layout : Layout or None
+        How rows are read; None where they come as arrays.
     widths : tuple of int or None
         Columns of each view, where there are several.
     seed : int
     """
 
     problem: Latent
-    roles: LatentRoles | None
+    layout: Layout | None
     widths: tuple[int, ...] | None
     seed: int
 
     def part(self, number: int, tables: Iterable[Any]) -> bytes:
         """The sums of one partition, given as Arrow tables or batches."""
-        assert self.roles is not None
-        roles = replace(self.roles, layout=replace(self.roles.layout, key=None))
-        first, ends, missing = FirstPass(self.problem, self.widths), _Ends(), 0
-        for table in tables:
-            if roles.layout.group is not None and table.num_rows:
-                ends.see(table.column(roles.layout.group)[0].as_py(), table.column(roles.layout.group)[-1].as_py())
-            elif table.num_rows:
-                ends.see("", "")
-            missing += roles.feed(first, table, place(number, first.samples.rows))
-        return self._message(first, missing, ends.names, 1, 0)
+        assert self.layout is not None
+        layout = replace(self.layout, roles=replace(self.layout.roles, key=None))
+        first, ends = LatentSums(self.problem, layout, self.widths), _Ends()
+        position = scan(Partition(number, tables), layout, [ends, first], WHOLE)
+        return self._message(first, position.dropped, ends.names, 1, 0)
 
     def part_of_arrays(self, number: int, views: Sequence[Any], weights: Any, sequence: Any) -> bytes:
         """The sums of one partition, given as arrays."""
-        first, ends = FirstPass(self.problem, self.widths), _Ends()
-        piece = piece_of(number, views, weights, sequence)
-        if len(piece):
-            ends.see(*("", "") if piece.groups is None else (piece.groups[0], piece.groups[-1]))
-            take(first, piece, len(piece), None, place(number, 0))
+        first, ends = LatentSums(self.problem, None, self.widths), _Ends()
+        batch = array_batch(number, views, weights, sequence)
+        if len(batch):
+            ends.see_batch(batch)
+            first.add_batch(batch, len(batch), place(number))
         return self._message(first, 0, ends.names, 1, 0)
 
     @staticmethod
-    def _message(first: FirstPass, missing: int, ends: list[str] | None, parts: int, travelled: int) -> bytes:
-        seen = first.samples
-        header = {"rows": seen.rows, "inputs": seen.inputs, "dropped": seen.dropped, "missing": missing, "ends": ends}
-        return pack(header | {"parts": parts, "travelled": travelled}, flat(first.sums or {}))
+    def _message(first: LatentSums, missing: int, ends: list[str] | None, parts: int, travelled: int) -> bytes:
+        header = {name: getattr(first.samples, name) for name in SEEN}
+        header |= {"missing": missing, "ends": ends, "parts": parts, "travelled": travelled}
+        return pack(header, flat(first.sums or {}))
 
     def join(self, messages: Sequence[bytes]) -> bytes:
         """One message from several."""
         first, header = self._added(messages)
         return self._message(first, header["missing"], header["ends"], header["parts"], header["travelled"])
 
-    def _added(self, messages: Sequence[bytes]) -> tuple[FirstPass, dict[str, Any]]:
-        first, ends = FirstPass(self.problem, self.widths), _Ends()
-        counts = dict.fromkeys(("rows", "inputs", "dropped", "missing", "parts"), 0)
+    def _added(self, messages: Sequence[bytes]) -> tuple[LatentSums, dict[str, Any]]:
+        first, ends = LatentSums(self.problem, None, self.widths), _Ends()
+        counts = dict.fromkeys((*SEEN, "missing", "parts"), 0)
         travelled = sum(map(len, messages))
         for message in messages:
             header, arrays = unpack(message, "The message", "a sum")
@@ -90,23 +85,29 @@ class FirstTask:
                 if isinstance(self.problem, HiddenMarkov):
                     ends.refuse_split(header["ends"][0])
                 ends.see(*header["ends"])
-        first.samples.rows, first.samples.inputs, first.samples.dropped = (counts[n] for n in ("rows", "inputs", "dropped"))
+        for name in SEEN:
+            setattr(first.samples, name, counts[name])
         return first, counts | {"travelled": travelled, "ends": ends.names}
 
-    def second(self, messages: Sequence[bytes]) -> SecondTask:
-        """What a worker must know in the second pass: the maps, above all."""
+    def second(self, messages: Sequence[bytes]) -> Task:
+        """What a worker must know in the second pass: the problem lowered, above all."""
         first, header = self._added(messages)
-        known = KnownMaps(self.problem, first.maps(), self.widths)
-        notes = self.problem.notes(header["inputs"], header["dropped"])
-        layout = None if self.roles is None else self.roles.layout
-        return SecondTask(known, layout, self.seed, header["travelled"], self.roles, header["rows"], notes)
+        lowered = self.problem.lower(first.total(), self.widths)
+        return Task(lowered, self.layout, self.seed, header["travelled"], header["rows"], first.notes)
 
 
-class _Ends:
+class _Ends(Consumer):
     """The first and the last sequence of consecutive partitions."""
 
     def __init__(self) -> None:
         self.names: list[str] | None = None
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        if len(batch):
+            self.see_batch(batch)
+
+    def see_batch(self, batch: Batch) -> None:
+        self.see(*("", "") if batch.groups is None else (batch.groups[0], batch.groups[-1]))
 
     def see(self, first: Any, last: Any) -> None:
         self.names = [str(first) if self.names is None else self.names[0], str(last)]
@@ -123,59 +124,3 @@ class _Ends:
             f"Sequence {coming!r} ends one partition and begins the next, so windows of three steps would be lost; partition "
             "the rows such that each sequence lies in one partition."
         )
-
-
-@dataclass(frozen=True)
-class SecondTask(Task):
-    """What a worker must know in the second pass.
-
-    Attributes
-    ----------
-    roles : LatentRoles or None
-    rows : int
-        Rows seen in the first pass.
-    notes : tuple of str
-        For the certificate.
-    """
-
-    roles: LatentRoles | None = None
-    rows: int = 0
-    notes: tuple[str, ...] = ()
-
-    @property
-    def known(self) -> KnownMaps:
-        assert isinstance(self.problem, KnownMaps)
-        return self.problem
-
-    def part(self, number: int, tables: Iterable[Any]) -> bytes:
-        assert self.roles is not None
-        second, dropped = SecondPass(self.known, self.sketch()), 0
-        for layout, table, where in keyed(self.roles.layout, number, tables):
-            dropped += replace(self.roles, layout=layout).feed(second, table, where)
-        return sketch_state.dump(second.sketch, {"dropped": dropped, "travelled": 0, "parts": 1})
-
-    def part_of_views(self, number: int, views: Sequence[Any], weights: Any, sequence: Any) -> bytes:
-        """The message of one partition, given as arrays."""
-        second = SecondPass(self.known, self.sketch())
-        piece = piece_of(number, views, weights, sequence)
-        if len(piece):
-            take(second, piece, len(piece), None, place(number, 0))
-        return sketch_state.dump(second.sketch, {"dropped": 0, "travelled": 0, "parts": 1})
-
-    def finish(self, messages: Sequence[bytes], way: str) -> Coreset:
-        return finished(super().finish(messages, way), self.known, self.rows, self.notes)
-
-
-def piece_of(number: int, views: Sequence[Any], weights: Any, sequence: Any) -> Piece:
-    """The rows of a partition that comes as arrays."""
-    parts = [np.asarray(view) if np.ndim(view) == 2 else np.asarray(view)[:, None] for view in views]
-    count = len(parts[0])
-    for part in parts:
-        bad = np.argwhere(~np.isfinite(part)) if part.dtype.kind == "f" else np.zeros((0, 2), dtype=int)
-        if len(bad):
-            raise InputError(f"{place(number, 0)(bad[0, 0])}: column {bad[0, 1]} is not finite; drop or correct the row.")
-    own = None if weights is None else np.asarray(weights, dtype=float)
-    if own is not None and not (own >= 0).all():
-        raise InputError(f"{place(number, 0)(int(np.argmin(own >= 0)))}: the weight is not a number of at least 0.")
-    labels = None if sequence is None else np.asarray(sequence)
-    return Piece(parts, np.arange(count), own, labels, offsets(number, 0, count))

@@ -13,6 +13,7 @@ from karat._data import containers, frames
 
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
+from karat._core.provenance import Provenance
 
 
 def facts(core: Coreset) -> dict[str, Any]:
@@ -74,9 +75,8 @@ def kept_columns(core: Coreset) -> list[Column]:
         prefix = f"view{i}." if len(views) > 1 else ""
         found += [Column(prefix + name, "feature", values) for name, values in named_columns(view, "x").items()]
     if core.y is not None:
-        known = (core.provenance or {}).get("target")
         targets = named_columns(core.y, "y")
-        names = [known] if isinstance(known, str) else known or list(targets)
+        names = Provenance.read(core.provenance).targets or list(targets)
         found += [Column(name, "target", values) for name, values in zip(names, targets.values(), strict=True)]
     return found
 

@@ -1,15 +1,8 @@
-"""Files: arrays and JSON, written atomically, never pickled.
-
-A coreset is a JSON header and named arrays.  An ``.npz`` holds them as they are; a Parquet file (:mod:`karat._storage.parquet`)
-holds those of the rows as columns that any tool can open.
-"""
+"""Coresets in files: what the header and the arrays of a stored coreset are (:mod:`karat._storage` writes them)."""
 
 from __future__ import annotations
 
-import io
-import json
-import zipfile
-import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +12,25 @@ from scipy import sparse
 from karat import problems
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
+from karat._core.provenance import Provenance
 from karat._data import containers, frames
+from karat._storage.archive import ZIP, plain, read_bytes, unpack, write_archive
 from karat._storage.atomic import write_atomically
 from karat.errors import InputError, MissingExtraError
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
 
-FORMAT_VERSION = 2  # 1: karat 0.1.0, whose certificates do not count
-PARQUET, ZIP = b"PAR1", b"PK"  # with which a Parquet file and an .npz begin
+PARQUET = b"PAR1"  # with which a Parquet file begins
+ROLES = {"weights": "weight", "indices": "row", "groups": "group", "keys": "key"}
 DATA = {".csv": "CSV", ".tsv": "CSV", ".gz": "CSV", ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow"}
 
 
 def save(core: Coreset, path: Path) -> None:
     """See :meth:`karat.Coreset.save`."""
     if path.suffix == ".parquet":
-        write_atomically(path, lambda file: file.write(_parquet().pack_table(*described(core))))
+        header, arrays = described(core)
+        arrays = plain(arrays)
+        write_atomically(path, lambda file: file.write(_parquet().pack_table(header, arrays, shown_columns(header, arrays))))
     elif path.suffix == ".npz":
         write_archive(path, *described(core))
     else:
@@ -164,59 +161,29 @@ def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) ->
     return problem
 
 
-def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """An archive in a file, atomically."""
-    if path.suffix != ".npz":
-        raise InputError(f"It is saved as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
-    write_atomically(path, lambda file: file.write(pack(header, arrays)))
+def shown_columns(header: dict[str, Any], arrays: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
+    """The arrays of the rows, the kind of each, and the names that their columns should have."""
+    targets = Provenance.read(header.get("provenance")).targets
+    yield from _shown_container(header["containers"]["X"], "X", arrays, "x", None)
+    yield from _shown_container(header["containers"]["y"], "y", arrays, "y", targets)
+    yield from ((name, "array", [label]) for name, label in ROLES.items() if name in arrays)
 
 
-def read_archive(path: Path, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header and arrays of :func:`write_archive`."""
-    return unpack(read_bytes(path), str(path), what)
-
-
-def read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"There is no file {path}.") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}).") from error
-
-
-def plain(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Arrays that need no pickle: text of any kind becomes plain text, None is left out."""
-    known = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
-    return {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in known.items()}
-
-
-def to_json(header: dict[str, Any]) -> bytes:
-    return json.dumps({"format_version": FORMAT_VERSION} | header).encode()
-
-
-def check_version(header: dict[str, Any], name: str) -> None:
-    version = header.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise InputError(f"{name} has format version {version}; this karat reads up to {FORMAT_VERSION}. Update karat.")
-
-
-def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
-    """A JSON header and arrays as the bytes of an ``.npz``."""
-    file = io.BytesIO()
-    np.savez_compressed(file, **plain(arrays), header=np.frombuffer(to_json(header), dtype=np.uint8))  # type: ignore[arg-type]
-    return file.getvalue()
-
-
-def unpack(data: bytes, name: str, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header and arrays of :func:`pack`; ``name`` and ``what`` it is, for sentences."""
-    if not data.startswith(ZIP):
-        raise InputError(f"{name} is not {what}, or it is damaged (it does not begin like one).")
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-        header = json.loads(arrays.pop("header").tobytes())
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError, AttributeError, zlib.error) as error:
-        raise InputError(f"{name} is not {what}, or it is damaged ({error}).") from error
-    check_version(header, name)
-    return header, arrays
+def _shown_container(
+    kind: dict[str, Any] | None, name: str, arrays: dict[str, Any], stem: str, known: list[str] | None
+) -> Iterator[tuple[str, str, list[str]]]:
+    if kind is None:
+        return
+    if kind["kind"] == "tuple":
+        for i, part in enumerate(kind["parts"]):
+            yield from _shown_container(part, f"{name}/{i}", arrays, f"view{i}_{stem}", None)
+    elif kind["kind"] == "sparse":
+        yield name, "sparse", [f"{stem}_columns", f"{stem}_values"]
+    elif kind["kind"] == "array":
+        count = int(np.prod(arrays[name].shape[1:]))
+        numbered = [stem] if arrays[name].ndim == 1 else [f"{stem}{i}" for i in range(count)]
+        yield name, "array", known if known is not None and len(known) == count else numbered
+    else:
+        nameless = kind["series"] and kind["columns"][0] in ("", "None")  # an Arrow array does not know its column
+        labels = (known or [stem]) if nameless else kind["columns"]
+        yield from ((f"{name}/{i}", "array", [label]) for i, label in enumerate(labels))

@@ -107,10 +107,7 @@ class Samples:
 
     def differences(self, core: Any, kept: Samples) -> list[str]:
         """Differences to a coreset other than in moments: other maps, or ``kept`` samples that are not at their indices."""
-        allowed = max(EXACT, 100 * self.problem.map_rounding(self.fresh))
-        stored = {name: value for name, value in (core.maps or {}).items() if name not in BASIS}
-        apart = [name for name, value in stored.items() if not _same_map(value, self.fresh.get(name), allowed)]
-        found = [f"The stored maps are not those of this data ({', '.join(apart)} differ)."] if apart else []
+        found = changed_maps(self.problem, core.maps, self.fresh)
         return found if self._has(kept, core.indices) else [*found, OTHER_ROWS]
 
     def _has(self, kept: Samples, indices: Indices) -> bool:
@@ -166,6 +163,14 @@ def guarded(tables: tuple[Table, ...], action: Callable[[], Result]) -> Result:
 def _explained(tables: tuple[Table, ...]) -> InputError:
     spoilt = [t for t in tables if not all(np.isfinite(np.asarray(abs(t.X).sum())).ravel())]
     return (spoilt or list(tables))[0].explain_non_finite()
+
+
+def changed_maps(problem: Latent, stored: Maps | None, fresh: Maps) -> list[str]:
+    """How the stored maps of a coreset differ from those of the data; empty if they do not."""
+    allowed = max(EXACT, 100 * problem.map_rounding(fresh))
+    compared = {name: value for name, value in (stored or {}).items() if name not in BASIS}
+    apart = [name for name, value in compared.items() if not _same_map(value, fresh.get(name), allowed)]
+    return [f"The stored maps are not those of this data ({', '.join(apart)} differ)."] if apart else []
 
 
 def _same_map(stored: np.ndarray, fresh: np.ndarray | None, allowed: float) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from karat._core.certify import certify_union, inherited_error, require_proven
 from karat._core.construct import assemble
 from karat._core.coreset import Coreset
+from karat._core.provenance import joined, same_source
 from karat._data.checks import read_input
 from karat._data.frames import stack_rows
 from karat._data.groups import same_kind
@@ -18,8 +18,6 @@ from karat.engine.kernel import Kernel
 from karat.engine.reduce import Reduction, build, whole
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
-
-SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "problem")  # stored once where all parts agree
 
 
 def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
@@ -38,7 +36,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
             "Build one coreset in two passes over all of it: karat.coreset(X, problem=...) or "
             "karat.coreset_files(source, problem=...) (Moments(3) does merge)."
         )
-    if _same(first, second):
+    if same_source(first.provenance, second.provenance):
         raise InputError("Both coresets are of the same data: merged, every row would count twice. Merge each source once.")
     if type(first.X) is not type(second.X):
         raise InputError(f"The rows are a {type(first.X).__name__} and a {type(second.X).__name__}; convert one of them.")
@@ -70,7 +68,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     notes = dict.fromkeys([*merged.certificate.notes, *left_out])
     certificate = certify_union(merged.certificate, (first, second), list(notes))
     require_proven(certificate, reductions, table.names)
-    merged = replace(merged, certificate=certificate, provenance=_joined(first, second))
+    merged = replace(merged, certificate=certificate, provenance=joined(first.provenance, second.provenance))
     return merged.renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 
@@ -79,26 +77,3 @@ def _reduced(rows: Rows, kernel: Kernel, seed: int, inflation: float, inherited:
     found = replace(build(rows, kernel, "auto", seed), inflation=inflation)
     within = found.proof.loss_error + inherited <= found.proof.tolerance
     return found if found.proof.ok and within and found.remainder <= 1.0 else whole(rows, found)
-
-
-def _same(first: Coreset, second: Coreset) -> bool:
-    """Whether two coresets have a part in common, by the hashes of its rows (which coresets of files have)."""
-    mine, theirs = (
-        {tuple(c["sums"]) for part in _parts(core) if (c := (part or {}).get("content"))} for core in (first, second)
-    )
-    return bool(mine & theirs)
-
-
-def _parts(core: Coreset) -> list[dict[str, Any] | None]:
-    """The provenance of each part that was merged into a coreset."""
-    return (core.provenance or {}).get("merged", [core.provenance])  # type: ignore[no-any-return]
-
-
-def _joined(first: Coreset, second: Coreset) -> dict[str, Any] | None:
-    """The provenance of a union: that of its parts, one after the other."""
-    if first.provenance is None and second.provenance is None:
-        return None
-    parts = [*_parts(first), *_parts(second)]
-    known = [part or {} for part in parts]
-    same = {name: known[0].get(name) for name in SHARED if all(part.get(name) == known[0].get(name) for part in known)}
-    return same | {"merged": parts}

@@ -1,9 +1,9 @@
-"""Pieces of a stream: rows as column blocks with their numbers, and whatever weights, groups and keys they carry."""
+"""Batches: some rows of a source as column blocks, with their numbers, and the weights, groups and keys that they carry."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,12 @@ from scipy import sparse
 
 from karat._data import containers, frames
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Chunked, Offsets, Rows
-
-MOST = 2**28  # bytes of a buffer
+from karat.engine.rows import Chunked, Offsets, Rows, sweep
+from karat.errors import InputError
 
 
 @dataclass(frozen=True)
-class Piece:
+class Batch:
     """Consecutive rows of a source, or the rows held of it.
 
     Attributes
@@ -27,7 +26,7 @@ class Piece:
     numbers : int64 array
         Row numbers in the source.
     weights, groups, keys : arrays or None
-        A stacked piece has its numbers and keys in chunks.
+        A stacked batch has its numbers and keys in chunks.
     offsets : mapping of column to int, or None
         What is subtracted from columns when they are read; the column blocks hold the numbers as they came.
     """
@@ -47,12 +46,12 @@ class Piece:
         """Memory of the column blocks."""
         return sum(p.data.nbytes + p.indices.nbytes if sparse.issparse(p) else p.nbytes for p in self.parts)
 
-    def take(self, where: Any, weights: Array | None = None) -> Piece:
+    def take(self, where: Any, weights: Array | None = None) -> Batch:
         """Some of the rows (a slice, mask or positions), with new weights or their own."""
         own = weights if weights is not None else None if self.weights is None else self.weights[where]
         labels = None if self.groups is None else self.groups[where]
         keys = None if self.keys is None else self.keys[where]
-        return Piece([p[where] for p in self.parts], self.numbers[where], own, labels, keys, self.offsets)
+        return Batch([p[where] for p in self.parts], self.numbers[where], own, labels, keys, self.offsets)
 
     def rows(self, index: Indices | None = None) -> Rows:
         """For the engine: all rows, or some of them."""
@@ -69,73 +68,67 @@ class Piece:
         return inside[0] if len(inside) == 1 else np.hstack(inside)
 
 
-class Buffer:
-    """Memory in which rows wait: a caller may reuse its batch, and memory used before costs half as much as new memory."""
-
-    def __init__(self, rows: int, size: int) -> None:
-        self.rows, self.size = rows, size  # most rows, most bytes
-        self.used = 0
-        self.arrays: list[Any] = []
-
-    def hold(self, piece: Piece) -> Piece:
-        """The same rows, copied, with whatever they carry."""
-        weights, groups, keys = (None if a is None else a.copy() for a in (piece.weights, piece.groups, piece.keys))
-        piece = replace(piece, weights=weights, groups=groups, keys=keys)
-        if not self.arrays and not any(sparse.issparse(p) for p in piece.parts):
-            rows = min(self.rows, max(1, min(self.size, MOST) // max(1, piece.nbytes // len(piece))))
-            self.arrays = [np.empty((rows, p.shape[1]), p.dtype) for p in piece.parts]
-        end = self.used + len(piece)
-        fits = [end <= len(a) and a.dtype == p.dtype for a, p in zip(self.arrays, piece.parts, strict=False)]
-        if not fits or not all(fits):
-            return replace(piece, parts=[p.copy() for p in piece.parts])
-        views = [a[self.used : end] for a in self.arrays]
-        for view, part in zip(views, piece.parts, strict=True):
-            view[...] = part
-        self.used = end
-        return replace(piece, parts=views)
-
-    def gathered(self, pieces: list[Piece]) -> list[Piece]:
-        """The same pieces; as a single one, without a copy, if all of them are held here."""
-        if sum(map(len, pieces)) != self.used:
-            return pieces
-        return [replace(stack(pieces), parts=[a[: self.used] for a in self.arrays])]
-
-
-def stack(pieces: Sequence[Piece]) -> Piece:
-    """Pieces of equal columns, one after the other; dense column blocks are not copied."""
-    first = pieces[0]
-    if len(pieces) == 1:
+def stack(batches: Sequence[Batch]) -> Batch:
+    """Batches of equal columns, one after the other; dense column blocks are not copied."""
+    first = batches[0]
+    if len(batches) == 1:
         return first
-    return Piece(
-        _stacked_parts(pieces),
-        Chunked([p.numbers for p in pieces]),
-        _stacked_weights(pieces),
-        None if first.groups is None else np.concatenate([p.groups for p in pieces]),
-        None if first.keys is None else Chunked([p.keys for p in pieces]),
+    return Batch(
+        _stacked_parts(batches),
+        Chunked([p.numbers for p in batches]),
+        _stacked_weights(batches),
+        None if first.groups is None else np.concatenate([p.groups for p in batches]),
+        None if first.keys is None else Chunked([p.keys for p in batches]),
         first.offsets,
     )
 
 
-def stacked_rows(pieces: Sequence[Piece], index: Indices | None) -> Rows:
-    """Rows of several pieces for the engine, without numbers, groups and keys."""
-    return Rows(_stacked_parts(pieces), _stacked_weights(pieces), index, pieces[0].offsets)
+def stacked_rows(batches: Sequence[Batch], index: Indices | None) -> Rows:
+    """Rows of several batches for the engine, without numbers, groups and keys."""
+    return Rows(_stacked_parts(batches), _stacked_weights(batches), index, batches[0].offsets)
 
 
-def _stacked_parts(pieces: Sequence[Piece]) -> list[Any]:
-    """Column blocks of several pieces."""
-    if len(pieces) == 1:
-        return pieces[0].parts
-    columns = zip(*(p.parts for p in pieces), strict=True)
+def _stacked_parts(batches: Sequence[Batch]) -> list[Any]:
+    """Column blocks of several batches."""
+    if len(batches) == 1:
+        return batches[0].parts
+    columns = zip(*(p.parts for p in batches), strict=True)
     return [frames.stack_rows(*blocks) if sparse.issparse(blocks[0]) else Chunked(blocks) for blocks in columns]
 
 
-def _stacked_weights(pieces: Sequence[Piece]) -> Array | None:
-    if all(p.weights is None for p in pieces):
+def _stacked_weights(batches: Sequence[Batch]) -> Array | None:
+    if all(p.weights is None for p in batches):
         return None
-    weights = np.ones(sum(map(len, pieces)))
+    weights = np.ones(sum(map(len, batches)))
     start = 0
-    for piece in pieces:
-        if piece.weights is not None:
-            weights[start : start + len(piece)] = piece.weights
-        start += len(piece)
+    for batch in batches:
+        if batch.weights is not None:
+            weights[start : start + len(batch)] = batch.weights
+        start += len(batch)
     return weights
+
+
+def labels_of(batch: Batch) -> list[Any]:
+    """The groups of some rows, in order; None alone if there are no groups."""
+    if batch.groups is None:
+        return [None]
+    try:
+        return list(np.unique(batch.groups))
+    except TypeError as error:
+        raise InputError("groups mixes types that cannot be ordered; use numbers or strings throughout.") from error
+
+
+def members(batch: Batch, label: Any) -> Indices | None:
+    """The rows of one group; None means all."""
+    return None if label is None else np.flatnonzero(batch.groups == label)
+
+
+def column_sums(rows: Rows, shift: Array) -> Array:
+    """Total weight, sums and sums of squares of the shifted columns (3, d)."""
+
+    def visit(block: Array, weights: Array | None, start: int) -> Array:
+        values = block[:, 1:]
+        w = np.ones(len(block)) if weights is None else weights
+        return np.stack([np.full(values.shape[1], w.sum()), w @ values, w @ np.square(values)])
+
+    return np.asarray(sweep(rows, shift, visit, np.add, (rows.columns + 1, 3)))

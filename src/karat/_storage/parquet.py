@@ -1,9 +1,9 @@
-"""Coresets as Parquet: a table that any tool can open, and everything else in the metadata of its schema.
+"""A header and arrays as Parquet: a table that any tool can open, and everything else in the metadata of its schema.
 
     features... | target... | weight | row | group | key          one line per kept row
     metadata["karat"]                                             JSON: the header, and which columns hold which array
 
-The header and the arrays are those of the ``.npz`` (:mod:`karat._core.files`).  An array with one entry per kept row becomes a
+The header and the arrays are those of the ``.npz`` (:mod:`karat._storage.archive`).  An array with one entry per row becomes a
 column, or one per column of its own; rows of a sparse matrix become two columns of lists.  Arrays of another shape (maps,
 corrections, the index of a frame) and types that Arrow does not know travel as base64 inside the JSON.  Names of columns are
 for the reader: where a name is taken it gets an underscore, and arrays are found again by the list in the header.
@@ -14,27 +14,34 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from karat._core.files import check_version, plain, to_json
+from karat._storage.archive import check_version, plain, to_json
 from karat.errors import InputError
 
 KEY = b"karat"
-ROLES = {"weights": "weight", "indices": "row", "groups": "group", "keys": "key"}
 SPARSE = ("indices", "data", "indptr")
 
 
-def pack_table(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
-    """The bytes of a Parquet file with the header and arrays of :func:`karat._core.files.described`."""
+def pack_table(header: dict[str, Any], arrays: dict[str, Any], shown: Iterable[tuple[str, str, list[str]]]) -> bytes:
+    """The bytes of a Parquet file.
+
+    Parameters
+    ----------
+    header, arrays
+        What :func:`unpack_table` gives back.
+    shown : (name, kind, column names)
+        The arrays with one entry per row ("array", or "sparse": indices, data and indptr), and how their columns are called.
+    """
     rest = plain(arrays)
     columns: dict[str, Any] = {}
     places: dict[str, Any] = {}
-    for name, kind, wanted in _wishes(header, rest):
+    for name, kind, wanted in shown:
         if kind == "sparse":
             names = [f"{name}/{part}" for part in SPARSE]
             indices, values, ends = (rest[n] for n in names)
@@ -59,7 +66,7 @@ def pack_table(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
 
 
 def unpack_table(data: bytes, name: str, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header and arrays of :func:`pack_table`; ``name`` and ``what`` it is, for sentences."""
+    """The header and arrays of :func:`pack_table`; ``name`` and ``what`` it is are for error messages."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         table, metadata = file.read(), file.metadata.metadata or {}
@@ -79,35 +86,6 @@ def unpack_table(data: bytes, name: str, what: str) -> tuple[dict[str, Any], dic
     except (KeyError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{name} is damaged, or its rows or columns were changed by another tool ({error}).") from error
     return header, arrays
-
-
-def _wishes(header: dict[str, Any], arrays: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
-    """The arrays of the rows, the kind of each, and the names that their columns should have."""
-    target = (header.get("provenance") or {}).get("target")
-    targets = [target] if isinstance(target, str) else target
-    yield from _container_wishes(header["containers"]["X"], "X", arrays, "x", None)
-    yield from _container_wishes(header["containers"]["y"], "y", arrays, "y", targets)
-    yield from ((name, "array", [label]) for name, label in ROLES.items() if name in arrays)
-
-
-def _container_wishes(
-    kind: dict[str, Any] | None, name: str, arrays: dict[str, Any], stem: str, known: list[str] | None
-) -> Iterator[tuple[str, str, list[str]]]:
-    if kind is None:
-        return
-    if kind["kind"] == "tuple":
-        for i, part in enumerate(kind["parts"]):
-            yield from _container_wishes(part, f"{name}/{i}", arrays, f"view{i}_{stem}", None)
-    elif kind["kind"] == "sparse":
-        yield name, "sparse", [f"{stem}_columns", f"{stem}_values"]
-    elif kind["kind"] == "array":
-        count = int(np.prod(arrays[name].shape[1:]))
-        numbered = [stem] if arrays[name].ndim == 1 else [f"{stem}{i}" for i in range(count)]
-        yield name, "array", known if known is not None and len(known) == count else numbered
-    else:
-        nameless = kind["series"] and kind["columns"][0] in ("", "None")  # an Arrow array does not know its column
-        labels = (known or [stem]) if nameless else kind["columns"]
-        yield from ((f"{name}/{i}", "array", [label]) for i, label in enumerate(labels))
 
 
 def _free(label: str, columns: dict[str, Any], values: Any) -> str:

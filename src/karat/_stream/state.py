@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from karat._core.files import pack, problem_header, read_archive, saved_problem, unpack, write_archive
-from karat._data.batch import Piece
+from karat._core.files import problem_header, saved_problem
+from karat._data.batch import Batch
+from karat._storage.archive import Stored
 from karat._stream.fingerprint import Fingerprint
-from karat._stream.sketch import Sketch, weighed
+from karat._stream.sketch import Sketch
+from karat._stream.summary import Summary, weighed
 from karat.engine.kernel import Kernel
 from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
@@ -20,68 +21,43 @@ from karat.engine.stream import Running
 from karat.errors import InputError
 from karat.problems import Problem
 
-PLAIN = (
-    "key",
-    "n_rows",
-    "random_state",
-    "buffer_rows",
-    "buffer_bytes",
-    "_like",
-    "_names",
-    "_columns",
-    "_targets",
-    "_folds",
-    "_seconds",
-)
-
+SUMMARY = ("n_rows", "like", "names", "columns", "targets", "folds", "seconds")
+UNDERSCORED = ("like", "names", "columns", "targets", "folds", "seconds")  # so they are called in the files of 0.1.0
 SAME = ("inherited", "spent", "inflation", "used")
 FLAGS = {name: name for name in SAME} | {"gap": "held_error", "hard": "needs_tree"}  # by their names in files
 PROVEN = ("rank", "method", "passes", "inherited", "before", "inflation")
 
 
-def save(sketch: Sketch, path: Path, extra: dict[str, Any] | None = None) -> None:
-    """Write a sketch; ``extra`` (for JSON) comes back with :func:`load`."""
-    write_archive(path, *state(sketch, extra))
-
-
-def dump(sketch: Sketch, extra: dict[str, Any] | None = None) -> bytes:
-    """The same as bytes that can travel."""
-    return pack(*state(sketch, extra))
-
-
-def load(path: Path, problem: Problem | None = None) -> tuple[Sketch, dict[str, Any]]:
-    """The sketch, and what was written beside it."""
-    return restored(*read_archive(path, "a checkpoint"), str(path), problem)
-
-
-def parse(data: bytes, problem: Problem) -> tuple[Sketch, dict[str, Any]]:
-    """The same from :func:`dump`."""
-    return restored(*unpack(data, "The message", "a sketch"), "The message", problem)
-
-
-def state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    sketch._fold()
+def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
+    """A sketch without waiting rows as a header and arrays; ``extra`` (for JSON) is stored under its name."""
+    summary = sketch.summary
     arrays: dict[str, Any] = {}
-    header: dict[str, Any] = {name: getattr(sketch, name) for name in PLAIN}
+    header: dict[str, Any] = {
+        "key": sketch.key,
+        "random_state": sketch.random_state,
+        "buffer_rows": sketch.buffer.most_rows,
+        "buffer_bytes": sketch.buffer.most_bytes,
+    }
+    header |= {_stored_name(name): getattr(summary, name) for name in SUMMARY}
     header |= problem_header(sketch.problem) | {
-        "sources": sorted(sketch._sources),
-        "offsets": sketch._offsets,
-        "proof_version": sketch._proof_version,
+        "sources": sorted(summary.sources),
+        "offsets": summary.offsets,
+        "proof_version": summary.proof_version,
         "extra": extra or {},
         "sketch": True,
     }
-    held = sketch._held
+    held = summary.held
     if held is not None:
         header["parts"] = len(held.parts)
         arrays |= {f"part_{i}": p.toarray() if sparse.issparse(p) else p for i, p in enumerate(held.parts)}
-        arrays |= {name: getattr(held, name) for name in ("numbers", "weights", "groups", "keys")} | {"peeled": sketch._peeled}
-    if sketch._fingerprint is not None:
-        arrays |= {"seen_hashes": sketch._fingerprint.hashes, "seen_keys": sketch._fingerprint.keys}
+        arrays |= {name: getattr(held, name) for name in ("numbers", "weights", "groups", "keys")} | {"peeled": summary.peeled}
+    if summary.fingerprint is not None:
+        arrays |= {"seen_hashes": summary.fingerprint.hashes, "seen_keys": summary.fingerprint.keys}
     if held is not None and held.groups is not None:
-        arrays["labels"] = np.array(list(sketch._running))
+        arrays["labels"] = np.array(list(summary.running))
     header["running"] = []
-    for i, (label, running) in enumerate(sketch._running.items()):
-        found = sketch._reduction(label)
+    for i, (label, running) in enumerate(summary.running.items()):
+        found = summary.reduction(label)
         proof = {name: getattr(found, name) for name in PROVEN} | {"proof": asdict(found.proof)}
         header["running"].append(
             {name: getattr(running, field) for name, field in FLAGS.items()} | {"sums": len(running.high), "found": proof}
@@ -92,39 +68,42 @@ def state(sketch: Sketch, extra: dict[str, Any] | None) -> tuple[dict[str, Any],
     return header, arrays
 
 
-def restored(
-    header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None
-) -> tuple[Sketch, dict[str, Any]]:
+def restored(header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None) -> Sketch:
+    """The sketch of :func:`state_of`, from this version or 0.1.0; ``name`` is what an error message calls it."""
     if not header.get("sketch"):
         raise InputError(f"{name} is not a checkpoint of a sketch; a coreset is read by karat.load.")
-    sketch = Sketch(saved_problem(header, name, problem))
-    for field in PLAIN:
-        setattr(sketch, field, header[field])
-    sketch._sources = set(header["sources"])
+    sketch = Sketch(
+        saved_problem(header, name, problem), header["key"], random_state=header["random_state"],
+        buffer_rows=header["buffer_rows"], buffer_bytes=header["buffer_bytes"],
+    )  # fmt: skip
+    summary = sketch.summary
+    for field in SUMMARY:
+        setattr(summary, field, header[_stored_name(field)])
+    summary.sources = set(header["sources"])
     if "parts" in header:  # version 0.1.0 knew no offsets
-        sketch._offsets = {int(column): offset for column, offset in (header.get("offsets") or {}).items()}
+        summary.offsets = {int(column): offset for column, offset in (header.get("offsets") or {}).items()}
     if "seen_hashes" in arrays:
-        sketch._fingerprint = Fingerprint(arrays["seen_hashes"], arrays["seen_keys"])
+        summary.fingerprint = Fingerprint(arrays["seen_hashes"], arrays["seen_keys"])
     if "parts" in header:
         parts: list[Any] = [arrays[f"part_{i}"] for i in range(header["parts"])]
         if header["_like"]["container"] == "sparse":
             parts[0] = sparse.csr_array(parts[0])
-        sketch._held = Piece(
-            parts, arrays["numbers"], arrays["weights"], arrays.get("groups"), arrays.get("keys"), sketch._offsets
+        summary.held = Batch(
+            parts, arrays["numbers"], arrays["weights"], arrays.get("groups"), arrays.get("keys"), summary.offsets
         )
-        sketch._peeled = arrays.get("peeled", np.zeros(len(sketch._held), dtype=bool))
-    sketch._proof_version = header.get("proof_version", 1)
-    kernel = sketch.problem.kernel(sketch._columns, sketch._targets) if header["running"] else None
+        summary.peeled = arrays.get("peeled", np.zeros(len(summary.held), dtype=bool))
+    summary.proof_version = header.get("proof_version", 1)
+    kernel = summary.kernel if header["running"] else None
     labels = list(arrays["labels"]) if "labels" in arrays else [None]
     for i, (label, saved) in enumerate(zip(labels, header["running"], strict=False)):
         assert kernel is not None
-        if sketch._proof_version == 1:  # its sums are in other coordinates: start again from the rows held
-            sketch._running[label] = _from_held(sketch, label, kernel, saved["inherited"] + saved["gap"])
+        if summary.proof_version == 1:  # its sums are in other coordinates: start again from the rows held
+            summary.running[label] = _from_held(summary, label, kernel, saved["inherited"] + saved["gap"])
             continue
         pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
         fitted = Running.fit(kernel, pilot, weights)
-        sketch._running[label] = Running(
+        summary.running[label] = Running(
             fitted,
             pilot,
             weights,
@@ -133,26 +112,30 @@ def restored(
             evidence=arrays.get(f"running_{i}_evidence"),
             **{field: saved[name] for name, field in FLAGS.items()},
         )
-        sketch._reductions[label] = _proven(sketch, label, saved["found"])
-    return sketch, header["extra"]
+        summary.reductions[label] = _proven(summary, label, saved["found"])
+    return sketch
 
 
-def _proven(sketch: Sketch, label: Any, saved: dict[str, Any]) -> Reduction:
+def _stored_name(field: str) -> str:
+    return f"_{field}" if field in UNDERSCORED else field
+
+
+def _proven(summary: Summary, label: Any, saved: dict[str, Any]) -> Reduction:
     """The rows held of a group, with the proof that they had when they were saved."""
-    held = sketch._held
+    held = summary.held
     assert held is not None
     index = np.arange(len(held)) if label is None else np.flatnonzero(held.groups == label)
     assert held.weights is not None
     proof = Proof(**saved["proof"] | {"excluded": tuple(saved["proof"]["excluded"])})
-    fitted = sketch._running[label].fitted_moments()
+    fitted = summary.running[label].fitted_moments()
     claim = {name: saved[name] for name in PROVEN}
-    return Reduction(np.arange(len(index)), held.weights[index], fitted, proof=proof, peeled=sketch._peeled[index], **claim)
+    return Reduction(np.arange(len(index)), held.weights[index], fitted, proof=proof, peeled=summary.peeled[index], **claim)
 
 
-def _from_held(sketch: Sketch, label: Any, kernel: Kernel, inherited: float) -> Running:
+def _from_held(summary: Summary, label: Any, kernel: Kernel, inherited: float) -> Running:
     """Running sums that begin with the rows held."""
-    held = sketch._held
+    held = summary.held
     assert held is not None
     index = None if label is None else np.flatnonzero(held.groups == label)
-    started = Running.start(kernel, *weighed(sketch.problem.view(held.rows(index))))
+    started = Running.start(kernel, *weighed(summary.problem.view(held.rows(index))))
     return replace(started, inherited=inherited, spent=1.0)

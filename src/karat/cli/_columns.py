@@ -33,9 +33,8 @@ class Roles:
     key: Annotated[str | None, panel_option(metavar="COLUMN", help="A column that identifies rows.")] = None
     sequence: Annotated[str | None, panel_option(metavar="COLUMN", help="The sequence of each row, for hidden-markov.")] = None
 
-    def arguments(self, source: Sequence[str]) -> dict[str, Any]:
-        """Arguments for :func:`karat.coreset_files`; every name is looked up in the data."""
-        known = known_columns(source)
+    def arguments(self, known: list[str]) -> dict[str, Any]:
+        """Those of :func:`karat.coreset_files`, with every name found among the ``known`` columns of the data."""
         single = {"sample_weight": self.weight, "groups": self.groups, "key": self.key, "sequence": self.sequence}
         typed = {"--weight": self.weight, "--groups": self.groups, "--key": self.key, "--sequence": self.sequence}
         for option, name in typed.items():
@@ -51,16 +50,10 @@ class Roles:
             if len(self.view) != 3:
                 raise InputError(f"--view is for the three views of multi-view: give it three times, not {len(self.view)}.")
             return [named("--view", [view], known) for view in self.view]
+        from karat._data.roles import other_columns
+
         dropped = named("--drop-columns", self.drop_columns, known)
-        rest = [name for name in known if name not in taken and name not in dropped]
-        return named("--columns", self.columns, known) or rest
-
-
-def known_columns(source: Sequence[str]) -> list[str]:
-    """Read the names of the columns from the files."""
-    from karat.io.source import open_source
-
-    return list(open_source(list(source), 1).schema().names)
+        return named("--columns", self.columns, known) or other_columns(known, {*taken, *dropped})
 
 
 def named(option: str, typed: Sequence[str] | None, known: Sequence[str]) -> list[str]:

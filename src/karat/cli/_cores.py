@@ -26,9 +26,9 @@ def summary(core: Coreset) -> dict[str, Any]:
 
 def rows_used(core: Coreset) -> int:
     """Count the rows of the data that were used: all but those left out because a value was missing."""
-    origin = core.provenance or {}
-    parts = origin.get("merged") or [origin]
-    return core.n_rows - sum(int(((part or {}).get("dropped") or {}).get("missing", 0)) for part in parts)
+    from karat._core.provenance import Provenance
+
+    return core.n_rows - Provenance.read(core.provenance).left_out
 
 
 def lines(core: Coreset) -> dict[str, str]:

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from karat.cli._outputs import check_output
 from karat.cli._problems import Name, ProblemOptions
 from karat.cli._progress import progress
 from karat.errors import InputError
+
+if TYPE_CHECKING:
+    from karat.io.source import Source
 
 
 class OnMissing(StrEnum):
@@ -60,12 +63,14 @@ def build(
     if checkpoint is not None and checkpoint.resolve() == output.resolve():
         raise InputError("--checkpoint and --output are the same file; choose another name for the checkpoint.")
     from karat import coreset_files
+    from karat.io.source import open_source
 
     start = time.perf_counter()
-    options = roles.arguments(source) | ({} if memory is None else {"memory": memory})
-    with progress("Reading", not shown.as_json, lambda: _rows(source)) as advance:
+    opened = open_source(source)
+    options = roles.arguments(opened.schema().names) | ({} if memory is None else {"memory": memory})
+    with progress("Reading", not shown.as_json, lambda: _rows(opened)) as advance:
         core = coreset_files(
-            source, problem=chosen, on_missing=on_missing.value, checkpoint=checkpoint, progress=advance, random_state=seed,
+            opened, problem=chosen, on_missing=on_missing.value, checkpoint=checkpoint, progress=advance, random_state=seed,
             content=not no_hashes, **options,
         )  # fmt: skip
     seconds = time.perf_counter() - start
@@ -81,8 +86,6 @@ def build(
     _show.facts(f"{rows} became {len(core):,} in {output}", _cores.lines(core) | speed, _show.GOLD)
 
 
-def _rows(source: list[str]) -> int | None:
-    """Estimate the number of rows; None for files elsewhere, where that would take a download."""
-    from karat.io.row_count import extent
-
-    return None if any("://" in one for one in source) else extent(source).rows
+def _rows(source: Source) -> int | None:
+    """About how many rows there are, where the files say so at once."""
+    return None if any("://" in one for one in source.given) else source.row_count()[0]

@@ -53,13 +53,13 @@ def plan(
     if source:
         if (rows, columns, targets) != (None, None, None):
             raise InputError("Name files, or give --rows, --columns and --targets; not both.")
-        from karat.io.row_count import extent
+        from karat.io.source import open_source, text_columns
 
-        found = extent(source)
-        predicted = named("--target", target, found.columns)
-        left_out = [name for name in found.text if name not in predicted]
-        rows, targets = found.rows, len(predicted)
-        columns = len(found.columns) - targets - len(left_out)
+        opened = open_source(source)
+        predicted = named("--target", target, opened.schema().names)
+        left_out = [name for name in text_columns(opened.schema()) if name not in predicted]
+        (rows, exact), targets = opened.row_count(), len(predicted)
+        columns = len(opened.schema().names) - targets - len(left_out)
     elif rows is None or columns is None:
         raise InputError("The size of the data is missing: name its files, or give --rows and --columns.")
     elif target:
@@ -84,7 +84,7 @@ def plan(
     beside = "in each process" if expected.method == "sketch" else "beside the data"
     lines = {
         "problem": asked["problem"],
-        "data": f"{'about ' if source and not found.exact else ''}{rows:,} rows, {columns:,} columns",
+        "data": f"{'about ' if source and not exact else ''}{rows:,} rows, {columns:,} columns",
         "rows kept": f"at most {expected.rows:,}",
         "memory": f"about {_show.amount(expected.memory)} {beside}",
         "passes": f"{expected.passes}, by {expected.method}",

@@ -52,9 +52,9 @@ def train(
     }
     full, at = None, {}
     if check:
-        from karat.io.read_all import whole
+        from karat.io.read_all import read_all
 
-        rows = whole(loaded, check)
+        rows = read_all(loaded, check)
         full = Fitted(*timed(lambda: learner.on_rows(*rows)))
         at = found["check"] = _compared(fitted, full) | {
             "rows": len(rows.X[0] if isinstance(rows.X, tuple) else rows.X),

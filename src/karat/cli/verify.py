@@ -10,7 +10,7 @@ import typer
 
 from karat._core import wording
 from karat.cli import _show
-from karat.cli._columns import known_columns, named
+from karat.cli._columns import named
 from karat.cli._errors import FAILED
 from karat.cli._options import Common, size
 from karat.cli._progress import progress
@@ -42,7 +42,13 @@ def verify(
 
     verify_files = karat.verify_files
     start = time.perf_counter()
-    known = known_columns(source) if source and (target or columns) else []
+    opened: Any = source or None
+    known: list[str] = []
+    if source and (target or columns):
+        from karat.io.source import open_source
+
+        opened = open_source(source)
+        known = opened.schema().names
     options: dict[str, Any] = {
         "target": named("--target", target, known) or None,
         "columns": named("--columns", columns, known) or None,
@@ -50,7 +56,7 @@ def verify(
     options |= {} if memory is None else {"memory": memory}
     loaded = karat.load(core)
     with progress("Reading", not shown.as_json, lambda: loaded.n_rows) as advance:
-        found = verify_files(loaded, source or None, sample_weight=weight, groups=groups, progress=advance, **options)
+        found = verify_files(loaded, opened, sample_weight=weight, groups=groups, progress=advance, **options)
     seconds = time.perf_counter() - start
     if shown.as_json:
         _show.document(found.to_dict() | {"seconds": seconds})

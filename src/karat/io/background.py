@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 END = object()
@@ -23,15 +23,15 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
             yield item  # type: ignore[misc]
 
 
-class Behind:
+class BackgroundCalls:
     """Calls made by a thread, in order."""
 
     def __init__(self, worker: ThreadPoolExecutor) -> None:
         self.worker = worker
         self.pending: list[Future[None]] = []
 
-    def call(self, work: Callable[[T], None], item: T) -> None:
-        self.pending.append(self.worker.submit(work, item))
+    def call(self, work: Callable[..., None], *items: Any) -> None:
+        self.pending.append(self.worker.submit(work, *items))
 
     def wait(self) -> None:
         """Until all is done; raises what went wrong."""
@@ -41,9 +41,9 @@ class Behind:
 
 
 @contextmanager
-def behind() -> Iterator[Behind]:
+def background_calls() -> Iterator[BackgroundCalls]:
     """A thread for work whose result is needed only later; it ends with the context."""
     with ThreadPoolExecutor(1) as worker:
-        calls = Behind(worker)
+        calls = BackgroundCalls(worker)
         yield calls
         calls.wait()

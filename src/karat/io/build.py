@@ -1,39 +1,37 @@
-"""coreset_files: one pass over files, in bounded memory, that can be killed and resumed.
+"""coreset_files: a scan in bounded memory that keeps a few rows, and that can be killed and resumed.
 
-    for batch in source:                    # as it lies in the file, without a copy where the format allows
-        sketch.take(batch)                  # moments are summed; every ``batch_rows`` rows a few of them are kept
-        checkpoint                          # after a fold: the sketch and the place, in one atomic write
-    return sketch.coreset()
-
-Folds happen at places that depend on the files alone, so a resumed run repeats what an uninterrupted one does.
+sums    = scan(source, [LatentSums])          # only if the problem depends on all rows
+problem = problem.lower(sums)
+core    = scan(source, [Hashes, Reduce])
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
 from typing import Any, Literal
-
-import pyarrow.compute as pc
 
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
+from karat._core.files import problem_header
 from karat._core.plan import FOLD, fold_memory
 from karat._data.checks import check_taken, chosen_problem
-from karat._stream import state as sketch_state
+from karat._data.roles import column_roles
+from karat._storage.archive import prefixed, without_prefix
+from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
 from karat.errors import InputError, check_whole
-from karat.io.background import behind
-from karat.io.latent_roles import latent_roles, refuse_sequence
+from karat.io.checkpoint import Checkpoint
+from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.layout import Layout
-from karat.io.provenance import described_source, provenance
-from karat.io.row_hashes import Content
-from karat.io.source import Place, Source, open_source
-from karat.problems import Kernel, Problem
-from karat.problems.latent import Latent, MultiView
+from karat.io.row_hashes import RowHashes
+from karat.io.scan import Position, require_rows, scan
+from karat.io.source import Source, open_source
+from karat.problems import Kernel, Moments, Problem
+from karat.problems.latent import KnownMaps, Latent, MultiView
 
 MEMORY = 10**9
 LEAST_ROWS = 1000
@@ -62,7 +60,7 @@ def coreset_files(
 
     Parameters
     ----------
-    source : path, list of paths, or stream
+    source : path, list of paths, stream, or an open source
         Parquet, CSV (also ``.gz``) or Arrow/Feather files: one, a list, a pattern (``part-*.parquet``, ``**``), or a folder
         (``year=2024/`` in its names gives columns).  Addresses such as ``s3://`` are opened by pyarrow or fsspec.  Also an
         Arrow record-batch reader, a DuckDB relation, or anything else with an Arrow stream.
@@ -103,49 +101,49 @@ def coreset_files(
     Raises
     ------
     InputError
-        A sentence that names the file, the row group or line, the column, and the remedy.
+        The message names the file, the row group or line, the column, and the remedy.
     """
-    if on_missing not in ("error", "drop"):
-        raise InputError(f"on_missing must be 'error' or 'drop', not {on_missing!r}.")
-    if pipeline is not None and not hasattr(pipeline, "transform"):
-        raise InputError("pipeline must be a fitted transformer with a transform method.")
-    targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+    problem = checked_problem(problem, target)
     if isinstance(problem, Latent):
-        from karat.io.two_pass import TwoPass
-
         check_taken(problem, y=target, groups=groups)
-        roles = latent_roles(problem, columns, sequence, sample_weight, key, pipeline, on_missing)
-        run = TwoPass(source, problem, roles, batch_rows, memory, checkpoint, progress, random_state, content)
-        return run.finish(source)
-    refuse_sequence(problem, sequence)
-    problem = chosen_problem(problem, bool(targets))
-    if problem.needs_target and not targets:
-        raise InputError(f"{problem.describe()} needs a target: name its column.")
+    roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence)
+    layout = Layout.of(problem, roles, pipeline, on_missing)
     if problem.transform is not None:
         raise InputError("Rows in files are transformed by a fitted pipeline=; pass the inner problem, and the pipeline.")
-    sketch = Sketch(problem, key, random_state=random_state)
-    opened = open_source(source, batch_rows or FOLD)
-    schema = opened.schema()
-    if columns is None:
-        taken = {*targets, sample_weight, groups, key}
-        columns = [c for c in schema.names if c not in taken]
-    if not columns:
-        raise InputError("No columns are left for the features; keep at least one.")
-    layout = Layout(tuple(columns), targets, sample_weight, groups, key, pipeline, on_missing == "drop")
-    layout.check(schema)
-    sketch.buffer_rows = fold_rows(problem, layout, memory, batch_rows)
-    hashes = Content(layout.columns, layout.gaps) if content else None
-    return Run(opened, layout, sketch, None if checkpoint is None else Path(checkpoint), progress, hashes).finish(source)
+    # Refuses what is wrong before any file is opened.
+    Sketch(Moments(1) if isinstance(problem, Latent) else problem, random_state=random_state)
+    opened = open_source(source, rows=batch_rows or FOLD)
+    refuse_once(problem, opened)
+    layout = layout.among(opened.schema())
+    rows = fold_rows(problem, layout, memory, batch_rows)
+    return _Build(opened, layout, problem, rows, int(random_state), content, memory, checkpoint, progress).finish()
+
+
+def checked_problem(problem: Problem | None, target: Any) -> Problem:
+    """The problem, or the default one; a target where it needs one."""
+    problem = chosen_problem(problem, target is not None and target != [])
+    if problem.needs_target and not target:
+        raise InputError(f"{problem.describe()} needs a target: name its column.")
+    return problem
+
+
+def refuse_once(problem: Problem, source: Source) -> None:
+    """Refuse a stream where a problem takes two passes."""
+    if problem.needs_sums and source.once:
+        raise InputError(
+            f"A stream comes only once, and {problem.describe()} takes two passes (maps, then tensor); write it to files."
+        )
 
 
 def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None) -> int:
     """Rows between folds that fit in memory."""
-    width = len(layout.features) + len(layout.targets)
+    roles = layout.roles
+    width = len(roles.features) + len(roles.targets)
     if layout.pipeline is not None or isinstance(problem, Kernel):  # the number of features is not known yet
         fixed, each = 0, 8 * 8 * width
     else:
         tables = 3 if isinstance(problem, MultiView) else 1
-        fixed, each = fold_memory(problem, -(-len(layout.features) // tables), len(layout.targets))
+        fixed, each = fold_memory(problem, -(-len(roles.features) // tables), len(roles.targets))
     if not isinstance(memory, int) or memory < fixed + each * LEAST_ROWS:
         raise InputError(
             f"A memory of {memory!r} bytes is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least."
@@ -159,178 +157,155 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     return int(wanted)
 
 
-class Run:
-    """One pass, from wherever the checkpoint left off."""
+class _Build:
+    """A run of :func:`coreset_files`, from wherever its checkpoint left off."""
 
     def __init__(
-        self, source: Source, layout: Layout, sketch: Sketch, checkpoint: Path | None, progress: Progress | None,
-        content: Content | None,
+        self, source: Source, layout: Layout, problem: Problem, rows: int, seed: int, content: bool, memory: int,
+        checkpoint: str | Path | None, progress: Progress | None,
     ) -> None:  # fmt: skip
-        self.source, self.layout, self.sketch, self.content = source, layout, sketch, content
-        self.checkpoint, self.progress = checkpoint, progress
-        self.files = source.identity()
-        self.place = Place()
-        self.dropped = self.bad = 0
-        self.counts: dict[int, int] = {}  # rows of the files read so far
-        if checkpoint is not None and not self.files:
-            raise InputError("A stream comes only once, so it cannot be resumed; leave checkpoint out or write it to files.")
+        self.source, self.layout, self.problem, self.rows, self.seed = source, layout, problem, rows, seed
+        self.progress, self.position = progress, Position()
+        self.hashes = [Hashes(RowHashes(layout.columns, layout.gaps))] if content else []
+        self.first: LatentSums | None = None
+        if isinstance(problem, Latent):
+            self.first = LatentSums(problem, layout, layout.roles.widths, memory)
+        self.seconds = 0.0  # of the first pass
+        self.samples: Samples | None = None
+        self.reduce: Reduce | None = None
+        self.checkpoint = Checkpoint(checkpoint, self._call(), source.identity())
 
-    def finish(self, given: Any) -> Coreset:
-        """The coreset of all rows, with the provenance of what was ``given`` as the source."""
-        with _locked(self.checkpoint):
-            if self.checkpoint is not None and self.checkpoint.exists():
-                self._resume(self.checkpoint)
-            core = self._passes()
+    def finish(self) -> Coreset:
+        """The coreset of all rows."""
+        with self.checkpoint.locked():
+            self._resume()
+            if self.first is not None and self.reduce is None:
+                self._scan([*self.hashes, self.first])
+                self._begin(self.problem.lower(self.first.total(), self.layout.roles.widths))
+                self.first.sums, self.position = None, Position()
+                self._save()
+            elif self.reduce is None:
+                self._begin(self.problem)
+            assert self.reduce is not None
+            self._scan([self.reduce] if self.first is not None else [*self.hashes, self.reduce])
+            core = self.reduce.sketch.coreset()
+            if self.first is not None:
+                core = finished(core, self.first.samples.rows, self.first.notes)
             self._save()
-        notes = [*core.certificate.notes]
-        if self.dropped or self.bad:
-            notes.append(f"{self.dropped:,} rows with missing values and {self.bad:,} broken rows were left out.")
-        certificate = replace(core.certificate, notes=tuple(notes))
-        return replace(core, certificate=certificate, provenance=self._provenance(given))
+        position, notes = self.position, [*core.certificate.notes]
+        if position.dropped or position.bad:
+            notes.append(f"{position.dropped:,} rows with missing values and {position.bad:,} broken rows were left out.")
+        return replace(core, certificate=replace(core.certificate, notes=tuple(notes)), provenance=self._provenance())
 
-    def _provenance(self, given: Any) -> dict[str, Any]:
-        dropped = {"missing": self.dropped, "broken": self.bad}
-        content = None if self.content is None else self.content.to_dict()
-        made_from = described_source(given, self.files, self.counts)
-        return provenance(made_from, self.layout, self.sketch.problem, self.sketch.random_state, dropped, content)
+    def _begin(self, problem: Problem, sketch: Sketch | None = None) -> None:
+        """The last pass, from its beginning or with the sketch of a checkpoint."""
+        key, widths = self.layout.roles.key, self.layout.roles.widths
+        sketch = sketch or Sketch(problem, key, random_state=self.seed, buffer_rows=self.rows)
+        self.reduce = Reduce(sketch, self.layout)
+        if isinstance(problem, KnownMaps):
+            self.samples = Samples(problem.problem, widths)
 
-    def _passes(self) -> Coreset:
-        """All that is left to read, and the coreset."""
-        self.scan()
-        return self.sketch.coreset()
-
-    def scan(self) -> None:
-        """Read what is left of a pass."""
+    def _scan(self, consumers: list[Any]) -> None:
         start = time.perf_counter()
-        self._read()
-        self.sketch._seconds += time.perf_counter() - start
-        if self.source.identity() != self.files:
-            raise InputError(f"{self._changed(self.source.identity())} changed while it was read; run again.")
-        self.place = Place(len(self.source.names))
-        if self.dropped + self.bad and self.dropped == sum(self.counts.values()):
-            raise InputError(self._nothing_left())
+        scan(
+            self.source, self.layout, consumers, self.rows, position=self.position, samples=self.samples,
+            progress=None if self.progress is None else self._report, save=self._save,
+        )  # fmt: skip
+        require_rows(self.source, self.layout, self.position)
+        if self.reduce is None:
+            self.seconds += time.perf_counter() - start
+        else:
+            self.reduce.sketch.summary.seconds += time.perf_counter() - start + self.seconds
+            self.seconds = 0.0
 
-    def _nothing_left(self) -> str:
-        """Why no row is left, from a second look at the first of them."""
-        said = f"All {self.dropped + self.bad:,} rows were left out"
-        if not (self.files and self.dropped):
-            return f"{said}, because each is broken or lacks a value."
-        layout = self.layout
-        table = next(self.source.batches(layout.columns, layout.numeric, FOLD, Place(), strict=False)).table
-        numbers = {*layout.features, *layout.targets}
-        gaps = {name: pc.sum(pc.is_null(table.column(name), nan_is_null=True)).as_py() for name in numbers}
-        worst = max(gaps, key=lambda name: gaps[name])
-        where = f"{gaps[worst]:,} of the first {table.num_rows:,} of them"
-        return f"{said}: column {worst!r} has no number in {where}. Leave the column out, or fill it."
+    def _report(self, done: int, total: int) -> None:
+        assert self.progress is not None
+        passes = 1 if self.first is None else 2
+        self.progress(done + total * (passes == 2 and self.reduce is not None), passes * total)
 
-    @property
-    def _hashed(self) -> Content | None:
-        """What hashes the rows of this pass."""
-        return self.content
-
-    def _read(self) -> None:
-        layout, rows, content = self.layout, self.sketch.buffer_rows, self._hashed
-        since = 0
-        if self.place.file >= len(self.source.names):
-            return
-        with behind() as hashing:  # while rows are read and folded
-            for batch in self.source.batches(layout.columns, layout.numeric, rows, self.place, strict=not layout.drop):
-                if content is not None:
-                    hashing.call(content.add, batch.table)
-                dropped = self._feed(batch.table, self._where(batch.file, batch.start))
-                count = batch.table.num_rows
-                self.counts[batch.file] = self.counts.get(batch.file, 0) + count
-                self.dropped, self.bad, since = self.dropped + dropped, self.bad + batch.bad, since + count
-                if batch.end is not None and since >= rows:
-                    self.place, since = batch.end, 0
-                    self.sketch._fold()
-                    hashing.wait()
-                    self._save()
-                if self.progress is not None:
-                    self.progress(*self._share(batch.end or self.place))
-
-    def _feed(self, table: Any, where: Callable[[int], str]) -> int:
-        """Take the rows of a table; how many were left out."""
-        return self.layout.feed(self.sketch, table, where)
-
-    def _share(self, place: Place) -> tuple[int, int]:
-        """Bytes done, and bytes in all."""
-        return self.source.share(place)
-
-    def _where(self, file: int, start: int) -> Callable[[int], str]:
-        return lambda row: self.source.where(file, start + row)
+    def _provenance(self) -> dict[str, Any]:
+        source = described_source(self.source, self.checkpoint.files, self.position.counts)
+        dropped = {"missing": self.position.dropped, "broken": self.position.bad}
+        content = self.hashes[0].rows.to_dict() if self.hashes else None
+        return self.layout.provenance(self.problem, self.seed, source, dropped, content)
 
     def _call(self) -> dict[str, Any]:
         """What must be the same for a run to be resumed."""
-        layout = {k: v for k, v in asdict(replace(self.layout, pipeline=None)).items() if k != "pipeline"}
-        call = layout | {"rows": self.sketch.buffer_rows, "seed": self.sketch.random_state, "content": self.content is not None}
-        described = repr(self.sketch.problem) if not isinstance(self.sketch.problem, Kernel) else "Kernel"
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in call.items()} | {"problem": described}
-
-    def _state(self) -> dict[str, Any]:
-        """What a checkpoint holds beside the sketch."""
-        return {
-            "call": self._call(),
-            "files": self.files,
-            "place": asdict(self.place),
-            "dropped": self.dropped,
-            "bad": self.bad,
-            "counts": [self.counts.get(i, 0) for i in range(len(self.files))],
-            "content": None if self.content is None else self.content.to_dict(),
+        roles = self.layout.roles
+        call: dict[str, Any] = {
+            "features": list(roles.features),
+            "targets": list(roles.targets),
+            "weight": roles.weight,
+            "group": roles.label,
+            "key": roles.key,
+            "drop": self.layout.drop,
+            "rows": self.rows,
+            "seed": self.seed,
+            "content": bool(self.hashes),
+            "problem": "Kernel" if isinstance(self.problem, Kernel) else repr(self.problem),
         }
+        return call if self.first is None else call | {"widths": roles.widths and list(roles.widths)}
 
     def _save(self) -> None:
-        if self.checkpoint is not None:
-            sketch_state.save(self.sketch, self.checkpoint, self._state())
+        if self.checkpoint.path is None:
+            return
+        header: dict[str, Any] = {}
+        extra: dict[str, Any] = self.position.state(len(self.checkpoint.files)) | {"content": None}
+        arrays: dict[str, Any] = {}
+        for hashes in self.hashes:
+            extra |= hashes.state()[0]
+        if self.first is not None:
+            numbers, arrays = self.first.state()
+            header = problem_header(self.problem) | {"pass": 1}
+            extra |= numbers | {"seconds": self.seconds}
+        if self.reduce is not None:
+            own, held = self.reduce.state()
+            header, arrays = header | own, arrays | held
+            if self.samples is not None:
+                numbers, open_rows = self.samples.state()
+                extra |= {"second": numbers}
+                arrays |= prefixed("second", open_rows) | prefixed("maps", _known(self.reduce).maps)
+                header["pass"] = 2
+        self.checkpoint.save(header, extra, arrays)
 
-    def _resume(self, path: Path) -> None:
-        sketch, state = sketch_state.load(path, self.sketch.problem)
-        self._go_on(path, state)
-        self.sketch = sketch
-
-    def _go_on(self, path: Path, state: dict[str, Any]) -> None:
-        """From the place of a checkpoint, if it is one of this call and these files."""
-        if "call" not in state:
-            raise InputError(f"{path} is a checkpoint of a sketch, not of coreset_files; choose another path.")
-        mine = self._call()
-        differ = [name for name, value in mine.items() if state["call"].get(name) != value]
-        if differ:
-            raise InputError(
-                f"{path} is the checkpoint of another call: {', '.join(differ)} differ. Delete it to start afresh, or choose "
-                "another path."
-            )
-        if state["files"] != self.files:
-            raise InputError(
-                f"{self._changed(state['files'])} changed since the checkpoint {path} was written; delete the checkpoint to "
-                "start afresh."
-            )
-        self.place = Place(**state["place"])
-        self.dropped, self.bad, self.counts = state["dropped"], state["bad"], dict(enumerate(state["counts"]))
-        if self.content is not None:
-            self.content = Content.from_dict(state["content"], self.layout.gaps)
-
-    def _changed(self, other: list[list[Any]]) -> str:
-        before, now = ({str(f[0]): f for f in files} for files in (other, self.files))
-        return min(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    def _resume(self) -> None:
+        saved = self.checkpoint.load()
+        if saved is None:
+            return
+        header, arrays = saved
+        extra, path = header["extra"], str(self.checkpoint.path)
+        self.position = Position.restored(extra)
+        for hashes in self.hashes:
+            hashes.restore(extra, arrays)
+        own = {name: value for name, value in arrays.items() if ":" not in name}
+        if self.first is None:
+            self._begin(self.problem, Sketch.restore(header, own, path, self.problem))
+            return
+        self.first.restore(extra, arrays)
+        self.seconds = extra["seconds"]
+        if header["pass"] == 2:
+            assert isinstance(self.problem, Latent)
+            known = KnownMaps(self.problem, without_prefix("maps", arrays), self.layout.roles.widths)
+            self._begin(known, Sketch.restore(header, own, path, known))
+            assert self.samples is not None
+            self.samples.restore(extra["second"], without_prefix("second", arrays))
 
 
-@contextmanager
-def _locked(checkpoint: Path | None) -> Iterator[None]:
-    """Two runs must not write one checkpoint; the lock goes with the process, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system: writes are atomic in any case
-        checkpoint = None
-    if checkpoint is None:
-        yield
-        return
-    with checkpoint.with_name(checkpoint.name + ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(
-                f"Another process is writing the checkpoint {checkpoint}; wait for it or choose another path."
-            ) from None
-        for left in checkpoint.parent.glob(f".{checkpoint.name}.*.part"):  # by a run that was killed while it wrote
-            left.unlink()
-        yield
+def _known(reduce: Reduce) -> KnownMaps:
+    assert isinstance(reduce.sketch.problem, KnownMaps)
+    return reduce.sketch.problem
+
+
+def described_source(source: Source, files: Sequence[Sequence[Any]], rows: dict[int, int]) -> dict[str, Any]:
+    """The paths that were passed (none, if it was a stream), and the files found there: ``files`` have path and size first."""
+    names = short_names([str(f[0]) for f in files])
+    found = [{"name": name, "size": f[1], "rows": rows.get(i, 0)} for i, (name, f) in enumerate(zip(names, files, strict=True))]
+    return {"given": list(source.given), "files": found}
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """Paths below their common folder."""
+    if not paths:
+        return []
+    home = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return [PurePath(os.path.relpath(path, home or ".")).as_posix() for path in paths]

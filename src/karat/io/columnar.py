@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,28 +11,32 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from karat.errors import InputError
-from karat.io.source import Batch, Expected, File, Place, Source, folder_value, refuse_twins, with_folders
+from karat.io.background import ahead
+from karat.io.source import Chunk, Expected, File, Files, ResumePoint, Source, folder_value, refuse_twins, with_folders
 
 READAHEAD = 2  # batches decoded ahead of the one in work
 
 
-class ColumnarFiles(Source):
+class ColumnarFiles(Files):
     """Parquet or Arrow (Feather) files, scanned by pyarrow one after the other."""
 
-    def __init__(self, filesystem: Any, files: Sequence[File], kind: str) -> None:
-        self.filesystem, self.files = filesystem, files
+    def __init__(self, filesystem: Any, files: Sequence[File], given: Sequence[str], kind: str) -> None:
+        super().__init__(filesystem, files, given)
         self.parquet = kind == "parquet"
         self.format = pads.ParquetFileFormat() if self.parquet else pads.IpcFileFormat()
-        self.names = [f.path for f in files]
         self.bounds: dict[int, np.ndarray] = {}  # first rows of the row groups of the files opened
 
-    def identity(self) -> list[list[Any]]:
-        """Read anew, since files may change while we look at them."""
-        infos = self.filesystem.get_file_info(list(self.names))
-        return [[f.path, f.size, f.mtime_ns] for f in infos]
-
-    def schema(self) -> pa.Schema:
+    def read_schema(self) -> pa.Schema:
         return self._open(0)[1]
+
+    def row_count(self) -> tuple[int, bool]:
+        try:
+            rows = pads.dataset(self.names, filesystem=self.filesystem, format=self.format).count_rows()
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"The rows of {self.names[0]} and what lies beside it cannot be counted ({error}).") from error
+        if not rows:
+            raise InputError(f"{self.names[0]} has no rows.")
+        return rows, True
 
     def _open(self, file: int) -> tuple[Any, pa.Schema]:
         one = self.files[file]
@@ -53,39 +57,51 @@ class ColumnarFiles(Source):
                 schema = schema.append(pa.field(name, pa.array([folder_value(value)]).type))
         return fragment, schema
 
-    def batches(self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool) -> Iterator[Batch]:
+    def chunks(
+        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+    ) -> Iterator[Chunk]:
+        return ahead(self._chunks(columns, rows, start))
+
+    def _chunks(self, columns: Sequence[str], rows: int, start: ResumePoint) -> Iterator[Chunk]:
         expected = Expected(columns)
         if start.file:
-            expected.check(self.names[0], self._open(0)[1])
+            expected.check(self.names[0], self.schema())
         for file in range(start.file, len(self.files)):
             fragment, schema = self._open(file)
             expected.check(self.names[file], schema)
-            yield from self._file(fragment, file, columns, rows, start if file == start.file else Place(file))
+            yield from self._file(fragment, file, columns, rows, start if file == start.file else ResumePoint(file))
 
-    def _file(self, fragment: Any, file: int, columns: Sequence[str], rows: int, start: Place) -> Iterator[Batch]:
-        done, options = 0, {}
-        if self.parquet:
-            first = int(np.searchsorted(self.bounds[file], start.row, side="right")) - 1
-            if first >= len(self.bounds[file]) - 1:  # the file is done, or it has no rows
-                return
-            fragment, done = (
-                fragment.subset(row_group_ids=range(first, len(self.bounds[file]) - 1)),
-                int(self.bounds[file][first]),
-            )
-            # Columns are read as a stream: a row group of any size fits in memory.
-            options["fragment_scan_options"] = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+    def _file(self, fragment: Any, file: int, columns: Sequence[str], rows: int, start: ResumePoint) -> Iterator[Chunk]:
+        # Columns are read as a stream: a row group of any size fits in memory.
+        stream = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+        options = {"fragment_scan_options": stream} if self.parquet else {}
         own = [c for c in columns if c in fragment.physical_schema.names]
+        done = 0
         try:
-            for batch in fragment.to_batches(columns=own, batch_size=rows, batch_readahead=READAHEAD, **options):
-                done += batch.num_rows
-                if done > start.row and batch.num_rows:
-                    whole = with_folders(batch, self.files[file].folders, columns)
-                    yield Batch(whole, file, done - batch.num_rows, Place(file, done))
+            for part, first in self._parts(fragment, file, rows, start):
+                done = first
+                for batch in part.to_batches(columns=own, batch_size=rows, batch_readahead=READAHEAD, **options):
+                    done += batch.num_rows
+                    if done > start.row and batch.num_rows:
+                        whole = with_folders(batch, self.files[file].folders, columns)
+                        yield Chunk(self, whole, file, done - batch.num_rows, ResumePoint(file, done))
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"{self.where(file, done)} cannot be read ({_brief(error)}); the file is damaged: write it again or "
                 "leave it out."
             ) from error
+
+    def _parts(self, fragment: Any, file: int, rows: int, start: ResumePoint) -> Iterator[tuple[Any, int]]:
+        """A file in parts, each with its first row; row groups of about ``rows`` rows, because pyarrow reads a part ahead."""
+        if not self.parquet:
+            yield fragment, 0
+            return
+        bounds = self.bounds[file]
+        group = int(np.searchsorted(bounds, start.row, side="right")) - 1
+        while group < len(bounds) - 1:
+            after = max(group + 1, int(np.searchsorted(bounds, bounds[group] + rows, side="right")) - 1)
+            yield fragment.subset(row_group_ids=range(group, after)), int(bounds[group])
+            group = after
 
     def where(self, file: int, row: int) -> str:
         if not self.parquet:
@@ -93,31 +109,33 @@ class ColumnarFiles(Source):
         group = int(np.searchsorted(self.bounds[file], row, side="right")) - 1
         return f"{self.names[file]}, row group {min(group, len(self.bounds[file]) - 2)}, row {row:,}"
 
-    def share(self, place: Place) -> tuple[int, int]:
-        before = sum(f.size for f in self.files[: place.file])
-        inside = 0.0
-        if place.file in self.bounds and self.bounds[place.file][-1]:
-            inside = place.row / self.bounds[place.file][-1] * self.files[place.file].size
-        return before + int(inside), sum(f.size for f in self.files)
+    def bytes_inside(self, point: ResumePoint) -> int:
+        if point.file not in self.bounds or not self.bounds[point.file][-1]:
+            return 0
+        return int(point.row / self.bounds[point.file][-1] * self.files[point.file].size)
 
 
 class Stream(Source):
-    """Record batches that come once: a reader, a DuckDB relation, a table."""
+    """Record batches: of a reader, a DuckDB relation or a table, which ``open`` gives for every pass."""
 
-    def __init__(self, reader: pa.RecordBatchReader) -> None:
-        self.reader = reader
-        self.names = ["The stream"]
+    def __init__(self, open: Callable[[], Any], name: str = "The stream", once: bool = False) -> None:
+        self.open, self.names, self.once = open, [name], once
+        self.reader = open()
 
-    def schema(self) -> pa.Schema:
+    def read_schema(self) -> pa.Schema:
         return self.reader.schema
 
-    def batches(self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool) -> Iterator[Batch]:
-        Expected(columns).check(self.names[0], self.reader.schema)
+    def chunks(
+        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+    ) -> Iterator[Chunk]:
+        Expected(columns).check(self.names[0], self.schema())
+        reader, self.reader = self.reader or self.open(), None
         place = start
-        for batch in self.reader:
+        for batch in reader:
             for first in range(0, batch.num_rows, rows):
                 some = batch.select(list(columns)).slice(first, rows)
-                yield Batch(some, 0, place.row, after := replace(place, row=place.row + some.num_rows))
+                after = replace(place, row=place.row + some.num_rows)
+                yield Chunk(self, some, 0, place.row, after)
                 place = after
 
 

@@ -1,8 +1,8 @@
 """CSV files, plain or compressed: blocks of whole lines, each parsed by pyarrow on all cores.
 
 pyarrow's own streaming reader cannot be resumed and does not say in which line it stumbled.  So the bytes are cut here, after
-the last line end within CHUNK bytes, and a run can resume at the first byte of any block.  Only where a block holds quotes is
-it asked which line ends are outside of them.
+the last line end of a block, and a run can resume at the first byte of any block.  Only where a block holds quotes is it asked
+which line ends are outside of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,44 +25,53 @@ from karat.io.csv_lines import line_ends
 from karat.io.source import (
     DROP_ROWS,
     NOT_A_NUMBER,
-    Batch,
+    Chunk,
     Expected,
     File,
-    Place,
-    Source,
+    Files,
+    ResumePoint,
     folder_value,
     refuse_twins,
     with_folders,
 )
 
-CHUNK, PIECE = 2**24, 2**22  # bytes read at a time, and bytes of them that a thread parses at a time
+PIECE = 2**22  # bytes of a block that a thread parses at a time
 NOTHING = {None, *pacsv.ConvertOptions().null_values}
 WHOLE_NUMBER = re.compile(r"^\s*[+-]?\d{1,300}\s*$")
 SWITCH = {"true": 1.0, "false": 0.0}
 STRANGE = {"bool": "neither true nor false", "int64": "not a whole number of 64 bits like those before it"}
-FIRST, PREVIEW = 2**20, 100  # bytes, and lines of them, that tell numbers from text
+PREVIEW = 100  # lines that tell numbers from text
 
 
-class CsvFiles(Source):
+class Block(NamedTuple):
+    """Whole lines of a file (valid until the next block is asked for)."""
+
+    data: memoryview
+    end: int  # the byte after them
+    header: list[str]
+    inner: int  # line breaks in values
+    stored: int  # bytes of the file that were read so far
+
+
+class CsvFiles(Files):
     """Files with a header line; values are separated by commas, or by semicolons or tabs if the header has no comma."""
 
-    def __init__(self, filesystem: Any, files: Sequence[File]) -> None:
-        self.filesystem, self.files = filesystem, files
-        self.names = [f.path for f in files]
+    def __init__(
+        self, filesystem: Any, files: Sequence[File], given: Sequence[str], block_bytes: int, first_bytes: int
+    ) -> None:
+        super().__init__(filesystem, files, given)
+        self.block_bytes, self.first_bytes = block_bytes, first_bytes
         self.types: dict[str, pa.DataType] = {}  # of the columns that are not numbers, from the first block
         self.delimiters: dict[int, str] = {}  # of the files whose headers were read
-        self.switches: set[str] | None = None  # columns of true and false, once the first lines were looked at
+        self.switches: set[str] = set()  # columns of true and false, among the first lines
         self.longs: set[str] = set()  # columns of whole numbers beyond 2^53 among these lines
+        self.lines_per_byte = 0.0  # as stored, in the first block
         self.blocks: list[tuple[int, int, int | None]] = []  # of each: file, first row, and lines before it that are no rows
 
-    def identity(self) -> list[list[Any]]:
-        """Read anew, since files may change while we look at them."""
-        infos = self.filesystem.get_file_info(list(self.names))
-        return [[f.path, f.size, f.mtime_ns] for f in infos]
-
-    def schema(self) -> pa.Schema:
+    def read_schema(self) -> pa.Schema:
         """Of the first lines; numbers may still turn out to be text further down."""
-        for data, _, header, inner in self._blocks(0, 0, FIRST):
+        for data, _, header, inner, stored in self._blocks(0, 0, self.first_bytes):
+            self.lines_per_byte = bytes(data).count(b"\n") / max(1, stored)
             ends, _ = line_ends(data, self.delimiters[0])
             first = data[: ends[:PREVIEW][-1] + 1] if len(ends) else data
             table, broken = self._parse(first, 0, 0, header, header, [], strict=False, inner=inner)
@@ -78,6 +87,10 @@ class CsvFiles(Source):
                 table = table.append_column(name, pa.array(np.full(len(table), folder_value(value))))
             return table.schema
         raise InputError(f"{self.names[0]} has no rows; leave it out.")
+
+    def row_count(self) -> tuple[int, bool]:
+        self.schema()
+        return max(1, round(self.lines_per_byte * sum(f.size for f in self.files))), False
 
     def _culprit(self, column: pa.ChunkedArray, name: str, others: int) -> str | None:
         """Why a column is text though most of its values are numbers, in words; None if they are not."""
@@ -106,15 +119,16 @@ class CsvFiles(Source):
         refuse_twins(self.names[file], names)
         return names
 
-    def _blocks(self, file: int, start: int, size: int) -> Iterator[tuple[memoryview, int, list[str], int]]:
-        """Whole lines (valid until the next are asked for), the byte after them, the header, and line breaks in values."""
+    def _blocks(self, file: int, start: int, size: int) -> Iterator[Block]:
+        """The blocks of a file, from byte ``start`` on, of at most ``size`` bytes."""
         name = self.names[file]
         buffer = bytearray(size)
         view = memoryview(buffer)
         filled = place = 0
         header: list[str] = []
         try:
-            with self.filesystem.open_input_stream(name, compression="gzip" if name.endswith(".gz") else None) as stream:
+            with self.filesystem.open_input_file(name) as file_bytes:
+                stream = pa.CompressedInputStream(file_bytes, "gzip") if name.endswith(".gz") else file_bytes
                 while True:
                     while filled < size and (count := stream.readinto(view[filled:])):
                         filled += count
@@ -128,7 +142,7 @@ class CsvFiles(Source):
                     else:
                         cut, inner = self._end(file, buffer, filled, final)
                         if cut:
-                            yield view[:cut], place + cut, header, inner
+                            yield Block(view[:cut], place + cut, header, inner, file_bytes.tell())
                     if filled and not cut:
                         raise InputError(f"{name} has a line of more than {size >> 20} MB; is it a CSV file?")
                     place, rest = place + cut, filled - cut
@@ -147,22 +161,24 @@ class CsvFiles(Source):
         cut = filled if final else int(ends[-1]) + 1 if len(ends) else 0
         return cut, int((inner < cut).sum())
 
-    def batches(self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool) -> Iterator[Batch]:
-        return chain.from_iterable(ahead(self._batches(columns, numeric, rows, start, strict)))
+    def chunks(
+        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+    ) -> Iterator[Chunk]:
+        return chain.from_iterable(ahead(self._chunks(columns, numeric, rows, start, strict)))
 
-    def _batches(
-        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool
-    ) -> Iterator[list[Batch]]:
-        """The batches of a block at a time: while they are in use, the next block is parsed."""
+    def _chunks(
+        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+    ) -> Iterator[list[Chunk]]:
+        """The chunks of a block at a time: while they are in use, the next block is parsed."""
         expected = Expected(columns)
         self.blocks = []
-        if numeric and self.switches is None:
+        if numeric:
             self.schema()
         for file in range(start.file, len(self.files)):
-            here = start if file == start.file else Place(file)
+            here = start if file == start.file else ResumePoint(file)
             row, broken = here.row, 0
             own = {name for name, _ in self.files[file].folders}
-            for data, after, header, inner in self._blocks(file, here.cursor, CHUNK):
+            for data, after, header, inner, _ in self._blocks(file, here.cursor, self.block_bytes):
                 known = pa.schema([pa.field(c, pa.float64()) for c in [*header, *own]])
                 expected.check(self.names[file], known)
                 wanted = [c for c in columns if c in header]
@@ -171,9 +187,9 @@ class CsvFiles(Source):
                 self.blocks.append((file, row, None if bad + inner else broken))
                 parts = [part for part in table.to_batches(max_chunksize=rows) if part.num_rows]  # as parsed, without a copy
                 starts = np.cumsum([row, *(part.num_rows for part in parts)]).tolist()
-                ends = [*[None] * (len(parts) - 1), Place(file, row + table.num_rows, after)]
+                ends = [*[None] * (len(parts) - 1), ResumePoint(file, row + table.num_rows, after)]
                 yield [
-                    Batch(part, file, start, end, bad if end else 0)
+                    Chunk(self, part, file, start, end, bad if end else 0)
                     for part, start, end in zip(parts, starts, ends, strict=False)
                 ]
                 row, broken = row + table.num_rows, broken + bad + inner
@@ -189,8 +205,7 @@ class CsvFiles(Source):
             broken.append(bad)
             return "skip"
 
-        switches = self.switches or ()
-        types = {c: pa.bool_() if c in switches else pa.float64() for c in columns if c in numeric}
+        types = {c: pa.bool_() if c in self.switches else pa.float64() for c in columns if c in numeric}
         types |= {c: pa.int64() for c in self.longs if c in types} | self.types
         parse = pacsv.ParseOptions(delimiter=self.delimiters[file], invalid_row_handler=invalid, newlines_in_values=inner > 0)
 
@@ -248,9 +263,8 @@ class CsvFiles(Source):
         message = _not_a_number(where, column, value, strange[0] if strange else "not a number")
         return InputError(message, DROP_ROWS, argument="on_missing", column=column)
 
-    def share(self, place: Place) -> tuple[int, int]:
-        inside = min(place.cursor, self.files[place.file].size) if place.file < len(self.files) else 0
-        return sum(f.size for f in self.files[: place.file]) + inside, sum(f.size for f in self.files)
+    def bytes_inside(self, point: ResumePoint) -> int:
+        return min(point.cursor, self.files[point.file].size)
 
 
 def _not_a_number(where: str, column: str, value: str, what: str = "not a number") -> str:

@@ -1,74 +1,106 @@
-"""From record batches to pieces of a stream: which columns are what, and what is done about missing values."""
+"""From Arrow rows to batches of numbers: the roles of the columns, and what is done about missing values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
+from karat._core.provenance import Provenance
 from karat._data import containers, frames
-from karat._data.batch import Piece
-from karat._stream.sketch import Sketch
+from karat._data.batch import Batch
+from karat._data.roles import ColumnRoles
 from karat.errors import InputError
 from karat.io.source import DROP_ROWS, NOT_A_NUMBER, is_number, sort_of
+from karat.problems import Problem
+from karat.problems.latent import HiddenMarkov, MultiView
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The roles of the columns.
+    """How Arrow rows are read.
 
     Attributes
     ----------
-    features, targets : tuple of str
-    weight, group, key : str or None
+    roles : ColumnRoles
     pipeline : object or None
         A fitted transformer: features go through its ``transform`` first.
     drop : bool
         Leave rows with missing values out, instead of refusing them.
     """
 
-    features: tuple[str, ...]
-    targets: tuple[str, ...]
-    weight: str | None
-    group: str | None
-    key: str | None
-    pipeline: Any
-    drop: bool
+    roles: ColumnRoles
+    pipeline: Any = None
+    drop: bool = False
+
+    @staticmethod
+    def of(problem: Problem | None, roles: ColumnRoles, pipeline: Any, on_missing: str) -> Layout:
+        """A layout from arguments; refused where they do not go together."""
+        if on_missing not in ("error", "drop"):
+            raise InputError(f"on_missing must be 'error' or 'drop', not {on_missing!r}.")
+        if pipeline is not None and not hasattr(pipeline, "transform"):
+            raise InputError("pipeline must be a fitted transformer with a transform method.")
+        if isinstance(problem, HiddenMarkov) and on_missing == "drop":
+            raise InputError(
+                "on_missing='drop' would join steps of a sequence that are not neighbours; fill the missing values, or name a "
+                "new sequence after each of them."
+            )
+        if isinstance(problem, MultiView) and pipeline is not None:
+            raise InputError("MultiView does not take a pipeline, whose output does not say which view a column belongs to.")
+        return Layout(roles, pipeline, on_missing == "drop")
+
+    def among(self, schema: pa.Schema) -> Layout:
+        """The same for columns that are there; every column that must hold numbers does."""
+        layout = replace(self, roles=self.roles.among(schema.names))
+        for name in layout.numeric:
+            layout._check_number(schema.field(name))
+        return layout
+
+    def provenance(
+        self, problem: Problem, seed: int, source: dict[str, Any], dropped: dict[str, int], content: Any
+    ) -> dict[str, Any]:
+        """The JSON of the provenance of a coreset that was made of these columns now; ``problem`` is the one that was asked."""
+        from karat import __version__
+
+        roles, targets = self.roles, list(self.roles.targets)
+        edges = np.cumsum([0, *(roles.widths or ())]).tolist()
+        named = {"weight": roles.weight, "group": roles.group, "key": roles.key}
+        return Provenance(
+            karat=__version__,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            source=source,
+            target=None if not targets else targets[0] if len(targets) == 1 else targets,
+            columns=[list(roles.features[a:b]) for a, b in pairwise(edges)] or list(roles.features),
+            roles=named | ({"sequence": roles.sequence} if problem.needs_sums else {}),
+            pipeline=None if self.pipeline is None else type(self.pipeline).__name__,
+            on_missing="drop" if self.drop else "error",
+            dropped=dropped,
+            problem=problem.describe(),
+            seed=seed,
+            content=content,
+        ).to_dict()
 
     @property
     def columns(self) -> list[str]:
         """All that must be read, each once."""
-        roles = [*self.features, *self.targets, self.weight, self.group, self.key]
-        return list(dict.fromkeys(c for c in roles if c is not None))
+        return self.roles.columns
 
     @property
     def numeric(self) -> list[str]:
         """Columns that must hold numbers."""
-        names = [*(self.features if self.pipeline is None else ()), *self.targets]
-        return names if self.weight is None else [*names, self.weight]
+        names = [*(self.roles.features if self.pipeline is None else ()), *self.roles.targets]
+        return names if self.roles.weight is None else [*names, self.roles.weight]
 
     @property
     def gaps(self) -> bool:
         """Whether numbers that are missing may be read."""
         return self.drop or self.pipeline is not None
-
-    def check(self, schema: pa.Schema) -> None:
-        """Refuse columns that are not there, and text where numbers are needed, before anything is read."""
-        for name in self.columns:
-            if name not in schema.names:
-                close = get_close_matches(name, schema.names, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(schema.names)}."
-                raise InputError(f"The data has no column {name!r}; {hint}")
-        for name in self.targets:
-            if name in self.features:
-                raise InputError(f"Column {name!r} is the target, so it cannot be a feature; leave it out of the features.")
-        for name in self.numeric:
-            self._check_number(schema.field(name))
 
     def _check_number(self, field: pa.Field) -> None:
         culprit = (field.metadata or {}).get(NOT_A_NUMBER)
@@ -76,7 +108,7 @@ class Layout:
             return
         if culprit is not None:
             raise InputError(culprit.decode(), DROP_ROWS, argument="on_missing", column=field.name)
-        if field.name in self.targets:
+        if field.name in self.roles.targets:
             kind = "is text" if sort_of(field.type) == "text" else f"has type {field.type}"
             raise InputError(
                 f"The target {field.name!r} {kind}; karat needs a numeric target: encode it as numbers, or choose another."
@@ -88,42 +120,37 @@ class Layout:
             column=field.name,
         )
 
-    def feed(self, sketch: Sketch, table: Any, where: Callable[[int], str]) -> int:
-        """Let the sketch take the rows of a table; return how many were left out.  ``where`` puts a row in words."""
-        piece, dropped = self.piece(table, sketch.n_rows, where)
-        if len(piece):
-            count = sum(p.shape[1] for p in piece.parts) - len(self.targets)
-            names = self.feature_names(count)
-            single = len(self.targets) == 1
-            kind = "sparse" if sparse.issparse(piece.parts[0]) else "pyarrow"
-            like = {"container": kind, "columns": names, "target": self.targets[0] if single else None, "flat": single}
-            sketch._expect(count, len(self.targets), like, [repr(n) for n in [*names, *self.targets]])
-            sketch._take(piece, owned=True)
-        sketch.n_rows += table.num_rows
-        return dropped
+    def like(self, batch: Batch) -> dict[str, Any]:
+        """The container in which rows of a batch are given back (:func:`karat._data.containers.describe`)."""
+        targets = self.roles.targets
+        single = len(targets) == 1
+        kind = "sparse" if sparse.issparse(batch.parts[0]) else "pyarrow"
+        names = self.feature_names(sum(part.shape[1] for part in batch.parts) - len(targets))
+        return {"container": kind, "columns": names, "target": targets[0] if single else None, "flat": single}
 
     def feature_names(self, count: int) -> list[str]:
         if self.pipeline is None:
-            return list(self.features)
+            return list(self.roles.features)
         given = getattr(self.pipeline, "get_feature_names_out", lambda: range(count))
         return [str(name) for name in given()]
 
-    def piece(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Piece, int]:
-        """Rows for a sketch, numbered from ``number`` on, and how many were left out."""
+    def batch(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Batch, int]:
+        """The rows that count, numbered from ``number`` on, and how many were left out; ``where`` puts a row in words."""
+        roles = self.roles
         keep = np.ones(table.num_rows, dtype=bool)
-        parts = [self._numbers(table, name, keep, where) for name in self.targets]
-        weights = None if self.weight is None else self._numbers(table, self.weight, keep, where)[:, 0].astype(float)
+        parts = [self._numbers(table, name, keep, where) for name in roles.targets]
+        weights = None if roles.weight is None else self._numbers(table, roles.weight, keep, where)[:, 0].astype(float)
         if self.pipeline is None:
-            parts = [self._numbers(table, name, keep, where) for name in self.features] + parts
+            parts = [self._numbers(table, name, keep, where) for name in roles.features] + parts
         else:
             parts = [self._transformed(table, keep, where), *parts]
-        groups, keys = (None if c is None else self._labels(table, c, where) for c in (self.group, self.key))
+        labels, keys = (None if c is None else self._labels(table, c, where) for c in (roles.label, roles.key))
         if weights is not None and (weights[keep] < 0).any():
             row = int(np.flatnonzero((weights < 0) & keep)[0])
-            raise InputError(f"{where(row)}: the weight in column {self.weight!r} is negative; weights must be at least 0.")
-        piece = Piece(parts, np.arange(number, number + table.num_rows), weights, groups, keys)
+            raise InputError(f"{where(row)}: the weight in column {roles.weight!r} is negative; weights must be at least 0.")
+        batch = Batch(parts, np.arange(number, number + table.num_rows), weights, labels, keys)
         dropped = int(len(keep) - keep.sum())
-        return (piece.take(keep) if dropped else piece), dropped
+        return (batch.take(keep) if dropped else batch), dropped
 
     def _numbers(self, table: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
         column = table.column(name)
@@ -141,7 +168,7 @@ class Layout:
         return self._checked(values[:, None], [name], keep, where)
 
     def _transformed(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> Any:
-        frame = table.select(list(self.features)).to_pandas()
+        frame = table.select(list(self.roles.features)).to_pandas()
         block = containers.as_table(self.pipeline.transform(frame), "The pipeline's output")
         if block.shape[0] != table.num_rows:
             raise InputError(f"The pipeline returned {block.shape[0]} rows for {table.num_rows}; it must keep every row.")

@@ -1,4 +1,4 @@
-"""Content: hashes of all rows, which notice one changed digit where moments cannot.
+"""Row hashes: hashes of all rows, which notice one changed digit where moments cannot.
 
 A changed digit among 2e7 rows moves no moment by more than rounding does.  So a pass that reads the rows hashes them as well:
 
@@ -35,7 +35,7 @@ MISSING = np.uint64(0x94D049BB133111EB)  # the word of a missing text
 MODULUS = 2**64
 
 
-class Content:
+class RowHashes:
     """Hashes of rows as they are read.
 
     Parameters
@@ -117,9 +117,9 @@ class Content:
         }
 
     @staticmethod
-    def from_dict(state: dict[str, Any], gaps: bool) -> Content:
+    def from_dict(state: dict[str, Any], gaps: bool) -> RowHashes:
         """The hashes of one source, to go on."""
-        content = Content(state["columns"], gaps)
+        content = RowHashes(state["columns"], gaps)
         content.rows, content.sums = state["rows"], [int(s, 16) for s in state["sums"]]
         content.blocks = [int(b, 16) for b in state["blocks"]]
         content._first = (len(content.blocks) - 1) * BLOCK
@@ -127,7 +127,7 @@ class Content:
         return content
 
 
-def joined(contents: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+def joined_hashes(contents: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
     """The hashes of several sources one after the other; None if one has none, or they are of different columns."""
     known = [content for content in contents if content is not None]
     if len(known) < len(contents) or any(c["columns"] != known[0]["columns"] for c in known):

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from karat.errors import InputError, check_whole
-from karat.io.source import Place, open_source
+from karat.io.consumers import Draws
+from karat.io.source import ResumePoint, open_source
 
 ROWS = 2**17  # at a time
 
@@ -36,24 +37,19 @@ def sample_rows(source: Any, columns: Sequence[str] | None, count: int, seed: in
         Their numbers, as in ``core.indices``.
     """
     check_whole("count", count)
-    opened = open_source(source, ROWS)
-    schema = opened.schema()
-    columns = list(schema.names if columns is None else columns)
-    rng = np.random.default_rng(seed)
-    kept = pa.table({})
-    numbers, draws = np.empty(0, dtype=np.int64), np.empty(0)
-    first = 0
-    for batch in opened.batches(columns, (), ROWS, Place(), strict=False):
-        table = pa.Table.from_batches([batch.table]) if isinstance(batch.table, pa.RecordBatch) else batch.table
-        drawn = rng.random(table.num_rows)
-        few = np.flatnonzero(drawn < (draws.max() if len(draws) == count else 1.0))
-        chosen = table.select(columns).take(pa.array(few))
-        kept = chosen if first == 0 else pa.concat_tables([kept, chosen], promote_options="permissive")
-        numbers, draws = np.concatenate([numbers, first + few]), np.concatenate([draws, drawn[few]])
-        if len(draws) > count:
-            stay = np.sort(np.argpartition(draws, count - 1)[:count])
-            kept, numbers, draws = kept.take(pa.array(stay)), numbers[stay], draws[stay]
+    opened = open_source(source, rows=ROWS)
+    columns = list(opened.schema().names if columns is None else columns)
+    draws, kept = Draws(int(count), seed), None
+    numbers, first = np.empty(0, dtype=np.int64), 0
+    for chunk in opened.chunks(columns, (), ROWS, ResumePoint(), strict=False):
+        table = pa.Table.from_batches([chunk.table]) if isinstance(chunk.table, pa.RecordBatch) else chunk.table
+        new, stay = draws.more(table.num_rows)
+        chosen = table.select(columns).take(pa.array(new))
+        kept = chosen if kept is None else pa.concat_tables([kept, chosen], promote_options="permissive")
+        numbers = np.concatenate([numbers, first + new])
+        if not isinstance(stay, slice):
+            kept, numbers = kept.take(pa.array(stay)), numbers[stay]
         first += table.num_rows
-    if not first:
+    if kept is None:
         raise InputError("The source has no rows.")
     return kept, numbers

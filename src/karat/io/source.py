@@ -1,15 +1,17 @@
 """Sources: files of one kind, or a stream of record batches, read in order with the place of every batch.
 
-A *place* is what a resumed run needs to go on: the file, the rows of it that are done, and a cursor (the next row group of a
-Parquet file, the next byte of a CSV file).  From a place on, the same batches follow whether or not the run was interrupted.
+A *resume point* is what a resumed run needs to go on: the file, the rows of it that are done, and a cursor (the next byte of a
+CSV file).  From a resume point on, the same chunks follow whether or not the run was interrupted.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -26,13 +28,14 @@ KINDS = {
 }  # fmt: skip
 
 WILD = "*?["
+ROWS = 10**6  # of a stream at a time
 DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
 NOT_A_NUMBER = b"karat: not a number"  # metadata of a column that is text for one value's sake: where that is, in words
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a batch ends."""
+class ResumePoint:
+    """Where a chunk ends."""
 
     file: int = 0
     row: int = 0
@@ -40,44 +43,74 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Rows of one file from row ``start`` on.
+class Chunk:
+    """Arrow rows of one file of a source, from row ``start`` of it on.
 
-    ``end`` is the place after it, None if a run cannot resume there; ``bad`` counts broken rows that were left out, which are
-    not among the rows of the table.
+    ``end`` is the resume point after it, None if a run cannot resume there; ``bad`` counts broken rows, which are not among the
+    rows of the table.
     """
 
+    source: Source
     table: pa.RecordBatch | pa.Table
     file: int
     start: int
-    end: Place | None
+    end: ResumePoint | None
     bad: int = 0
+
+    def where(self, row: int) -> str:
+        """A row of the table, for error messages."""
+        return self.source.where(self.file, self.start + row)
 
 
 class Source(ABC):
-    """Files or a stream, once it is known which columns are wanted."""
+    """Files or a stream, read as often as there are passes.
 
-    names: Sequence[str]  # of the files, for sentences
+    Attributes
+    ----------
+    names : sequence of str
+        Of the files, for error messages.
+    given : list of str
+        The paths that were passed; none, if it is a stream.
+    once : bool
+        Its rows come only once.
+    """
 
-    @abstractmethod
+    names: Sequence[str]
+    given: Sequence[str] = ()
+    once = False
+    _schema: pa.Schema | None = None
+
     def schema(self) -> pa.Schema:
-        """Of the first file, with the columns that folder names give."""
+        """Of the first file, with the columns that folder names give; read once."""
+        if self._schema is None:
+            self._schema = self.read_schema()
+        return self._schema
 
     @abstractmethod
-    def batches(self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: Place, strict: bool) -> Iterator[Batch]:
-        """Batches of at most ``rows`` rows from a place on; broken rows are an error if ``strict``."""
+    def read_schema(self) -> pa.Schema:
+        """See :meth:`schema`."""
+
+    @abstractmethod
+    def chunks(
+        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+    ) -> Iterator[Chunk]:
+        """Chunks of at most ``rows`` rows from a resume point on; broken rows are an error if ``strict``."""
 
     def identity(self) -> list[list[Any]]:
         """Names, sizes and times of the files, to notice changes."""
         return []
 
     def where(self, file: int, row: int) -> str:
-        """A row in words."""
+        """A row of a file, for error messages."""
         return f"{self.names[file]}, row {row:,}"
 
-    def share(self, place: Place) -> tuple[int, int]:
+    def bytes_done(self, point: ResumePoint) -> tuple[int, int]:
         """Bytes done, and bytes in all (0: unknown)."""
         return 0, 0
+
+    def row_count(self) -> tuple[int, bool]:
+        """How many rows there are, told from footers or first bytes, and whether that is exact."""
+        raise InputError("A stream does not say how many rows are coming; give their number.")
 
 
 @dataclass(frozen=True)
@@ -90,20 +123,52 @@ class File:
     folders: tuple[tuple[str, str], ...]
 
 
-def open_source(source: Any, rows: int) -> Source:
-    """A source for anything that :func:`karat.coreset_files` takes."""
+class Files(Source):
+    """Files of one kind, in order of their names."""
+
+    def __init__(self, filesystem: Any, files: Sequence[File], given: Sequence[str]) -> None:
+        self.filesystem, self.files, self.given = filesystem, files, given
+        self.names = [f.path for f in files]
+
+    def identity(self) -> list[list[Any]]:
+        """Read anew, since files may change while we look at them."""
+        infos = self.filesystem.get_file_info(list(self.names))
+        return [[f.path, f.size, f.mtime_ns] for f in infos]
+
+    def bytes_done(self, point: ResumePoint) -> tuple[int, int]:
+        before, total = sum(f.size for f in self.files[: point.file]), sum(f.size for f in self.files)
+        return before + (self.bytes_inside(point) if point.file < len(self.files) else 0), total
+
+    @abstractmethod
+    def bytes_inside(self, point: ResumePoint) -> int:
+        """Bytes done of the file of a resume point."""
+
+
+def open_source(source: Any, *, rows: int = ROWS, block_bytes: int = 2**24, first_bytes: int = 2**20) -> Source:
+    """A source for anything that :func:`karat.coreset_files` takes; one that is open already stays as it is.
+
+    Parameters
+    ----------
+    source : path, list of paths, stream or Source
+    rows : int
+        Rows that a DuckDB relation gives at a time.
+    block_bytes, first_bytes : int
+        Bytes of a CSV file that are read at a time, and those that tell numbers from text.
+    """
     from karat.io.columnar import ColumnarFiles, Stream
     from karat.io.csv import CsvFiles
 
+    if isinstance(source, Source):
+        return source
     if isinstance(source, pa.RecordBatchReader):
-        return Stream(source)
+        return Stream(lambda: source, once=True)
     if isinstance(source, pads.Dataset):
         source = list(source.files) if hasattr(source, "files") else source
     for method in ("to_arrow_reader", "fetch_arrow_reader"):  # a DuckDB relation, new and old
         if hasattr(source, method):
-            return Stream(getattr(source, method)(rows))
+            return Stream(partial(getattr(source, method), rows))
     if hasattr(source, "__arrow_c_stream__"):
-        return Stream(pa.RecordBatchReader.from_stream(source))
+        return Stream(lambda: pa.RecordBatchReader.from_stream(source))
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         source = [source]
     if not isinstance(source, list | tuple) or not source:
@@ -115,8 +180,11 @@ def open_source(source: Any, rows: int) -> Source:
     kinds = {_kind(f.path) for f in files}
     if len(kinds) != 1:
         raise InputError(f"The source mixes {' and '.join(sorted(map(str, kinds)))} files; give files of one kind.")
-    kind = kinds.pop()
-    return CsvFiles(filesystem, files) if kind == "csv" else ColumnarFiles(filesystem, files, str(kind))
+    kind = str(kinds.pop())
+    given = [os.fspath(one) for one in source]
+    if kind == "csv":
+        return CsvFiles(filesystem, files, given, block_bytes, first_bytes)
+    return ColumnarFiles(filesystem, files, given, kind)
 
 
 def _kind(path: str) -> str | None:
@@ -173,8 +241,6 @@ def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 def _file_system(source: str) -> tuple[Any, str]:
     if "://" not in source:
-        import os
-
         return pafs.LocalFileSystem(), os.path.abspath(source)
     try:
         return pafs.FileSystem.from_uri(source)  # type: ignore[no-any-return]
@@ -250,6 +316,11 @@ def refuse_twins(name: str, columns: Sequence[str]) -> None:
 def is_number(field: pa.Field) -> bool:
     """Whether a column holds numbers, apart from some values of a CSV file that are none (see NOT_A_NUMBER)."""
     return sort_of(field.type) in ("number", "null") or NOT_A_NUMBER in (field.metadata or {})
+
+
+def text_columns(schema: pa.Schema) -> list[str]:
+    """The columns that do not hold numbers."""
+    return [field.name for field in schema if not is_number(field)]
 
 
 def sort_of(kind: pa.DataType) -> str:

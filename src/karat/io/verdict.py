@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from karat._core.certify import Certificate
 from karat._core.wording import data_verdict
-from karat.io.row_hashes import Content, spans
+from karat.io.row_hashes import RowHashes, spans
 
 Data = Literal["identical", "reordered", "changed", "unknown"]
 
@@ -75,12 +75,12 @@ class FileVerification:
 
 
 def compare(
-    stored: dict[str, Any] | None, content: Content, names: Sequence[str], counts: dict[int, int]
+    stored: dict[str, Any] | None, hashes: RowHashes, names: Sequence[str], counts: dict[int, int]
 ) -> tuple[Data, tuple[Changed, ...]]:
     """The rows read, from files of these names and numbers of rows, against the hashes stored."""
     if stored is None:
         return "unknown", ()
-    fresh = content.to_dict()
+    fresh = hashes.to_dict()
     if all(fresh[name] == stored[name] for name in ("rows", "parts", "blocks")):
         return "identical", ()
     if all(fresh[name] == stored[name] for name in ("rows", "sums")):

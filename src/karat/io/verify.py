@@ -1,16 +1,17 @@
 """verify_files: the data read again, and a coreset of it proven or refuted.
 
-moments     summed afresh in coordinates of the kept rows, which are measured against them: one pass in bounded memory
-content     the hashes of all rows against those that were stored: identical, reordered, or changed, and where
-kept rows   whether they still are the rows of the data at their indices
+    Moments     summed afresh in coordinates of the kept rows, which are measured against them
+    KeptRows    whether they still are the rows of the data at their indices
+    Hashes      the hashes of all rows against those that were stored: identical, reordered, or changed, and where
+
+in one scan and bounded memory.  The problem is lowered first: the maps of a latent-variable problem take a scan of their own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,26 +21,28 @@ from karat._core.certify import about_means, certify_again, measure_again
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import load
+from karat._core.latent import changed_maps
+from karat._core.provenance import Provenance
 from karat._core.verify import shared_groups
 from karat._data import containers, frames
-from karat._data.batch import Piece
-from karat._data.checks import OTHER_ROWS, read_input
-from karat.engine.kernel import FittedMoments
+from karat._data.checks import OTHER_ROWS
+from karat._data.roles import ColumnRoles
+from karat._stream.samples import Samples
+from karat._stream.sketch import Sketch
 from karat.engine.reduce import Reduction, better, fit_moments
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
-from karat.io.build import MEMORY, Run, fold_rows
+from karat.io.build import MEMORY, fold_rows, refuse_once, short_names
+from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, Present, Reduce
+from karat.io.kept import Kept
 from karat.io.layout import Layout
-from karat.io.provenance import feature_columns, short_names
-from karat.io.read_all import in_views, lengths, own_targets
-from karat.io.row_hashes import Content, joined
-from karat.io.source import Batch, Place, Source, open_source
+from karat.io.read_all import own_targets
+from karat.io.row_hashes import RowHashes, joined_hashes
+from karat.io.scan import Position, require_rows, scan
+from karat.io.source import Source, open_source
 from karat.io.verdict import FileVerification, compare
-from karat.io.watching import Watching, all_present, dense, own_coordinates
-from karat.problems.latent import Latent
-
-ROWS = 2**17  # at a time, where rows are only collected
-ROUNDS = 3  # passes until the coordinates fit; one is enough for the data that the coreset was made from
+from karat.problems import Problem
+from karat.problems.latent import KnownMaps, Latent
 
 
 def verify_files(
@@ -79,43 +82,41 @@ def verify_files(
         Not ``ok`` if a moment differs, if the kept rows are not in the data, or if any row has changed.
     """
     core = core if isinstance(core, Coreset) else load(core)
-    if core.problem.transform is not None:
-        raise InputError("A coreset of transformed columns is verified in memory, by core.verify(X, y).")
-    known = core.provenance or {}
-    roles = known.get("roles") or {}
-    parts = known.get("merged") or [known]
-    if source is None:
-        source = [path for part in parts for path in (part or {}).get("source", {}).get("given", [])]
-        if not source:
-            raise InputError("The coreset does not say what it was made from; pass the source.")
-    if pipeline is None and known.get("pipeline"):
-        raise InputError(
-            f"The coreset was made with a pipeline ({known['pipeline']}), which is not saved; pass it as pipeline=."
-        )
-    target = target if target is not None else known.get("target") or own_targets(core)
-    if target is None and core.y is not None:
+    known = Provenance.read(core.provenance)
+    source = source if source is not None else known.given
+    if isinstance(source, list) and not source:
+        raise InputError("The coreset does not say what it was made from; pass the source.")
+    roles = _roles(core, target, columns, sample_weight, groups, key)
+    layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop")
+    return FileCheck(core, open_source(source), layout, memory, progress).run()
+
+
+def stored_layout(core: Coreset) -> Layout:
+    """How the data of a coreset is read, as far as the coreset knows."""
+    return Layout(_roles(core), None, Provenance.read(core.provenance).on_missing == "drop")
+
+
+def _roles(
+    core: Coreset, target: Any = None, columns: Sequence[str] | None = None, weight: str | None = None,
+    groups: str | None = None, key: str | None = None,
+) -> ColumnRoles:  # fmt: skip
+    """The roles of the columns: those that are named, else those that the coreset knows."""
+    stored = Provenance.read(core.provenance).column_roles
+    named = [target] if isinstance(target, str) else target or stored.targets or own_targets(core)
+    if named is None and core.y is not None:
         raise InputError(
             "The coreset does not say what its target is called in the data.", "Name it in target=.", argument="target"
         )
-    targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
-    named = columns if columns is not None else known.get("columns") or _own_names(core)
-    group = groups or roles.get("group")
-    layout = Layout(
-        tuple(feature_columns(named)), targets, sample_weight or roles.get("weight"), group or roles.get("sequence"),
-        key or roles.get("key"), pipeline, (on_missing or known.get("on_missing")) == "drop",
-    )  # fmt: skip
+    features = Provenance(columns=columns).features if columns is not None else stored.features or _own_names(core)
+    widths = tuple(view.shape[1] for view in core.X) if isinstance(core.X, tuple) else None
+    group = groups or stored.group
     if (core.groups is None) != (group is None):
         raise InputError(
             f"The coreset has {'no ' if core.groups is None else ''}groups; name their column, or none, in groups=."
         )
-    stored = joined([(part or {}).get("content") for part in parts])
-    if stored is not None and stored["columns"] != sorted(layout.columns):
-        stored = None
-    opened = open_source(source, ROWS)
-    layout.check(opened.schema())
-    content = Content(layout.columns, layout.gaps, [] if stored is None else stored["parts"][:-1])
-    check = _latent if isinstance(core.problem, Latent) else _mergeable
-    return check(core, opened, layout, content, stored, memory, progress)
+    return ColumnRoles(
+        tuple(features), tuple(named or ()), weight or stored.weight, group, key or stored.key, stored.sequence, widths
+    )
 
 
 def _own_names(core: Coreset) -> list[str]:
@@ -126,135 +127,167 @@ def _own_names(core: Coreset) -> list[str]:
     return list(frames.columns_of(core.X))
 
 
-def _mergeable(
-    core: Coreset, source: Source, layout: Layout, content: Content, stored: dict[str, Any] | None, memory: int,
-    progress: Progress | None,
-) -> FileVerification:  # fmt: skip
-    start = time.perf_counter()
-    own = read_input(core.X, core.y, core.problem, core.weights, core.groups, unit=1.0)
-    again = source.identity() and not core.absorbed  # else the rows of a sketch have to stand for those read
-    alone = np.zeros(len(core), dtype=bool)
-    if again and core.certificate.peeled and layout.weight is None:  # kept as they are, they cancel identically
-        alone = core.weights == 1.0
+@dataclass
+class FileCheck:
+    """A coreset against its data in files.
 
-    def rest(label: Any) -> Rows:
-        """The other kept rows of a group."""
-        among = own.index(label)
-        return own.rows(label).subset(np.flatnonzero(~(alone if among is None else alone[among])))
+    Attributes
+    ----------
+    core : Coreset
+    source : Source
+    layout : Layout
+    memory : int
+    progress : callable or None
+    beside : callable or None
+        Called with the check before its last pass; gives consumers for which rows are read at the same time.
+    kept, sums, rows
+        The kept rows, what sums up the data, and rows that are read at a time; known to ``beside``.
+    """
 
-    coordinates = own_coordinates(core, own, rest) if again else None
+    core: Coreset
+    source: Source
+    layout: Layout
+    memory: int = MEMORY
+    progress: Progress | None = None
+    beside: Callable[[FileCheck], Sequence[Consumer]] | None = None
+    kept: Kept = field(init=False)
+    sums: Moments | Reduce = field(init=False)
+    rows: int = field(init=False)
 
-    def scan(hashes: Content | None) -> tuple[Watching, Run]:
-        """A pass over the data, in the present coordinates."""
-        sketch = Watching(core, own, layout.key, coordinates, core.indices[alone])
-        sketch.buffer_rows = fold_rows(core.problem, layout, memory, None)
-        run = Run(source, layout, sketch, None, progress, hashes)
-        run.scan()
-        sketch._fold()
-        return sketch, run
+    def run(self) -> FileVerification:
+        """Read the data, and compare."""
+        start = time.perf_counter()
+        core, source = self.core, self.source
+        if core.problem.transform is not None:
+            raise InputError("A coreset of transformed columns is verified in memory, by core.verify(X, y).")
+        known = Provenance.read(core.provenance)
+        if self.layout.pipeline is None and known.pipeline:
+            raise InputError(
+                f"The coreset was made with a pipeline ({known.pipeline}), which is not saved; pass it as pipeline=."
+            )
+        refuse_once(core.problem, source)
+        self.layout = layout = self.layout.among(source.schema())
+        self.rows = fold_rows(core.problem, layout, self.memory, None)
+        problem, notes, other_maps = self._lowered()
+        self.kept = kept = Kept.of(core, problem)
+        stored = joined_hashes([part.content for part in known.parts])
+        if stored is not None and stored["columns"] != sorted(layout.columns):
+            stored = None
+        hashes = Hashes(RowHashes(layout.columns, layout.gaps, [] if stored is None else stored["parts"][:-1]))
+        found = KeptRows(kept)
+        again = not source.once and not core.absorbed  # else the rows of a sketch have to stand for those read
+        apart = np.zeros(len(core), dtype=bool)
+        if again and core.certificate.peeled and layout.roles.weight is None:  # kept as they are, they cancel identically
+            apart = core.weights == 1.0
+        self.sums = Moments(kept, self.rows, apart) if again else Reduce(self._sketch(), layout)
+        beside = [] if self.beside is None else self.beside(self)
+        position, passes = self._scans([hashes, found, self.sums, *beside])
+        reductions, total, other_groups = self._measured(self.sums, passes)
+        data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
+        refutations = [*other_maps, *other_groups]
+        if found.moved and (data != "reordered" or (again and not self._all_present())):
+            refutations.append(OTHER_ROWS)
+        if core.n_rows != position.rows:
+            refutations.append(f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}.")
+        seconds = time.perf_counter() - start
+        certificate = certify_again(core, reductions, total, position.rows, seconds, refutations, notes)
+        certificate = replace(certificate, passes=certificate.passes + core.problem.needs_sums)
+        return FileVerification(certificate, data, changed, tuple(sorted(found.moved)), tuple(hashes.rows.columns))
 
-    hashes: Content | None = content
-    passes = 0
-    while True:
-        passes += 1
-        sketch, run = scan(hashes)
-        poor = {
-            label: sums.kernel for label, running in sketch._running.items() if (sums := running.fitted_moments()).needs_pass
-        }
-        if coordinates is None or not poor or passes == ROUNDS:
-            break
-        coordinates, hashes = coordinates | poor, None
-    totals = {label: running.total for label, running in sketch._running.items()}
-    if not any(totals.values()) and not sketch.strange:
-        raise InputError("The data has no row of positive weight.")
-    labels, notes = shared_groups(core, [*(label for label, total in totals.items() if total), *sketch.strange])
-    reductions = [_group(core, sketch, rest(label), label, passes, layout) for label in labels]
-    centred = {
-        label: kernel for label, found in zip(labels, reductions, strict=True) if (kernel := about_means(found)) is not None
-    }
-    if coordinates is not None and centred:
-        coordinates = coordinates | centred
-        afresh = scan(None)[0]._running
-        for i, label in enumerate(labels):
-            if label in centred:
-                fitted = afresh[label].fitted_moments(last=True)
-                reductions[i] = better(reductions[i], _summed(core, fitted, rest(label), passes + 1, layout))
-    data, changed = compare(stored, content, short_names(source.names), run.counts)
-    if sketch.moved and (data != "reordered" or (again and not all_present(own, _read(source, layout)))):
-        notes.append(OTHER_ROWS)
-    if core.n_rows != sketch.n_rows:
-        notes.append(f"The coreset was made of {core.n_rows:,} rows, the data has {sketch.n_rows:,}.")
-    seconds = time.perf_counter() - start
-    certificate = certify_again(core, reductions, sum(totals.values()), sketch.n_rows, seconds, notes)
-    return FileVerification(certificate, data, changed, tuple(sorted(sketch.moved)), tuple(content.columns))
+    def _lowered(self) -> tuple[Problem, Sequence[str], Sequence[str]]:
+        """The problem with the maps by which the coreset was made, notes, and how the maps of this data differ."""
+        core = self.core
+        if not isinstance(core.problem, Latent):
+            return core.problem, (), ()
+        first = LatentSums(core.problem, self.layout, self.layout.roles.widths, self.memory)
+        scan(self.source, self.layout, [first], self.rows, progress=self.progress)
+        fresh = core.problem.lower(first.total(), self.layout.roles.widths)
+        assert isinstance(fresh, KnownMaps)
+        if core.maps is None:
+            return fresh, first.notes, ()
+        return KnownMaps(core.problem, core.maps, fresh.widths), first.notes, changed_maps(core.problem, core.maps, fresh.maps)
 
+    def _sketch(self) -> Sketch:
+        """An empty one; a key that comes twice is a change, not an error."""
+        sketch = Sketch(self.kept.problem, self.layout.roles.key, buffer_rows=self.rows)
+        sketch.checks_keys = False
+        sketch.summary.offsets = self.kept.batch.offsets  # moments are compared about one origin
+        return sketch
 
-def _group(core: Coreset, sketch: Watching, kept: Rows, label: Any, passes: int, layout: Layout) -> Reduction:
-    """The coreset against the moments of one group of the data."""
-    running = sketch._running[label]
-    fitted, held = running.fitted_moments(), sketch._held
-    if held is None:
-        if fitted.needs_pass:
+    def _samples(self) -> Samples | None:
+        return Samples(self.core.problem, self.layout.roles.widths) if isinstance(self.core.problem, Latent) else None
+
+    def _scans(self, consumers: list[Consumer]) -> tuple[Position, int]:
+        """Read the rows until nobody asks for another pass; the position, and the number of passes."""
+        passes, position = 0, Position()
+        while consumers:
+            found = scan(self.source, self.layout, consumers, self.rows, samples=self._samples(), progress=self.progress)
+            require_rows(self.source, self.layout, found)
+            passes, position = passes + 1, found if not passes else position
+            consumers = [consumer for consumer in consumers if consumer.another_pass()]
+        return position, passes
+
+    def _all_present(self) -> bool:
+        """Whether every kept row is somewhere among the rows of the data."""
+        present = Present(self.kept)
+        self._scans([present])
+        return not present.missing
+
+    def _measured(self, sums: Moments | Reduce, passes: int) -> tuple[list[Reduction], float, list[str]]:
+        """The coreset against the moments of every group, the total weight, and what is to be said of the groups."""
+        if isinstance(sums, Reduce):
+            sums.sketch.fold()
+        running = sums.running if isinstance(sums, Moments) else sums.sketch.summary.running
+        strange = sums.strange if isinstance(sums, Moments) else set()
+        totals = {label: one.total for label, one in running.items()}
+        if not any(totals.values()) and not strange:
+            raise InputError("The data has no row of positive weight.")
+        labels, notes = shared_groups(self.core, [*(label for label, total in totals.items() if total), *strange])
+        group = self._by_moments if isinstance(sums, Moments) else self._by_sketch
+        found = [group(sums, label, passes) for label in labels]
+        if isinstance(sums, Moments):
+            found = self._about_means(sums, labels, found, passes)
+        return found, sum(totals.values()), notes
+
+    def _about_means(self, sums: Moments, labels: list[Any], found: list[Reduction], passes: int) -> list[Reduction]:
+        """What could not be proven, measured once more about the means, in one more pass."""
+        kernels = {label: kernel for label, one in zip(labels, found, strict=True) if (kernel := about_means(one)) is not None}
+        if not kernels:
+            return found
+        centred = Moments(self.kept, self.rows, sums.apart, coordinates=sums.coordinates | kernels)
+        self._scans([centred])
+        again = [self._against(centred, label, passes + 1, last=True) if label in kernels else None for label in labels]
+        return [one if other is None else better(one, other) for one, other in zip(found, again, strict=True)]
+
+    def _by_moments(self, sums: Any, label: Any, passes: int) -> Reduction:
+        """One group, against the moments of all of its rows."""
+        if sums.running[label].fitted_moments().needs_pass:
             raise NotExactError(
                 "The moments of this data cannot be summed accurately; it is nothing like the kept rows, or needs scaling."
             )
-        return _summed(core, fitted, kept, passes, layout)
-    # The rows that a sketch holds stand for the others, and are off by what they claim.
-    reduction = sketch._reduction(label)
-    rows = held.rows(None if label is None else np.flatnonzero(held.groups == label))
-    if fitted.needs_pass or core.absorbed or reduction.peeled.any():
-        fitted, _ = fit_moments(rows, core.problem.kernel(sketch._columns, sketch._targets), np.arange(len(rows)))
-        found = measure_again(core, rows, fitted, kept, passes)
-        return replace(found, inherited=reduction.error, before=found.before + reduction.spent)
-    found = _summed(core, fitted, kept, passes, layout)
-    return replace(found, inherited=running.inherited, before=found.before + running.spent)
+        return self._against(sums, label, passes)
 
+    def _against(self, sums: Moments, label: Any, passes: int, last: bool = False) -> Reduction:
+        kept = sums.rest(label)
+        fitted = sums.running[label].fitted_moments(last)
+        return measure_again(self.core, None, fitted, kept, passes, witnesses=self._unweighted(kept))
 
-def _summed(core: Coreset, fitted: FittedMoments, kept: Rows, passes: int, layout: Layout) -> Reduction:
-    """Kept rows against moments of rows that are not there any more."""
-    return measure_again(core, None, fitted, kept, passes, witnesses=unweighted(kept, layout))
+    def _by_sketch(self, sums: Any, label: Any, passes: int) -> Reduction:
+        """One group, where the rows that a sketch holds stand for the others, and are off by what they claim."""
+        core, summary, kept = self.core, sums.sketch.summary, self.kept.rows(label)
+        running, reduction = summary.running[label], summary.reduction(label)
+        fitted = running.fitted_moments()
+        held = Kept(summary.problem, summary.held, summary.columns, summary.targets, summary.names)
+        rows = held.rows(label)
+        if fitted.needs_pass or core.absorbed or reduction.peeled.any():
+            fitted, _ = fit_moments(rows, summary.kernel, np.arange(len(rows)))
+            found = measure_again(core, rows, fitted, kept, passes)
+            return replace(found, inherited=reduction.error, before=found.before + reduction.spent)
+        found = measure_again(core, None, fitted, kept, passes, witnesses=self._unweighted(kept))
+        return replace(found, inherited=running.inherited, before=found.before + running.spent)
 
-
-def unweighted(kept: Rows, layout: Layout) -> Rows | None:
-    """The kept rows as witnesses, which count once each; None where they had weights of their own."""
-    return (
-        None if layout.weight is not None else Rows(kept.parts, np.ones(len(kept)) if kept.index is None else None, kept.index)
-    )
-
-
-def _read(source: Source, layout: Layout) -> Iterator[Piece]:
-    for batch in source.batches(layout.columns, layout.numeric, ROWS, Place(), strict=not layout.drop):
-        yield layout.piece(batch.table, 0, partial(_where, source, batch))[0]
-
-
-def _where(source: Source, batch: Batch, row: int) -> str:
-    return source.where(batch.file, batch.start + row)
-
-
-def _latent(
-    core: Coreset, source: Source, layout: Layout, content: Content, stored: dict[str, Any] | None, memory: int,
-    progress: Progress | None,
-) -> FileVerification:  # fmt: skip
-    """Problems whose features depend on the full data: all rows in memory, if they fit."""
-    pieces: list[Piece] = []
-    counts: dict[int, int] = {}
-    for batch in source.batches(layout.columns, layout.numeric, ROWS, Place(), strict=not layout.drop):
-        piece, _ = layout.piece(batch.table, content.rows, partial(_where, source, batch))
-        content.add(batch.table)
-        pieces.append(piece)
-        counts[batch.file] = counts.get(batch.file, 0) + batch.table.num_rows
-        if 4 * 8 * len(layout.features) * content.rows > memory:
-            raise InputError(
-                f"{core.problem.describe()} needs all rows in memory to be verified, and they do not fit into {memory:,} "
-                "bytes; allow more memory."
-            )
-        if progress is not None and batch.end is not None:
-            progress(*source.share(batch.end))
-    if not pieces:
-        raise InputError("The data has no row.")
-    X = np.concatenate([dense(p.block(0, len(layout.features))) for p in pieces])
-    weights = None if layout.weight is None else np.concatenate([p.weights for p in pieces if p.weights is not None])
-    places = np.searchsorted(np.concatenate([p.numbers for p in pieces]), core.indices)  # rows that were left out do not count
-    certificate = replace(core, indices=places).verify(in_views(core, X), sample_weight=weights, lengths=lengths(pieces))
-    data, changed = compare(stored, content, short_names(source.names), counts)
-    return FileVerification(certificate, data, changed, (), tuple(content.columns))
+    def _unweighted(self, kept: Rows) -> Rows | None:
+        """The kept rows as witnesses, which count once each; None where they had weights of their own."""
+        if self.layout.roles.weight is not None:
+            return None
+        return Rows(kept.parts, np.ones(len(kept)) if kept.index is None else None, kept.index)

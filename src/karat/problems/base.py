@@ -54,6 +54,7 @@ class Problem(ABC):
     takes: ClassVar[frozenset[str]] = frozenset({"y", "groups"})  # arguments of karat.coreset; "lengths" is the third
     needs_target: ClassVar[bool] = False
     mergeable: ClassVar[bool] = True  # the features of a row depend on that row only; else a pass over all rows comes first
+    needs_sums: ClassVar[bool] = False  # of a first pass over all rows, before it can be lowered
     storable: ClassVar[bool] = True  # the parameters can be written to a file
     transform: Callable[[Any], Any] | None = None  # row-wise map to the columns that the kernel reads
     absorb: str | None = None  # how a regulariser carries a part of the data, if it does
@@ -107,6 +108,13 @@ class Problem(ABC):
     def view(self, rows: Rows) -> Rows:
         """What the kernel reads of rows as they are stored; by default the rows themselves."""
         return rows
+
+    def lower(self, sums: Any, widths: tuple[int, ...] | None = None) -> Problem:
+        """The problem with a kernel: this one, unless it needs the ``sums`` of a first pass over all rows.
+
+        ``widths`` are the columns of each table, where a row has several.
+        """
+        return self
 
     def width(self, columns: int, targets: int = 1) -> int:
         """Number of kernel features, which bounds the number of rows a coreset needs."""

@@ -21,13 +21,14 @@ from karat._core.coreset import Coreset
 from karat._core.facts import kept_columns
 from karat._core.latent import read_sample
 from karat._data import containers
+from karat._data.batch import column_sums
 from karat._data.checks import read_input
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Progress, Rows, sample
 from karat.errors import InputError, MissingExtraError
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample
-from karat.report._moments import ColumnMatch, MomentMatch, column_sums, match_columns, match_in_memory, match_latent
+from karat.report._moments import ColumnMatch, MomentMatch, match_columns, match_in_memory, match_latent
 
 SAMPLE = 2000  # rows of the data that a picture shows
 
@@ -77,11 +78,9 @@ def open_data(
             raise InputError("sample_weight, groups and lengths are for data in memory; the coreset knows them of files.")
         if find_spec("pyarrow") is None:
             raise MissingExtraError("Reading files", "io")
-        from karat.report._files import FileData, LatentFiles
+        from karat.report._files import FileData
 
-        named = data if isinstance(data, str | Path) else list(data)
-        reader = LatentFiles if isinstance(core.problem, Latent) else FileData
-        return reader(core, named, size, seed, progress)
+        return FileData(core, data if isinstance(data, str | Path) else list(data), size, seed, progress)
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     return MemoryData(core, containers.collected(X), containers.collected(y), sample_weight, groups, lengths, size, seed)
 

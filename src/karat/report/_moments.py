@@ -16,7 +16,7 @@ from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
 from karat.engine.powers import Polynomial
 from karat.engine.reduce import fit_moments
-from karat.engine.rows import Rows, sample, sweep
+from karat.engine.rows import Rows, sample
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample
 
@@ -78,17 +78,6 @@ def match_latent(core: Coreset, data: Sample) -> MomentMatch:
     rows, kernel = problem.kernelize(data, maps)
     fitted, _ = fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), PILOT))
     return match(fitted, problem.kept_sample(core).rows(problem.reader(maps, problem.keep), kernel.columns))
-
-
-def column_sums(rows: Rows, shift: Array) -> Array:
-    """Total weight, sums and sums of squares of the shifted columns (3, d)."""
-
-    def visit(block: Array, weights: Array | None, start: int) -> Array:
-        values = block[:, 1:]
-        w = np.ones(len(block)) if weights is None else weights
-        return np.stack([np.full(values.shape[1], w.sum()), w @ values, w @ np.square(values)])
-
-    return np.asarray(sweep(rows, shift, visit, np.add, (rows.columns + 1, 3)))
 
 
 def match_columns(full: Array, kept: Array, shift: Array) -> ColumnMatch:

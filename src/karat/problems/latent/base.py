@@ -40,6 +40,7 @@ class Latent(Problem):
 
     takes: ClassVar[frozenset[str]] = frozenset()
     mergeable: ClassVar[bool] = False
+    needs_sums: ClassVar[bool] = True
     order: ClassVar[int] = 3
     parts: ClassVar[str]
     why_dropped: ClassVar[str] = ""  # why inputs are left out
@@ -97,6 +98,11 @@ class Latent(Problem):
     def maps(self, sample: Sample) -> Maps:
         """Pass one over samples in memory."""
         return self.maps_of(self.sums(sample))
+
+    def lower(self, sums: Sums, widths: tuple[int, ...] | None = None) -> Problem:
+        from karat.problems.latent.known import KnownMaps
+
+        return KnownMaps(self, self.maps_of(sums), widths)
 
     def columns_of(self, maps: Maps) -> tuple[int, ...]:
         """Columns of the views to which the maps belong."""

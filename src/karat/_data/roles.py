@@ -1,0 +1,107 @@
+"""Which columns of the data are what: one home for the roles, for files, clusters and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+from karat.errors import InputError
+from karat.problems import Problem
+from karat.problems.latent import HiddenMarkov, Latent, MultiView
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """The roles of the columns.
+
+    Attributes
+    ----------
+    features : tuple of str
+        Empty: all columns that have no other role, once these are known (:meth:`among`).
+    targets : tuple of str
+    weight, group, key, sequence : str or None
+    widths : tuple of int or None
+        Features of each view, where there are several.
+    """
+
+    features: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    weight: str | None = None
+    group: str | None = None
+    key: str | None = None
+    sequence: str | None = None
+    widths: tuple[int, ...] | None = None
+
+    @property
+    def label(self) -> str | None:
+        """The column that labels rows: with their group, or with their sequence."""
+        return self.group or self.sequence
+
+    @property
+    def columns(self) -> list[str]:
+        """All that must be read, each once."""
+        return list(dict.fromkeys([*self.features, *self._others]))
+
+    @property
+    def _others(self) -> list[str]:
+        return [*self.targets, *(c for c in (self.weight, self.label, self.key) if c is not None)]
+
+    def among(self, names: Sequence[str]) -> ColumnRoles:
+        """The same roles among columns of these names: every column must be there, and features are known."""
+        features = self.features or tuple(other_columns(names, self._others))
+        if not features:
+            raise InputError("No columns are left for the features; keep at least one.")
+        found = replace(self, features=features)
+        for name in found.columns:
+            if name not in names:
+                close = get_close_matches(name, names, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(names)}."
+                raise InputError(f"The data has no column {name!r}; {hint}")
+        for name in self.targets:
+            if name in features:
+                raise InputError(f"Column {name!r} is the target, so it cannot be a feature; leave it out of the features.")
+        return found
+
+
+def column_roles(
+    problem: Problem | None, target: str | Sequence[str] | None, columns: Any, weight: str | None, group: str | None,
+    key: str | None, sequence: str | None,
+) -> ColumnRoles:  # fmt: skip
+    """The roles that arguments name; refused if the problem has no use for one of them."""
+    targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+    refuse_sequence(problem, sequence)
+    features = () if columns is None else tuple(columns)
+    if columns is not None and not features:
+        raise InputError("No columns are left for the features; keep at least one.")
+    widths = None
+    if isinstance(problem, MultiView):
+        if len(features) != 3 or any(isinstance(view, str) for view in features):
+            raise InputError(
+                "MultiView needs the columns of each of its three views.",
+                "Pass columns as three lists of names, one per view.",
+                argument="columns",
+            )
+        widths = tuple(len(view) for view in features)
+        features = tuple(name for view in features for name in view)
+    if isinstance(problem, Latent):
+        if any(not isinstance(name, str) for name in features):
+            raise InputError(f"{problem.describe()} takes columns as one list of names.")
+        twice = [name for i, name in enumerate(features) if name in features[:i]]
+        if twice or (widths is not None and not all(widths)):
+            raise InputError(f"Column {twice[0]!r} is named twice." if twice else "Each of the three views needs a column.")
+    return ColumnRoles(features, targets, weight, group, key, sequence, widths)
+
+
+def refuse_sequence(problem: Problem | None, sequence: Any) -> None:
+    if sequence is not None and not isinstance(problem, HiddenMarkov):
+        name = "This problem" if problem is None else problem.describe()
+        remedy = "The argument sequence is for HiddenMarkov only."
+        raise InputError(f"{name} does not look at sequences.", remedy, argument="sequence")
+
+
+def other_columns(names: Iterable[str], taken: Iterable[str | None]) -> list[str]:
+    """The columns that have no role yet: by default, they are the features."""
+    known = set(taken)
+    return [name for name in names if name not in known]

@@ -1,0 +1,59 @@
+"""What is asked of a batch before its rows wait among others: that it has some, and that their moments are finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat._data import containers
+from karat._data.batch import Batch
+from karat._data.checks import Table
+from karat._stream.summary import Summary, weighed
+from karat.engine.stream import Running
+
+HARMLESS = 1e30  # sum of squares of a batch, in its own precision, beyond which its moments are looked at
+
+
+def adds_nothing(X: Any, sample_weight: Any) -> bool:
+    """Whether a batch has no rows, or all of them have weight zero."""
+    try:
+        count = containers.row_count(X)
+    except (TypeError, IndexError):  # no table at all
+        return False
+    if count == 0 or sample_weight is None:
+        return count == 0
+    weights = containers.as_table(sample_weight, "sample_weight")
+    return bool(weights.shape == (count, 1) and not weights.any())
+
+
+def is_summable(table: Table, summary: Summary, before: Batch | None) -> bool:
+    """Whether the moments of a batch are finite in the coordinates of the rows ``before`` it.
+
+    One whose moments overflow is refused before it waits among others.
+    """
+    if all(_harmless(part) for part in (table.X, table.y) if part is not None):
+        return True
+    block, weights = weighed(summary.problem.view(table.rows()))
+    if not np.isfinite(block).all():
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        if summary.running:
+            fitted = next(iter(summary.running.values())).kernel
+        else:
+            kernel = summary.problem.kernel(table.columns, table.targets)
+            fitted = Running.fit(
+                kernel, *((block, weights) if before is None else weighed(summary.problem.view(before.rows())))
+            )
+        sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
+    return all(np.isfinite(part).all() for part in sums)
+
+
+def _harmless(part: Any) -> bool:
+    """Whether a look at the sum of squares tells that all values are finite and far from overflow."""
+    values = part.data if sparse.issparse(part) else part
+    if values.dtype.kind != "f":
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.vdot(values, values) < HARMLESS)

@@ -1,0 +1,59 @@
+"""From a sketch to a coreset: the rows held, with the certificate of what they carry."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from karat._core.certify import OLDER, PROOF_VERSION, certify, require_proven
+from karat._core.construct import NOTHING_ABSORBED
+from karat._core.coreset import Coreset
+from karat._data.batch import labels_of
+from karat._stream.summary import Summary
+from karat.errors import InputError
+
+
+def coreset_of(summary: Summary, seed: int) -> Coreset:
+    """The coreset of all rows seen; the summary stays as it is."""
+    start = time.perf_counter()
+    held = summary.held
+    if held is None:
+        raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
+    labels = labels_of(held)
+    reductions = [summary.reduction(label) for label in labels]
+    total = sum(summary.running[label].total for label in labels)
+    if held.weights is not None:
+        total += float(held.weights[summary.peeled].sum())
+    correction = None
+    if summary.absorbing:
+        assert held.weights is not None
+        exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights, peeled=summary.peeled)
+        reductions[0], correction = summary.problem.absorb_rows(held.rows(), exact, seed, None, inherited=exact.handed_on)
+        held = held.take(reductions[0].positions, reductions[0].weights)
+    seconds = summary.seconds + time.perf_counter() - start
+    notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == summary.n_rows)
+    if correction is not None and not correction:
+        notes.append(NOTHING_ABSORBED)
+    if summary.proof_version < PROOF_VERSION:
+        notes.append(f"The sketch went on from rows that were {OLDER}.")
+    certificate = replace(
+        certify(summary.problem, reductions, total, summary.n_rows, seconds, notes, size=len(held)),
+        proof_version=summary.proof_version,
+    )
+    require_proven(certificate, reductions, summary.names)
+    X, y = summary.restored(held)
+    assert held.weights is not None
+    return Coreset(
+        held.numbers,
+        held.weights,
+        X,
+        y,
+        held.groups,
+        summary.n_rows,
+        summary.problem,
+        certificate,
+        held.keys,
+        absorbed=correction,
+    )
