@@ -172,7 +172,7 @@ def test_colours_differ_for_every_kind_of_vision():
     """Full data and coreset differ in lightness and, as seen without red or green receptors, in hue."""
     from matplotlib.colors import to_rgb
 
-    from karat.report._display import CORE, FULL
+    from karat.report.display import CORE, FULL
 
     linear = [np.array([((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]) for colour in (FULL, CORE)]
     # Dichromats as matrices on linear RGB (Machado, Oliveira and Fernandes 2009, severity 1).

@@ -9,7 +9,7 @@ import pytest
 
 import karat
 from karat.report import facts
-from karat.report._data import open_data
+from karat.report.data import open_data
 
 
 @pytest.fixture(scope="module")

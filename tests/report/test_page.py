@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import karat
-from karat.report._page import as_script_data, render
+from karat.report.page import as_script_data, render
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -124,7 +124,7 @@ def test_the_notebook_says_the_same(core):
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.7, 12.2), (0, 2.1), (1e-13, 4e-13), (1e6, 1e6 + 1), (0, 1e9)])
 def test_ticks_are_round_and_inside(low, high):
-    from karat.report._charts import Scale
+    from karat.report.charts import Scale
 
     scale = Scale(low, high, 50, 450)
     values = [scale.low + (tick["at"] - 50) / 400 * (high - low) for tick in scale.ticks()]
@@ -139,7 +139,7 @@ def test_ticks_are_round_and_inside(low, high):
 def test_missing_extras_are_named(core, table, tmp_path, monkeypatch):
     import sys
 
-    from karat.report._page import _template
+    from karat.report.page import _template
 
     _template.cache_clear()
     for module in ("jinja2", "matplotlib", "matplotlib.pyplot"):

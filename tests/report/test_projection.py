@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from karat.report._projection import Plane
+from karat.report.projection import Plane
 
 
 def correlated(n=2000, d=6):

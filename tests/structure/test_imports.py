@@ -15,10 +15,12 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 ALLOWED = {
     ("karat.cli._errors", "atexit._run_exitfuncs"): "os._exit skips these functions, and nothing public runs them",
     ("karat.estimators._statsmodels", "results._results"): "statsmodels has no option for the class of a fit's results",
-    ("karat.estimators.registry", "scoring._score_func"): "a scikit-learn scorer does not tell its function",
-    ("karat.estimators.registry", "scoring._response_method"): "nor what it calls",
-    ("karat.estimators.regressor", "part._parameter_constraints"): "whether a scikit-learn estimator checks its parameters",
-    ("karat.estimators.regressor", "part._validate_params"): "checks the parameters of a candidate once, not in each fit",
+    ("karat.estimators.searches", "scoring._score_func"): "a scikit-learn scorer does not tell its function",
+    ("karat.estimators.searches", "scoring._response_method"): "nor what it calls",
+    ("karat.estimators.searches", "part._parameter_constraints"): "whether a scikit-learn estimator checks its parameters",
+    ("karat.estimators.searches", "part._validate_params"): "checks the parameters of a candidate once, not in each fit",
+    ("karat.estimators.weighted.from_gram", "sklearn.utils.validation._check_sample_weight"): "scikit-learn's own check",
+    ("karat.estimators.weighted.second_moments", "sklearn.utils.validation._check_sample_weight"): "scikit-learn's own check",
 }
 
 

@@ -33,7 +33,7 @@ def report(
     check_output(output, [str(core), *(data or ())], force, Kind("a report", (".html", ".htm"), _is_report))
     import karat
     from karat.report import facts
-    from karat.report._page import write_page
+    from karat.report.page import write_page
 
     start = time.perf_counter()
     loaded = karat.load(core)

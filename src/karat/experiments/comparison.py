@@ -19,7 +19,7 @@ from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.samplers import FIXED, RANDOM, THINNED, Sampler, absent, available, kernel_thinning
 from karat.experiments.settings import Settings
 from karat.experiments.tasks import TASKS, Task
-from karat.report._display import CORE, FULL, OTHER, plain
+from karat.report.display import CORE, FULL, OTHER, plain
 
 Curve = tuple[list[int], list[float | None]]
 ROUNDING = 1e-16

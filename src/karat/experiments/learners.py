@@ -13,7 +13,7 @@ from karat.experiments.axes import readable_logs
 from karat.experiments.measure import difference, learn_twice, real_data
 from karat.experiments.result import Figure, Table
 from karat.report import RecoveryErrorDisplay
-from karat.report._recovery import relative_error
+from karat.report.recovery import relative_error
 
 
 class Model(NamedTuple):

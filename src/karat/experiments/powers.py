@@ -21,7 +21,7 @@ from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.settings import Settings
 from karat.problems import LpRegression
 from karat.problems.absorb.minimise import minimise_power
-from karat.report._display import CORE, FULL, OTHER, plain
+from karat.report.display import CORE, FULL, OTHER, plain
 
 CASES = {"Iris": (4, 3), "Yeast": (4, 4), "Breast cancer": (4, 3), "Glass": (6, 2)}  # power and number of columns
 LAMBDA = 1.0

@@ -24,7 +24,7 @@ from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.ridge import ridge
 from karat.experiments.settings import Settings
 from karat.problems import Ridge
-from karat.report._display import CORE, FULL, OTHER, plain
+from karat.report.display import CORE, FULL, OTHER, plain
 
 CURVES = {
     "d regulariser rows": (FULL, "o-"),

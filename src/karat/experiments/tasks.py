@@ -19,7 +19,7 @@ from karat.experiments.measure import difference, real_data
 from karat.experiments.samplers import Views, leverage_scores, lightweight, standardised
 from karat.experiments.settings import Settings
 from karat.problems.absorb.minimise import minimise_power
-from karat.report._recovery import relative_error
+from karat.report.recovery import relative_error
 
 ROWS = 10_000
 

@@ -20,7 +20,7 @@ from karat.experiments.measure import real_data, seconds
 from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.settings import Settings
 from karat.problems import LeastSquares
-from karat.report._display import CORE, FULL, OTHER, plain
+from karat.report.display import CORE, FULL, OTHER, plain
 
 Curve = tuple[list[int], list[float]]
 COLOURS = {"karat": CORE, "karat, method='tree'": FULL, "Algorithm 5, literal": OTHER[1]}

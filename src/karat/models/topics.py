@@ -78,13 +78,12 @@ class _TopicLearner(Learner):
 
     def _peer(self, prior: float) -> Any:
         from sklearn.decomposition import LatentDirichletAllocation as Peer
-        from sklearn.decomposition._online_lda_fast import _dirichlet_expectation_2d
 
         self._check_fitted()
         k, d = self.topics_.shape
         peer = Peer(k, doc_topic_prior=prior, topic_word_prior=1.0 / k, learning_method="batch", random_state=0)
         peer.components_ = self.topics_ * self._mass()[:, None] + 1.0 / k
-        peer.exp_dirichlet_component_ = np.exp(_dirichlet_expectation_2d(peer.components_))
+        peer.exp_dirichlet_component_ = np.exp(digamma(peer.components_) - digamma(peer.components_.sum(axis=1, keepdims=True)))
         peer.doc_topic_prior_, peer.topic_word_prior_ = prior, 1.0 / k
         peer.n_batch_iter_, peer.n_iter_, peer.bound_, peer.n_features_in_ = 1, 0, np.inf, d
         peer.random_state_ = np.random.RandomState(0)

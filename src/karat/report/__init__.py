@@ -4,13 +4,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from karat.report._certificate import CertificateDisplay
-    from karat.report._page import facts, write_report
-    from karat.report._projection import ProjectionDisplay
-    from karat.report._recovery import RecoveryDisplay, RecoveryErrorDisplay
-    from karat.report._scaling import ScalingDisplay
-    from karat.report._sizes import SizeDisplay
-    from karat.report._weights import WeightsDisplay
+    from karat.report.certificate import CertificateDisplay
+    from karat.report.page import facts, write_report
+    from karat.report.projection import ProjectionDisplay
+    from karat.report.recovery import RecoveryDisplay, RecoveryErrorDisplay
+    from karat.report.scaling import ScalingDisplay
+    from karat.report.sizes import SizeDisplay
+    from karat.report.weights import WeightsDisplay
 
 __all__ = [
     "CertificateDisplay",
@@ -25,13 +25,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "_certificate": ["CertificateDisplay"],
-    "_page": ["facts", "write_report"],
-    "_projection": ["ProjectionDisplay"],
-    "_recovery": ["RecoveryDisplay", "RecoveryErrorDisplay"],
-    "_scaling": ["ScalingDisplay"],
-    "_sizes": ["SizeDisplay"],
-    "_weights": ["WeightsDisplay"],
+    "certificate": ["CertificateDisplay"],
+    "page": ["facts", "write_report"],
+    "projection": ["ProjectionDisplay"],
+    "recovery": ["RecoveryDisplay", "RecoveryErrorDisplay"],
+    "scaling": ["ScalingDisplay"],
+    "sizes": ["SizeDisplay"],
+    "weights": ["WeightsDisplay"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

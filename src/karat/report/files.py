@@ -21,8 +21,8 @@ from karat.io.verdict import FileVerification
 from karat.io.verify import FileCheck, stored_layout
 from karat.problems.latent import KnownMaps
 from karat.problems.latent.known import tables_of
-from karat.report._data import Data, measured_facts
-from karat.report._moments import ColumnMatch, MomentMatch, match, match_columns
+from karat.report.data import Data, measured_facts
+from karat.report.moments import ColumnMatch, MomentMatch, match, match_columns
 
 
 class FileData(Data):

@@ -12,7 +12,7 @@ from karat._core.construct import coreset
 from karat._data import containers
 from karat.errors import InputError
 from karat.problems import Problem
-from karat.report._display import CORE, FULL, GUIDE, Display, above_zero, strip_below
+from karat.report.display import CORE, FULL, GUIDE, Display, above_zero, strip_below
 
 
 class ScalingDisplay(Display):

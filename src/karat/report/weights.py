@@ -10,7 +10,7 @@ from karat._core.coreset import Coreset
 from karat._core.facts import weight_facts
 from karat._core.wording import count, number
 from karat.engine.linalg import Array
-from karat.report._display import CORE, GUIDE, Display
+from karat.report.display import CORE, GUIDE, Display
 
 BINS = 30
 

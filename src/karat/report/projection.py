@@ -13,8 +13,8 @@ import numpy as np
 
 from karat._core.coreset import Coreset
 from karat.engine.linalg import Array
-from karat.report._data import SAMPLE, kept_block, open_data
-from karat.report._display import CORE, FULL, Display
+from karat.report.data import SAMPLE, kept_block, open_data
+from karat.report.display import CORE, FULL, Display
 
 
 @dataclass(frozen=True)

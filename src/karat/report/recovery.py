@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 
 from karat.engine.linalg import Array
 from karat.errors import InputError
-from karat.report._display import CORE, FULL, GUIDE, OTHER, SEEN, Display
+from karat.report.display import CORE, FULL, GUIDE, OTHER, SEEN, Display
 
 MARKS = (("o", 46), ("x", 26), ("^", 30), ("s", 22), ("v", 30), ("D", 22))
 

@@ -25,11 +25,11 @@ from karat.engine.linalg import Array
 from karat.engine.rows import Progress
 from karat.errors import InputError, MissingExtraError
 from karat.report import _charts
-from karat.report._data import Data, kept_block, open_data, row_names
-from karat.report._moments import keeps_columns, thinned
-from karat.report._projection import Plane
-from karat.report._table import kept_table
-from karat.report._weights import weight_bins
+from karat.report.data import Data, kept_block, open_data, row_names
+from karat.report.moments import keeps_columns, thinned
+from karat.report.projection import Plane
+from karat.report.table import kept_table
+from karat.report.weights import weight_bins
 
 MOMENTS = 2000  # moments shown on the page, among them the worst
 STATIC = 200  # rows of the table without scripts and in print

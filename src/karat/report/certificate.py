@@ -9,9 +9,9 @@ import numpy as np
 from karat._core.coreset import Coreset
 from karat._core.wording import PAGE
 from karat.errors import InputError
-from karat.report._data import open_data
-from karat.report._display import CORE, GUIDE, SEEN, Display, above_zero, strip_below
-from karat.report._moments import thinned
+from karat.report.data import open_data
+from karat.report.display import CORE, GUIDE, SEEN, Display, above_zero, strip_below
+from karat.report.moments import thinned
 
 
 class CertificateDisplay(Display):

@@ -28,7 +28,7 @@ from karat.engine.rows import Progress, Rows, sample
 from karat.errors import InputError, MissingExtraError
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample
-from karat.report._moments import ColumnMatch, MomentMatch, match_columns, match_in_memory, match_latent
+from karat.report.moments import ColumnMatch, MomentMatch, match_columns, match_in_memory, match_latent
 
 SAMPLE = 2000  # rows of the data that a picture shows
 
@@ -78,7 +78,7 @@ def open_data(
             raise InputError("sample_weight, groups and lengths are for data in memory; the coreset knows them of files.")
         if find_spec("pyarrow") is None:
             raise MissingExtraError("Reading files", "io")
-        from karat.report._files import FileData
+        from karat.report.files import FileData
 
         return FileData(core, data if isinstance(data, str | Path) else list(data), size, seed, progress)
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)

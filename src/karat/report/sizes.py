@@ -13,7 +13,7 @@ import numpy as np
 from karat._core.construct import coreset
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
-from karat.report._display import CORE, FULL, GUIDE, OTHER, Display
+from karat.report.display import CORE, FULL, GUIDE, OTHER, Display
 
 LABELS = {"diagonal": "diagonal (Algorithm 2)", "box": "box (all cross moments)"}
 
