@@ -40,14 +40,14 @@ def test_heavy_tails_are_measured_about_their_means():
     X = np.random.default_rng(0).lognormal(0, 3, (200, 2))
     rows = Rows([X], np.random.default_rng(1).uniform(0.5, 2, 200))
     fitted, _ = fit_moments(rows, problems.Moments(3).kernel(2, 0), np.arange(200))
-    kernel = linear_class(fitted).kernel.centred(linear_class(fitted).target, fitted.total)
+    kernel = linear_class(fitted).kernel.centred(linear_class(fitted))
     centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
     means = np.average(X, axis=0, weights=rows.weights)
     np.testing.assert_allclose(centred.kernel.shift, means, rtol=1e-14)
     columns = [t for t, sets in enumerate(centred.kernel.sets) if np.count_nonzero(sets) == 1]
     assert np.all(np.abs(centred.target[columns]) <= 1e-13 * centred.absolute[columns])
     raw, _ = fit_moments(rows, problems.TensorContraction(3).kernel(2, 0), np.arange(200))
-    assert linear_class(raw).kernel.centred(linear_class(raw).target, raw.total) is None  # its columns have no shift
+    assert linear_class(raw).kernel.centred(linear_class(raw)) is None  # its columns have no shift
 
 
 @pytest.mark.parametrize(("seed", "shape", "degree"), [(0, (446, 4), 4), (0, (250, 3), 5), (28, (250, 3), 5)])

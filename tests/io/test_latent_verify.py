@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from latent.data import CASES
-from scale.latent_tables import MODES, case_of
-from scale.tables import write
+from latent_data import CASES
+from latent_tables import MODES, case_of
+from tables import write
 
 import karat
 from karat import problems as P

@@ -275,14 +275,10 @@ def certify_again(
     return replace(fresh, refuted=bool(refutations), rank=core.certificate.rank, peeled=core.certificate.peeled)
 
 
-def about_means(found: Reduction) -> Kernel | None:
-    """The features in which to measure again what could not be proven; None if there are no others.
-
-    R(q) is that of columns shifted by their means.  A shift near the mean, or none, usually does as well and saves a pass; but
-    with heavy tails the mean is far from most rows, and sums of absolute values about it are larger than about another shift.
-    """
+def centred_kernel(found: Reduction) -> Kernel | None:
+    """The features, about the means, in which to measure again what could not be proven; None if there are no others."""
     linear = None if found.proof.ok else linear_class(found.fitted)
-    return None if linear is None else linear.kernel.centred(linear.target, linear.total)
+    return None if linear is None else linear.kernel.centred(linear)
 
 
 def inherited_error(parts: Sequence[Coreset]) -> float:

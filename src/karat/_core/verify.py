@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.certify import Certificate, about_means, certify_again, measure_again
+from karat._core.certify import Certificate, centred_kernel, certify_again, measure_again
 from karat._core.construct import read_rows
 from karat._core.coreset import Coreset
 from karat._core.latent import Samples
@@ -77,7 +77,7 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
     except NonFiniteError:
         raise table.explain_non_finite() from None
     found = measure_again(core, rows, fitted, kept, passes, table.unit)
-    kernel = None if core.absorbed else about_means(found)
+    kernel = None if core.absorbed else centred_kernel(found)
     if kernel is None:
         return found
     centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)

@@ -92,8 +92,8 @@ class Kernel(ABC):
         """The same kernel in units in which columns of these sizes do not underflow."""
         return self
 
-    def centred(self, target: Array, total: float) -> Self | None:
-        """The same features of columns that are shifted by their means, which are among the moments; None without a shift."""
+    def centred(self, moments: FittedMoments) -> Self | None:
+        """The same features of columns that are shifted by their means; None if they are, nearly, or have no shift."""
         return None
 
     def feature_name(self, feature: int, columns: list[str]) -> str:

@@ -8,10 +8,10 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Indices
 from karat.engine.powers import Polynomial, Powers
 from karat.engine.rows import Statistic, useful_shift
-from karat.engine.tolerances import EXTREME, TINY
+from karat.engine.tolerances import CENTRED, EXTREME, TINY
 
 OFF_CENTRE = 0.25  # a mean of fewer standard deviations is left where it is, so that zeros stay zeros
 RETURN = 0.1  # a mean of all rows that is even smaller takes a shift back
@@ -41,17 +41,25 @@ class Polynomials(Polynomial):
         other.scale = scale
         return other
 
-    def centred(self, target: Array, total: float) -> Self | None:
+    def centred(self, moments: FittedMoments) -> Self | None:
         if not self.affine:
             return None
+        assert moments.absolute is not None
+        single = self._single
+        if np.all(np.abs(moments.target[single]) <= CENTRED * moments.absolute[single]):
+            return None
         other = self._copy()
-        other.shift = self.shift + self._means(target, total) / self.scale[1:]
+        other.shift = self.shift + self._means(moments.target, moments.total) / self.scale[1:]
         return other
+
+    @property
+    def _single(self) -> Indices:
+        """The features that are single columns."""
+        return np.flatnonzero(np.count_nonzero(self.sets, axis=1) == 1)
 
     def _means(self, target: Array, total: float) -> Array:
         """Those of the shifted and scaled columns."""
-        linear = np.flatnonzero(np.count_nonzero(self.sets, axis=1) == 1)
-        return np.asarray(target[linear] / self.root[linear] / total)
+        return np.asarray(target[self._single] / self.root[self._single] / total)
 
     def _product(self, left: Array, right: Array) -> Array:
         return linalg.accurate_product(np.ascontiguousarray(left), np.ascontiguousarray(right))

@@ -191,7 +191,27 @@ def _attempt(
             if best.proof.ok and best.proof.reducible_error <= EXACT:
                 break
     assert best is not None
-    return best
+    return about_means(rows, best)
+
+
+def about_means(rows: Rows, found: Reduction) -> Reduction:
+    """The reduction with a proof about the means of the columns, in which the claim is given, if its shift is far from them.
+
+    With heavy tails sums of absolute values about another shift may be larger, and a proof by them says too little.
+    """
+    linear = linear_class(found.fitted) if found.proof.ok else None
+    kernel = None if linear is None else linear.kernel.centred(linear)
+    if linear is None or kernel is None:
+        return found
+    centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+    weights, block = found.weights, rows.take(found.positions, kernel.shift)
+    proof, proofs = measure(rows, centred, block, weights), [found.proof]
+    if not proof.ok:
+        weights = polish_features(centred, block, weights)
+        again = rows.take(found.positions, found.fitted.kernel.shift)
+        proof, proofs = measure(rows, centred, block, weights), [measure(rows, found.fitted, again, weights)]
+    error, rest = (max(getattr(one, name) for one in (proof, *proofs)) for name in ("loss_error", "remainder"))
+    return replace(found, weights=weights, proof=replace(proofs[0], loss_error=error, remainder=rest), passes=found.passes + 1)
 
 
 def without_rank_decision(
@@ -230,7 +250,7 @@ def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
     if not found.proof.ok:
         return found
     known = candidate_points(rows, searches(before.fitted)[-1], found.positions, found.weights).resolve()
-    fewer = vertex(rows, before.fitted, known, known.root, found.method, found.passes)
+    fewer = about_means(rows, vertex(rows, before.fitted, known, known.root, found.method, found.passes))
     allowed = max(SHARP, found.proof.loss_error)
     same = fewer.proof.merit[:2] >= found.proof.merit[:2]
     return fewer if same and fewer.proof.loss_error <= allowed else found
@@ -367,9 +387,7 @@ def vertex(
     proof = measure(rows if witnesses is None else None, fitted, block, weights, witnesses)
     linear = linear_class(fitted)
     if not proof.ok and linear is not None:
-        assert linear.absolute is not None
-        size = np.where(linear.absolute > 0, linear.absolute, 1.0)
-        weights = polish_features(linear.kernel.features(block) / size, weights, linear.target / size)
+        weights = polish_features(linear, block, weights)
         proof = measure(rows if witnesses is None else None, fitted, block, weights, witnesses)
     return Reduction(positions, weights, fitted, min(known.rank, len(positions)), proof, way, passes)
 

@@ -39,6 +39,7 @@ MEASURED = 24 * EPS
 UNSEEN = 8 * EPS
 EXACT, LOOSEST = 1e-10, 1e-8
 RESOLVED = 1e-7  # relative size below which doubles hold so few digits of a direction that only the second term covers it
+CENTRED = 0.1  # distance of a shift from the mean, in units of the mean absolute value, within which it counts as the mean
 FLOOR_SHARES = (0.1, 0.5, 0.9)  # of Jensen's lower bound in the denominator of an even power: any is valid, the best is taken
 
 # Coordinates (karat.engine.coordinates, karat.engine.dropped).

@@ -48,6 +48,7 @@ from collections.abc import Callable
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Indices
 from karat.engine.points import CandidatePoints
 from karat.engine.tolerances import EPS, MET
@@ -260,8 +261,11 @@ def polish(points: Array, weights: Array, target: Array) -> Array:
     return weights
 
 
-def polish_features(features: Array, weights: Array, target: Array) -> Array:
-    """The same for dependent features of equal absolute moments, each of which is to be met as closely as the others."""
+def polish_features(linear: FittedMoments, block: Array, weights: Array) -> Array:
+    """Polish the weights of rows in dependent features, each of which is to be met as closely as the others."""
+    assert linear.absolute is not None
+    size = np.where(linear.absolute > 0, linear.absolute, 1.0)
+    features, target = linear.kernel.features(block) / size, linear.target / size
     largest = np.abs(target - weights @ features).max(initial=0.0)
     best = weights
     for cut in CUTS:

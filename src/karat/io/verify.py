@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from karat._core.certify import about_means, certify_again, measure_again
+from karat._core.certify import centred_kernel, certify_again, measure_again
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import load
@@ -191,7 +191,6 @@ class FileCheck:
             refutations.append(f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}.")
         seconds = time.perf_counter() - start
         certificate = certify_again(core, reductions, total, position.rows, seconds, refutations, notes)
-        certificate = replace(certificate, passes=certificate.passes + core.problem.needs_sums)
         return FileVerification(certificate, data, changed, tuple(sorted(found.moved)), tuple(hashes.rows.columns))
 
     def _lowered(self) -> tuple[Problem, Sequence[str], Sequence[str]]:
@@ -251,7 +250,9 @@ class FileCheck:
 
     def _about_means(self, sums: Moments, labels: list[Any], found: list[Reduction], passes: int) -> list[Reduction]:
         """What could not be proven, measured once more about the means, in one more pass."""
-        kernels = {label: kernel for label, one in zip(labels, found, strict=True) if (kernel := about_means(one)) is not None}
+        kernels = {
+            label: kernel for label, one in zip(labels, found, strict=True) if (kernel := centred_kernel(one)) is not None
+        }
         if not kernels:
             return found
         centred = Moments(self.kept, self.rows, sums.apart, coordinates=sums.coordinates | kernels)

@@ -24,7 +24,7 @@ from karat._storage.atomic import write_atomically
 from karat.engine.linalg import Array
 from karat.engine.rows import Progress
 from karat.errors import InputError, MissingExtraError
-from karat.report import _charts
+from karat.report.charts import differences_chart, moments_chart, projection_chart, weights_chart
 from karat.report.data import Data, kept_block, open_data, row_names
 from karat.report.moments import keeps_columns, thinned
 from karat.report.projection import Plane
@@ -124,13 +124,13 @@ def render(known: dict[str, Any]) -> str:
     """Render the page of a dictionary of facts."""
     weights = np.array(next(c["values"] for c in known["table"]["columns"] if c["role"] == "weight"))
     charts = {
-        "weights": _charts.weights_chart(**known["histogram"]),
-        "projection": _charts.projection_chart(known["projection"], weights),
+        "weights": weights_chart(**known["histogram"]),
+        "projection": projection_chart(known["projection"], weights),
     }
     if known["moments"]:
         tolerance = known["verified"]["tolerance"]
-        charts["moments"] = _charts.moments_chart(known["moments"])
-        charts["differences"] = _charts.differences_chart(known["moments"], tolerance)
+        charts["moments"] = moments_chart(known["moments"])
+        charts["differences"] = differences_chart(known["moments"], tolerance)
     table = {name: known["table"][name] for name in ("columns", "shown", "rows")}
     places = {"charts": charts, "table_json": as_script_data(table), "static": STATIC}
     origin = {"provenance": _origin(known["provenance"]), "content": known["provenance"].get("content")}

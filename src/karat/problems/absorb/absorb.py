@@ -207,7 +207,8 @@ class Kinds:
 
     def bounds(self, moments: Array, alpha: float, box: bool) -> tuple[Array, Array]:
         lower, upper = moments.copy(), moments.copy()
-        slack = alpha * self.unit
+        with np.errstate(over="ignore"):  # infinite: such a moment may change by any amount
+            slack = alpha * self.unit
         rest = slice(0, len(slack))
         upper[rest][self.pure] += slack[self.pure]
         lower[rest][self.pure] = -np.inf
