@@ -38,8 +38,7 @@ from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
 from karat.engine.tolerances import EXACT, MEASURED, MISSED, ROUNDING, SHARP, TINY, UNSEEN
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
-from karat.engine.weights import match_moments, polish, polish_features, reduce_points
-from karat.errors import InputError
+from karat.engine.weights import check_any, match_moments, polish, polish_features, reduce_points
 
 PILOT = 2048  # rows on which coordinates are fitted, at least
 COMPLETE = 16384  # up to this many rows the pilot is all of them
@@ -235,14 +234,21 @@ def _peeled(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, b
     if positions is None or not len(positions):
         return None
     left = np.setdiff1d(np.arange(len(rows)), positions)
-    if len(left) <= width:
-        return whole(rows, before)
     rest = rows.subset(left)
+    if len(left) <= width:
+        alone = fit_moments(rest, kernel, np.arange(len(left)))[0] if len(left) and before.proof.ok else None
+        shown = alone is None or _dropped(alone) < _dropped(before.fitted)  # directions that the heavy rows hid
+        return whole(rows, before) if shown else None
     found = _attempt(rest, kernel, method, rng, None)
     if not found.proof.ok and len(left) <= FEW * width:
         found = whole(rest, found)
     found = replace(found.with_peeled(rows, left, positions), passes=before.passes + found.passes + 2)
     return _given_back(rows, before, found)
+
+
+def _dropped(fitted: FittedMoments) -> int:
+    """Directions that were dropped as zero."""
+    return 0 if fitted.excluded is None else fitted.excluded.vectors.shape[1]
 
 
 def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
@@ -390,10 +396,3 @@ def vertex(
         weights = polish_features(linear, block, weights)
         proof = measure(rows if witnesses is None else None, fitted, block, weights, witnesses)
     return Reduction(positions, weights, fitted, min(known.rank, len(positions)), proof, way, passes)
-
-
-def check_any(support: Indices) -> None:
-    if not len(support):
-        raise InputError(
-            "The moments of this data are all zero, so an empty coreset would do; keep the total weight: total_weight=True."
-        )

@@ -52,6 +52,7 @@ from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Indices
 from karat.engine.points import CandidatePoints
 from karat.engine.tolerances import EPS, MET
+from karat.errors import InputError
 
 STEPS = 40  # of Newton's method
 DIVERGED = 1e4  # a factor this large means that the dual is unbounded
@@ -289,3 +290,10 @@ def _rounds(solve: Callable[[Array], Array], points: Array, weights: Array, targ
             break
         weights, residual = refined, rest
     return weights
+
+
+def check_any(support: Indices) -> None:
+    if not len(support):
+        raise InputError(
+            "The moments of this data are all zero, so an empty coreset would do; keep the total weight: total_weight=True."
+        )
