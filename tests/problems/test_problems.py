@@ -258,3 +258,12 @@ def test_loss_on_random_shapes(d, n, seed, problem):
     full = ((X @ w + b - y) ** p).sum() + alpha * (np.abs(w) ** p).sum()
     assert core.loss((w, b)) == pytest.approx(full, rel=1e-11)
     assert len(core) <= min(n, problem.width(d))
+
+
+def test_a_mean_has_no_target():
+    """Its loss has no coordinate for y, so a target would be kept in vain."""
+    X = np.random.default_rng(0).standard_normal((500, 3))
+    with pytest.raises(karat.InputError, match="no target"):
+        karat.coreset(X, X[:, 0] ** 2, problems.Mean())
+    with pytest.raises(karat.InputError, match="no target"):
+        karat.Sketch(problems.Mean()).update(X, X[:, 0])

@@ -155,10 +155,17 @@ def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) ->
             raise InputError(
                 f"{name} keeps a user's function, which is not saved: load it with problem=Kernel(...).", argument="problem"
             )
-        return getattr(problems, header["problem"])(**header["params"])  # type: ignore[no-any-return]
+        return getattr(problems, header["problem"])(**_tuples(header["params"]))  # type: ignore[no-any-return]
     if type(problem).__name__ != header["problem"]:
         raise InputError(f"{name} was saved for a {header['problem']}, not a {type(problem).__name__}.")
     return problem
+
+
+def _tuples(value: Any) -> Any:
+    """Parameters as they were: JSON knows lists only."""
+    if isinstance(value, dict):
+        return {name: _tuples(one) for name, one in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def shown_columns(header: dict[str, Any], arrays: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:

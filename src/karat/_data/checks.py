@@ -203,6 +203,7 @@ def read_input(
         raise InputError(SECOND_IS_Y, argument="y")
     if isinstance(y, str):
         raise InputError(f"y must hold the values of the target, not its name: pass y=X[{y!r}], and X without that column.")
+    check_taken(problem, y=y)
     if X is None:
         raise InputError("X is None; pass a table of rows.")
     table = features_of(X, problem, bool(offsets))

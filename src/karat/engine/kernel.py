@@ -57,7 +57,10 @@ class Kernel(ABC):
 
     @abstractmethod
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        """Choose shift, scale and coordinates from a pilot block ``[1 | D]`` (``complete``: it holds every row)."""
+        """Choose shift, scale and coordinates from a pilot block ``[1 | D]`` (``complete``: it holds every row).
+
+        They must depend on the arguments alone: a checkpoint stores the pilot, not the coordinates.
+        """
 
     @abstractmethod
     def features(self, block: Array) -> Array:

@@ -104,8 +104,7 @@ def coreset_files(
         The message names the file, the row group or line, the column, and the remedy.
     """
     problem = checked_problem(problem, target)
-    if isinstance(problem, Latent):
-        check_taken(problem, y=target, groups=groups)
+    check_taken(problem, y=target or None, groups=groups)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence)
     layout = Layout.of(problem, roles, pipeline, on_missing)
     if problem.transform is not None:

@@ -94,7 +94,13 @@ class Source(ABC):
     def chunks(
         self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
     ) -> Iterator[Chunk]:
-        """Chunks of at most ``rows`` rows from a resume point on; broken rows are an error if ``strict``."""
+        """Chunks of at most ``rows`` rows from a resume point on.
+
+        Columns in ``numeric`` come as doubles, whole numbers that doubles would round as 64-bit integers, and true and false as
+        booleans; others as they are.  Columns that folder names give are among them (:func:`with_folders`).  A broken row is an
+        error if ``strict``; else it is counted once, in ``bad`` of a chunk, which may be empty.  ``end`` is None but for chunks
+        after which a run can resume.
+        """
 
     def identity(self) -> list[list[Any]]:
         """Names, sizes and times of the files, to notice changes."""
