@@ -94,18 +94,8 @@ def monomials(variables: int, degree: int) -> Monomials:
 class Polynomial(Kernel):
     """Monomials of ``degree`` in the columns of the table (and 1 if ``affine``).
 
-    Parameters
-    ----------
-    columns : int
-        Columns of the table.
-    degree : int
-        The degree p >= 1.
-    affine : bool
-        Whether the constant is one of the variables.
-    total : bool
-        Whether to append the constant feature, if it is not in the span already.
-    separate_targets : int
-        Leave out the products of different ones among the last ``separate_targets`` columns (degree 2 only).
+    ``total`` appends the constant feature, if it is not in the span already.  Products of different ones among the last
+    ``separate_targets`` columns are left out (degree 2 only).
     """
 
     def __init__(self, columns: int, degree: int, *, affine: bool, total: bool = True, separate_targets: int = 0) -> None:
@@ -195,11 +185,8 @@ class Polynomial(Kernel):
 class Powers(Polynomial):
     """Monomials of ``degree`` in whitened columns (and 1 if ``affine``); see :class:`Polynomial`.
 
-    Parameters
-    ----------
-    single : Polynomial, optional
-        Every polynomial is a query, so the moments are also summed in these features of single columns.  An odd degree needs
-        it.
+    If every polynomial is a query, the moments are also summed in the features ``single`` of single columns.  An odd degree
+    needs them.
     """
 
     def __init__(

@@ -17,25 +17,13 @@ from karat.report.recovery import relative_error
 
 
 class Model(NamedTuple):
-    """A latent-variable model: data with known components, its problem, its learner and its parameters.
+    """A latent-variable model: data with known components, its problem, its learner and its parameters."""
 
-    Attributes
-    ----------
-    draw : callable
-        From n and a generator to the data and the true components (rows).
-    problem, learner : callables
-        Make a new one.
-    parameters : sequence of str
-        Names of the fitted arrays to compare.
-    components : callable
-        From a fitted learner to its components (rows).
-    """
-
-    draw: Callable[[int, np.random.Generator], tuple[Any, Array]]
-    problem: Callable[[], Any]
+    draw: Callable[[int, np.random.Generator], tuple[Any, Array]]  # n rows of data, and the true components (rows)
+    problem: Callable[[], Any]  # makes a new one
     learner: Callable[[], Any]
-    parameters: Sequence[str]
-    components: Callable[[Any], Array]
+    parameters: Sequence[str]  # names of the fitted arrays to compare
+    components: Callable[[Any], Array]  # from a fitted learner to its components (rows)
 
 
 def agreement(name: str, model: Model, n: int, bound: int) -> list[Any]:

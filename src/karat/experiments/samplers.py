@@ -30,22 +30,12 @@ Choice = tuple[Indices, Array]
 
 @dataclass(frozen=True)
 class Views:
-    """The input of the samplers.
+    """The input of the samplers."""
 
-    Attributes
-    ----------
-    table : array (n, q)
-        Standardised rows, the target among them.
-    leverage, sensitivity : arrays (n,)
-        Scores, up to a factor.
-    features : array (n, m)
-        The kernel features whose sums an exact coreset keeps, without the constant.
-    """
-
-    table: Array
-    leverage: Array
+    table: Array  # (n, q): standardised rows, the target among them
+    leverage: Array  # (n,): scores, up to a factor
     sensitivity: Array
-    features: Array
+    features: Array  # (n, m): the kernel features whose sums an exact coreset keeps, without the constant
 
 
 Sampler = Callable[[Views, int, np.random.Generator], Choice]

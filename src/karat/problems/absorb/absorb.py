@@ -56,22 +56,12 @@ CANDIDATES = 12  # in units of the number of monomials
 
 @dataclass(frozen=True)
 class Absorbed:
-    """Rows kept, what the regulariser carries, and the error of both together.
-
-    Attributes
-    ----------
-    positions, weights : arrays
-    correction : Correction
-        Zero if nothing was absorbed.
-    loss_error : float
-        Worst relative error of the regularised loss over every query, correction included.
-    passes : int
-    """
+    """Rows kept, what the regulariser carries, and the error of both together."""
 
     positions: Indices
     weights: Array
-    correction: Correction
-    loss_error: float
+    correction: Correction  # zero if nothing was absorbed
+    loss_error: float  # worst relative error of the regularised loss over every query, correction included
     passes: int
 
 
@@ -92,18 +82,9 @@ def absorb(
 ) -> Absorbed:
     """Reduce rows ``[X | y]`` as far as a regulariser of strength alpha allows.
 
-    Parameters
-    ----------
-    exact : Reduction
-        An exact coreset of them.  It is feasible for every alpha, and what is returned if nothing better is found.
-    missing : Correction, optional
-        What the given rows miss already, when absorbed coresets are merged.
-    unit : float
-        A power of two, in which the weights of rows, alpha and corrections are given; results are stored without it.
-    budget : Budget, optional
-        The time that linear programmes may take.
-    widest : int
-        The number of monomials up to which they are tried.
+    ``exact`` is an exact coreset of them: feasible for every alpha, and returned if nothing better is found.  ``missing`` is what
+    the rows miss already, when absorbed coresets are merged.  Weights of rows, alpha and corrections are in units of ``unit``,
+    a power of two; results are stored without it.  Linear programmes are tried up to ``widest`` monomials.
     """
     loss = regularised(rows, exact.fitted, degree, intercept, alpha, missing, progress)
     passes = 1
@@ -185,13 +166,9 @@ def _polished(features: Array, weights: Array, moments: Array, lower: Array, upp
 
 
 class Kinds:
-    """The monomials, by what the regulariser may do to their moments.
+    """The monomials, by what the regulariser may do to their moments: those without the constant are ``plain``.
 
-    Attributes
-    ----------
-    plain : those without the constant
-    pure : powers of one input, whose moment may fall by any amount and rise by alpha
-    free : those whose moment may change
+    Moments of ``free`` ones may change; those of ``pure`` ones, powers of one input, may fall by any amount and rise by alpha.
     """
 
     def __init__(self, kernel: Powers, columns: int) -> None:

@@ -17,16 +17,10 @@ class Correction:
 
     ``value(w) = sum_t c_t delta_t z^t`` with z = (w, -1): delta_t is the moment of monomial t over all rows less that over
     the kept ones.
-
-    Attributes
-    ----------
-    sets : int array (K, p)
-        The monomials: indices 0..d-1 of the inputs, d of the target.
-    delta : array (K,)
     """
 
-    sets: Indices
-    delta: Array
+    sets: Indices  # (K, p): the monomials: indices 0..d-1 of the inputs, d of the target
+    delta: Array  # (K,)
 
     def __add__(self, other: Correction) -> Correction:
         return Correction(self.sets, self.delta + other.delta)

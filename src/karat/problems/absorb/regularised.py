@@ -53,14 +53,7 @@ LARGEST = 20_000  # monomials; beyond this no kernel exists either
 class Regularised:
     """The regularised loss of all rows, against which kept rows and a correction are measured.
 
-    Attributes
-    ----------
-    kernel : Powers
-        Reads rows in the coordinates T.
-    map : array (v, v)
-        T.
-    form : array
-        The form of all rows in T, on monomials of degree h, for weights of sum 1.
+    ``map`` is T, ``kernel`` reads rows in its coordinates, and ``form`` is the form of all rows in them, for weights of sum 1.
     """
 
     def __init__(
