@@ -51,7 +51,6 @@ MODELS = {
 
 
 def run(settings: Settings) -> Experiment:
-    """Run hidden Markov models."""
     n = 20_000 if settings.quick else 100_000
     rows = []
     for (name, model), bound in zip(MODELS.items(), (11, 14), strict=True):

@@ -38,7 +38,6 @@ MODEL = Model(
 
 
 def run(settings: Settings) -> Experiment:
-    """Run independent component analysis."""
     n = 20_000 if settings.quick else 100_000
     settings.say(f"{n:,} samples")
     rows = [agreement("ICA", MODEL, n, comb(K + 3, 4) + comb(K + 1, 2) + 1)]

@@ -34,20 +34,11 @@ def unit_rows(X: Array) -> Array:
     return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 
 
-def standardised_rows(X: Array) -> Array:
-    """Scale columns to mean 1 and variance 1; away from the origin the means of components can be independent."""
-    return np.asarray((X - X.mean(axis=0)) / X.std(axis=0) + 1.0)
-
-
-def unit_columns(X: Array) -> Array:
-    """Scale columns to values between 0 and 1."""
-    return np.asarray((X - X.min(axis=0)) / np.ptp(X, axis=0))
-
-
 PREPARATIONS: dict[str, Callable[[Array], Array]] = {
     "rows of length 1": unit_rows,
-    "columns between 0 and 1": unit_columns,
-    "columns of variance 1": standardised_rows,
+    "columns between 0 and 1": lambda X: np.asarray((X - X.min(axis=0)) / np.ptp(X, axis=0)),
+    # Mean 1: away from the origin the means of components can be independent.
+    "columns of variance 1": lambda X: np.asarray((X - X.mean(axis=0)) / X.std(axis=0) + 1.0),
     "as they are": lambda X: X,
 }
 
@@ -99,7 +90,6 @@ def compare(name: str, X: Array) -> tuple[list[Any], list[Any]]:
 
 
 def run(settings: Settings) -> Experiment:
-    """Compute Table 2."""
     missing: list[str] = []
     source = settings.source
     tables: dict[str, Callable[[], Array]] = {

@@ -63,18 +63,10 @@ def uniform(views: Views, m: int, rng: np.random.Generator) -> Choice:
     return rng.choice(n, m, replace=False), np.full(m, n / m)
 
 
-def _importance(scores: Array, m: int, rng: np.random.Generator) -> Choice:
+def importance(scores: Array, m: int, rng: np.random.Generator) -> Choice:
     p = scores / scores.sum()
     index = rng.choice(len(p), m, p=p)
     return index, 1.0 / (m * p[index])
-
-
-def leverage(views: Views, m: int, rng: np.random.Generator) -> Choice:
-    return _importance(views.leverage, m, rng)
-
-
-def sensitivity(views: Views, m: int, rng: np.random.Generator) -> Choice:
-    return _importance(views.sensitivity, m, rng)
 
 
 def bandwidth(table: Array) -> float:
@@ -136,8 +128,8 @@ def recombination(views: Views, m: int, rng: np.random.Generator) -> Choice:
 
 RANDOM: dict[str, Sampler] = {
     "uniform sampling": uniform,
-    "leverage sampling": leverage,
-    "sensitivity sampling": sensitivity,
+    "leverage sampling": lambda views, m, rng: importance(views.leverage, m, rng),
+    "sensitivity sampling": lambda views, m, rng: importance(views.sensitivity, m, rng),
     "kernel thinning (goodpoints)": kernel_thinning,
 }
 FIXED: dict[str, Sampler] = {

@@ -45,7 +45,7 @@ from karat.engine.tolerances import EPS
 from karat.engine.weights import polish
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.programme import Budget, price_all, sparsest
-from karat.problems.absorb.regularised import Regularised, powers_within, regularised
+from karat.problems.absorb.regularised import Regularised, powers_within
 
 LIMIT = 1e-11
 REFUTED = 1e-10
@@ -82,13 +82,13 @@ def absorb(
 ) -> Absorbed:
     """Reduce rows ``[X | y]`` as far as a regulariser of strength alpha allows.
 
-    ``exact`` is an exact coreset of them: feasible for every alpha, and returned if nothing better is found.  ``missing`` is what
-    the rows miss already, when absorbed coresets are merged.  Weights of rows, alpha and corrections are in units of ``unit``,
-    a power of two; results are stored without it.  Linear programmes are tried up to ``widest`` monomials.
+    ``exact`` is an exact coreset of them, feasible for every alpha, and returned if nothing better is found.  ``missing`` is
+    what the rows miss already, when absorbed coresets are merged.  Weights of rows, alpha and corrections are in units of
+    ``unit``, a power of two; results are stored without it.  Linear programmes are tried up to ``widest`` monomials.
     """
-    loss = regularised(rows, exact.fitted, degree, intercept, alpha, missing, progress)
+    loss = Regularised(rows, exact.fitted, degree, intercept, alpha, missing, progress)
     passes = 1
-    if loss is not None and loss.rounding <= LIMIT:
+    if loss.rounding <= LIMIT:
         kernel = scaled_kernel(loss, total)
         if kernel.width <= widest:
             found, more = _vertex(rows, exact, loss, kernel, alpha, box, seed, unit, budget or Budget())
@@ -99,9 +99,7 @@ def absorb(
         sets = monomials(rows.columns, degree).indices
         return Absorbed(exact.positions, exact.weights, Correction(sets, np.zeros(len(sets))), exact.proof.loss_error, passes)
     # What is missing is not in the rows: their own reduction is exact, if it is so against the loss with the missing part.
-    gap = np.inf
-    if loss is not None:
-        gap = loss.error(rows.take(exact.positions, loss.shift), exact.weights, missing)
+    gap = loss.error(rows.take(exact.positions, loss.shift), exact.weights, missing)
     if gap <= LIMIT:
         return Absorbed(exact.positions, exact.weights, missing, gap, passes)
     everything = np.arange(len(rows))
@@ -212,8 +210,6 @@ def measure_absorbed(
     rows: Rows, fitted: FittedMoments, degree: int, intercept: bool, alpha: float, kept: Rows, correction: Correction
 ) -> float:
     """Worst relative loss error of kept rows, with their weights and correction, against all rows."""
-    loss = regularised(rows, fitted, degree, intercept, alpha)
-    if loss is None:
-        return np.inf
+    loss = Regularised(rows, fitted, degree, intercept, alpha)
     everything = np.arange(len(kept))
     return loss.error(kept.take(everything, loss.shift), own_weights(kept, everything), correction)

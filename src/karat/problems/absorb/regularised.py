@@ -30,6 +30,7 @@ holds where second moments are kept exactly: p > 2 with an intercept.  Otherwise
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import comb
 
 import numpy as np
@@ -53,6 +54,8 @@ LARGEST = 20_000  # monomials; beyond this no kernel exists either
 class Regularised:
     """The regularised loss of all rows, against which kept rows and a correction are measured.
 
+    The error is infinite if there are too many monomials or the loss is too degenerate for anything to be claimed.
+
     ``map`` is T, ``kernel`` reads rows in its coordinates, and ``form`` is the form of all rows in them, for weights of sum 1.
     """
 
@@ -71,8 +74,16 @@ class Regularised:
         self.total, self.missing = rows.total, missing
         self.alpha = alpha / self.total
         _, self.shift = _coordinates(fitted)
+        self._ready = False
+        if comb(self.variables + degree - 1, degree) > LARGEST or not np.isfinite(alpha):
+            return
+        with suppress(np.linalg.LinAlgError), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            self._fit(rows, fitted, intercept, progress)
+
+    def _fit(self, rows: Rows, fitted: FittedMoments, intercept: bool, progress: Progress | None) -> None:
+        """Sum all rows in coordinates T, and prepare the denominator."""
         self.map = _completed(rows, fitted, intercept)
-        self.kernel = powers_within(self.map, self.shift, degree, intercept)
+        self.kernel = powers_within(self.map, self.shift, self.degree, intercept)
         statistic = pass_over(rows, self.kernel, progress)
         self.gram, self.form = statistic[0] / self.total, statistic[-1] / self.total
         length = np.linalg.norm(self.map, axis=1)
@@ -172,25 +183,6 @@ class Regularised:
     def _raw(self, form: Array, back: Array) -> Array:
         change = lifted(back, self.half)
         return gathered(change.T @ form @ change, self.variables, self.half)
-
-
-def regularised(
-    rows: Rows,
-    fitted: FittedMoments,
-    degree: int,
-    intercept: bool,
-    alpha: float,
-    missing: Correction | None = None,
-    progress: Progress | None = None,
-) -> Regularised | None:
-    """The loss to measure against; None if it is too large or too degenerate for anything to be claimed."""
-    if comb(rows.columns + int(intercept) + degree - 1, degree) > LARGEST or not np.isfinite(alpha):
-        return None
-    try:
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return Regularised(rows, fitted, degree, intercept, alpha, missing, progress)
-    except np.linalg.LinAlgError:
-        return None
 
 
 def _coordinates(fitted: FittedMoments) -> tuple[Array, Array]:
