@@ -66,18 +66,10 @@ class Basis:
     real: Flags  # (r,): directions that are not zero in some row, however small they are over all rows; they are not dropped
 
     @staticmethod
-    def of(map_: Array, unconfirmed: Flags, separate_targets: int) -> Basis:
-        """A basis from which nothing was dropped."""
-        return Basis(map_, unconfirmed, separate_targets, Directions.none(len(map_)), np.zeros(map_.shape[1], dtype=bool))
-
-    @staticmethod
-    def identity(variables: int, separate_targets: int) -> Basis:
-        return Basis.of(np.eye(variables), np.zeros(variables, dtype=bool), separate_targets)
-
-    @staticmethod
-    def given(map_: Array) -> Basis:
-        """Coordinates that a caller has chosen."""
-        return Basis.of(map_, np.zeros(map_.shape[1], dtype=bool), 0)
+    def of(map_: Array, separate_targets: int = 0, unconfirmed: Flags | None = None) -> Basis:
+        """A basis from which nothing was dropped; by default, all of it is confirmed."""
+        none = np.zeros(map_.shape[1], dtype=bool)
+        return Basis(map_, none if unconfirmed is None else unconfirmed, separate_targets, Directions.none(len(map_)), none)
 
     def sizes(self, block: Array) -> Array:
         """Root mean square of every coordinate of a block, relative to that of its terms: 1 / condition of each direction."""
@@ -161,7 +153,7 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
         columns = columns.copy()
         for _ in range(2):
             columns[:, unconfirmed] = purified(columns[:, unconfirmed], columns[:, ~unconfirmed], given, share)
-    basis = Basis.of(columns, unconfirmed, separate_targets)
+    basis = Basis.of(columns, separate_targets, unconfirmed)
     if not complete or not unconfirmed.any():
         return basis
     sizes = np.concatenate([np.zeros(int(constant)), s, np.zeros(len(unseen)), np.full(separate_targets, null)])

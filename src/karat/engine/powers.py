@@ -201,7 +201,7 @@ class Powers(Polynomial):
     ) -> None:
         super().__init__(columns, degree, affine=affine, total=total, separate_targets=separate_targets)
         self.single = single
-        self.basis = Basis.identity(self.variables, self.separate_targets)
+        self.basis = Basis.of(np.eye(self.variables), self.separate_targets)
         self.maps: tuple[Array, ...] = ()
 
     def within(self, basis: Basis, maps: tuple[Array, ...] | None = None) -> Self:
@@ -216,7 +216,7 @@ class Powers(Polynomial):
         return self.within(basis, self.maps)
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        prepared = self.within(Basis.identity(self.columns + self.affine, self.separate_targets), maps=())
+        prepared = self.within(Basis.of(np.eye(self.columns + self.affine), self.separate_targets), maps=())
         if self.single is not None:
             prepared.single = self.single.prepare(pilot, weights, complete)
             prepared.shift = prepared.single.shift

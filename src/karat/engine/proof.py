@@ -149,23 +149,18 @@ def measure(
     """
     seen = rows if witnesses is None else witnesses
 
-    def features(kernel: Kernel) -> tuple[Array, Array]:
+    def features(kernel: Kernel) -> tuple[Array, Array]:  # called only if linear moments differ by more than rounding
         if seen is None:
             return np.zeros((0, kernel.width)), np.zeros(0)
         most = min(MOST_WITNESSES, max(4 * kernel.width, WITNESSES // kernel.width))
         chosen = sample(np.random.default_rng(0), len(seen), most)
         return kernel.features(seen.take(chosen, kernel.shift)), own_weights(seen, chosen)
 
-    return _prove(fitted, block, weights, features, rows, terms)
-
-
-def _prove(fitted: FittedMoments, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, terms: Terms) -> Proof:
-    """Prove by the class of the kernel; ``witnesses`` is called only if linear moments differ by more than rounding."""
     kernel = fitted.kernel
     if isinstance(kernel, Powers):
         if fitted.also_linear is None:
             return _power(kernel, fitted, block, weights, terms.rounding)
-        linear = _linear(fitted.also_linear, block, weights, witnesses, rows, terms.measured)
+        linear = _linear(fitted.also_linear, block, weights, features, rows, terms.measured)
         if kernel.degree % 2:
             return linear
         power = _power(kernel, fitted, block, weights, terms.rounding)
@@ -185,7 +180,7 @@ def _prove(fitted: FittedMoments, block: Array, weights: Array, witnesses: Witne
         error = gap + fitted.rounding + sum_rounding(2, 1)
         off = np.abs(core - fitted.target) / np.maximum(np.abs(fitted.target), fitted.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
-    return _linear(fitted, block, weights, witnesses, rows, terms.measured)
+    return _linear(fitted, block, weights, features, rows, terms.measured)
 
 
 def exact_sum(features: Array, weights: Array) -> Array:

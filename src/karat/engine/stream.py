@@ -194,9 +194,8 @@ def _continued(
     if fitted.needs_pass:
         return None, running
     found, needs_tree = _reduce(rows, fitted, held, held + np.arange(0), rng, running.needs_tree)
-    if not asks_for_peeling(found.proof, rows):
-        return running.claimed(found), grown.after(found, needs_tree)
-    heavy = dominating(rows, kernel, PEELED * fitted.kernel.width)
+    peels = asks_for_peeling(found.proof, rows)
+    heavy = dominating(rows, kernel, PEELED * fitted.kernel.width) if peels else None
     if heavy is None or not len(heavy):
         return running.claimed(found), grown.after(found, needs_tree)
     alone = np.zeros(len(rows), dtype=bool)

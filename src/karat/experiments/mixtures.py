@@ -1,7 +1,6 @@
 """Table 2 of the paper: Gaussian mixtures by moments, from all rows and from the coreset.
 
-The coreset keeps the whitened third-moment tensor with binom(k+2, 3) + 1 rows, and stores the whitening of the full data.  The
-loss is the k-means loss of all rows with the learned means as centres.
+The coreset keeps the whitened third-moment tensor with binom(k+2, 3) + 1 rows, and stores the whitening of the full data.
 """
 
 from __future__ import annotations

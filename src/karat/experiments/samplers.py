@@ -139,16 +139,16 @@ FIXED: dict[str, Sampler] = {
 PACKAGES = {"goodpoints": "kernel thinning", "coreax": "kernel herding and recombination"}
 
 
+def _lacking() -> list[str]:
+    return [package for package in PACKAGES if find_spec(package) is None]
+
+
 def available(samplers: dict[str, Sampler]) -> dict[str, Sampler]:
     """The samplers whose package is installed."""
-    missing = {package for package in PACKAGES if find_spec(package) is None}
-    return {name: sampler for name, sampler in samplers.items() if not any(f"({package})" in name for package in missing)}
+    return {name: sampler for name, sampler in samplers.items() if not any(f"({package})" in name for package in _lacking())}
 
 
 def absent() -> list[str]:
     """A message for each package that is not installed."""
-    return [
-        f"{package} is not installed, so {what} is left out: install it with  pip install {package}."
-        for package, what in PACKAGES.items()
-        if find_spec(package) is None
-    ]
+    left_out = "{0} is not installed, so {1} is left out: install it with  pip install {0}."
+    return [left_out.format(package, PACKAGES[package]) for package in _lacking()]

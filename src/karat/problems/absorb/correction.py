@@ -25,8 +25,8 @@ class Correction:
     def __add__(self, other: Correction) -> Correction:
         return Correction(self.sets, self.delta + other.delta)
 
-    def __neg__(self) -> Correction:
-        return Correction(self.sets, -self.delta)
+    def __sub__(self, other: Correction) -> Correction:
+        return Correction(self.sets, self.delta - other.delta)
 
     def __bool__(self) -> bool:
         """Whether anything is carried at all."""

@@ -148,7 +148,7 @@ class Regularised:
             return np.inf
         with np.errstate(over="ignore", invalid="ignore"):
             difference = form_of(self.kernel.coordinates(block), weights / self.total, self.half) - self.form
-            carried = correction if self.missing is None else correction + -self.missing
+            carried = correction if self.missing is None else correction - self.missing
             change = self.inner.T @ difference @ self.inner
             change += self.outer.T @ (carried.form(self.lead) / self.total) @ self.outer
             change = self.root.T @ balanced(change, self.variables, self.half) @ self.root
@@ -196,7 +196,7 @@ def powers_within(map_: Array, shift: Array, degree: int, intercept: bool, total
     """The polynomial kernel in given coordinates."""
     kernel = Powers(len(shift), degree, affine=intercept, total=total)
     kernel.shift = shift
-    return kernel.within(Basis.given(map_))
+    return kernel.within(Basis.of(map_))
 
 
 def _completed(rows: Rows, fitted: FittedMoments, intercept: bool) -> Array:
