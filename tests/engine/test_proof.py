@@ -266,7 +266,7 @@ def test_coordinates_round_within_their_terms_and_what_they_mix(seed):
     """sum_k |v_k| terms_k <= sum_j |z_j d_j| + 2 sum_k |v_k| mixed_k, of a row and a query z = map v."""
     rng = np.random.default_rng(seed)
     for _ in range(200):
-        basis = Basis.given(rng.standard_normal((5, 4)) * 10.0 ** rng.uniform(-6, 6, (5, 4)))
+        basis = Basis.of(rng.standard_normal((5, 4)) * 10.0 ** rng.uniform(-6, 6, (5, 4)))
         row = rng.standard_normal((1, 5))
         size = np.abs(row @ basis.map)[0]
         v = rng.standard_normal(4) * 10.0 ** rng.uniform(-8, 8, 4)

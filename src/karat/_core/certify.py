@@ -184,14 +184,9 @@ def certify(
     *,
     size: int | None = None,
 ) -> Certificate:
-    """The certificate of a new coreset, from the reductions of its groups.
+    """The certificate of a new coreset, from the reductions of its groups and the total weight of all rows.
 
-    Parameters
-    ----------
-    total : float
-        Total weight of all rows.
-    size : int, optional
-        Rows kept, where it is not the sum over the groups.
+    ``size`` is the number of rows kept, where it is not the sum over the groups.
     """
     proofs = [r.proof for r in reductions]
     kept = sum(float(r.weights.sum()) for r in reductions)
@@ -235,16 +230,7 @@ def measure_again(
 ) -> Reduction:
     """The kept rows of a coreset measured against the fitted moments of all rows.
 
-    Parameters
-    ----------
-    rows : Rows or None
-        All rows, if they can be read again.
-    kept : Rows
-        The kept rows with their weights.
-    unit : float
-        In which the weights of ``rows`` and ``kept`` are measured.
-    witnesses : Rows, optional
-        Some rows of the data with their own weights, if ``rows`` cannot be read again.
+    ``rows`` are all rows, if they can be read again; else ``witnesses`` are some of them.  Weights are in units of ``unit``.
     """
     positions = np.arange(len(kept))
     weights, terms = own_weights(kept, positions), Terms.claimed(core.certificate.rounding)
@@ -263,10 +249,7 @@ def certify_again(
 ) -> Certificate:  # fmt: skip
     """A fresh certificate of a coreset, from what :func:`measure_again` found; the rank is not measured again.
 
-    Parameters
-    ----------
-    refutations : sequence of str
-        Facts other than moments that contradict the coreset.
+    ``refutations`` are facts other than moments that contradict the coreset.
     """
     refutations = list(refutations)
     if core.absorbed and not max(r.proof.loss_error for r in reductions) <= REFUTED:

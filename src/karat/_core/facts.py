@@ -17,14 +17,7 @@ from karat._core.provenance import Provenance
 
 
 def facts(core: Coreset) -> dict[str, Any]:
-    """What a coreset is, what it keeps and does not keep, and where it comes from.
-
-    Returns
-    -------
-    dict
-        ``rows`` and ``kept`` (the headline), ``problem``, ``exact``, ``certificate`` (as its ``to_dict``),
-        ``weights``, ``groups``, ``absorbed``, ``keeps``, ``excludes``, ``notes``, ``provenance``.
-    """
+    """What a coreset is, what it keeps and does not keep, and where it comes from."""
     certificate = core.certificate
     return {
         "rows": int(core.n_rows),

@@ -16,45 +16,24 @@ SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "prob
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a coreset was made from; a field is None if that is not known.
+    """What a coreset was made from; a field is None if that is not known."""
 
-    Attributes
-    ----------
-    karat, created, command : str or None
-        The version, the time (UTC), and the line that was typed (set by the command line).
-    source : dict
-        {"given": the paths passed, "files": [{"name" below their common folder, "size", "rows"}]}; both empty where rows did
-        not come from files.
-    target : str, list of str or None
-    columns : list
-        The features; of MultiView a list per view.
-    roles : dict
-        {"weight", "group", "key"} and, for latent-variable problems, "sequence".
-    pipeline : str or None
-        The class of the transformer.
-    on_missing, dropped
-        "error" or "drop"; {"missing": rows, "broken": rows} that were left out.
-    problem, seed
-    content : dict or None
-        Hashes of the rows (:mod:`karat.io.row_hashes`).
-    merged : tuple
-        The provenance of each part that was merged, None where a part has none.
-    """
-
-    karat: str | None = None
-    created: str | None = None
-    command: str | None = None
+    karat: str | None = None  # the version
+    created: str | None = None  # the time (UTC)
+    command: str | None = None  # the line that was typed (set by the command line)
+    # {"given": the paths passed, "files": [{"name" below their common folder, "size", "rows"}]}; both empty where rows did not
+    # come from files
     source: Mapping[str, Any] = field(default_factory=dict)
     target: str | Sequence[str] | None = None
-    columns: Sequence[Any] = ()
-    roles: Mapping[str, Any] = field(default_factory=dict)
-    pipeline: str | None = None
-    on_missing: str | None = None
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    columns: Sequence[Any] = ()  # the features; of MultiView a list per view
+    roles: Mapping[str, Any] = field(default_factory=dict)  # {"weight", "group", "key"}, of latent problems also "sequence"
+    pipeline: str | None = None  # the class of the transformer
+    on_missing: str | None = None  # "error" or "drop"
+    dropped: Mapping[str, int] = field(default_factory=dict)  # {"missing": rows, "broken": rows} that were left out
     problem: str | None = None
     seed: int | None = None
-    content: dict[str, Any] | None = None
-    merged: tuple[Provenance | None, ...] = ()
+    content: dict[str, Any] | None = None  # hashes of the rows (:mod:`karat.io.row_hashes`)
+    merged: tuple[Provenance | None, ...] = ()  # the provenance of each part that was merged, None where a part has none
 
     @staticmethod
     def read(stored: Mapping[str, Any] | None) -> Provenance:

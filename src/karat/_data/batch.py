@@ -17,25 +17,14 @@ from karat.errors import InputError
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive rows of a source, or the rows held of it.
+    """Consecutive rows of a source, or the rows held of it."""
 
-    Attributes
-    ----------
-    parts : list of 2-D arrays or CSR matrices
-        Column blocks side by side: those of X, then those of y.
-    numbers : int64 array
-        Row numbers in the source.
-    weights, groups, keys : arrays or None
-        A stacked batch has its numbers and keys in chunks.
-    offsets : mapping of column to int, or None
-        What is subtracted from columns when they are read; the column blocks hold the numbers as they came.
-    """
-
-    parts: list[Any]
-    numbers: Any
+    parts: list[Any]  # column blocks side by side: those of X, then those of y
+    numbers: Any  # row numbers in the source; a stacked batch has them, and its keys, in chunks
     weights: Array | None = None
     groups: np.ndarray | None = None
     keys: Any = None
+    # what is subtracted from columns when they are read; the column blocks hold the numbers as they came
     offsets: Offsets | None = None
 
     def __len__(self) -> int:

@@ -254,20 +254,14 @@ def check_weights(sample_weight: Any, count: int) -> Array | None:
     weights = np.ascontiguousarray(weights[:, 0], dtype=float)
     if len(weights) != count:
         raise InputError(f"X has {count} rows but sample_weight has {len(weights)}; they must be equal.")
-    if not np.isfinite(weights).all():
-        bad = np.flatnonzero(~np.isfinite(weights))
-        raise InputError(
-            f"sample_weight has {len(bad)} values that are not finite, the first in row {bad[0]}; drop or correct them.",
-            argument="sample_weight",
-            row=int(bad[0]),
-        )
-    if (weights < 0).any():
-        bad = np.flatnonzero(weights < 0)
-        raise InputError(
-            f"sample_weight has {len(bad)} negative values, the first in row {bad[0]}; weights must be at least 0.",
-            argument="sample_weight",
-            row=int(bad[0]),
-        )
+    for wrong, what, remedy in (
+        (~np.isfinite(weights), "values that are not finite", "drop or correct them"),
+        (weights < 0, "negative values", "weights must be at least 0"),
+    ):
+        if wrong.any():
+            count, row = int(wrong.sum()), int(wrong.argmax())
+            message = f"sample_weight has {count} {what}, the first in row {row}; {remedy}."
+            raise InputError(message, argument="sample_weight", row=row)
     if not weights.any():
         raise InputError("sample_weight is zero in every row; at least one row must have a positive weight.")
     return weights

@@ -18,15 +18,7 @@ from karat.problems.base import Problem
 def find_offsets(parts: Sequence[Any], names: Sequence[str], problem: Problem, known: Offsets | None = None) -> dict[int, int]:
     """Numbers to subtract from columns of whole numbers, so that doubles hold the differences; an error if there are none.
 
-    Parameters
-    ----------
-    parts : sequence of 2-D arrays or CSR matrices
-        Column blocks.
-    names : sequence of str
-    problem : Problem
-        Says whether its columns may be shifted.
-    known : mapping of column to int, optional
-        Offsets that were chosen for other rows of the same columns; the same must do for these.
+    ``known`` are offsets that were chosen for other rows of the same columns; the same must do for these.
     """
     found = dict(known or {})
     edges = np.cumsum([0, *(int(part.shape[1]) for part in parts)]).tolist()

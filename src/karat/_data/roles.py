@@ -14,25 +14,15 @@ from karat.problems.latent import HiddenMarkov, Latent, MultiView
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """The roles of the columns.
+    """The roles of the columns."""
 
-    Attributes
-    ----------
-    features : tuple of str
-        Empty: all columns that have no other role, once these are known (:meth:`among`).
-    targets : tuple of str
-    weight, group, key, sequence : str or None
-    widths : tuple of int or None
-        Features of each view, where there are several.
-    """
-
-    features: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  # empty: all columns that have no other role, once these are known (:meth:`among`)
     targets: tuple[str, ...] = ()
     weight: str | None = None
     group: str | None = None
     key: str | None = None
     sequence: str | None = None
-    widths: tuple[int, ...] | None = None
+    widths: tuple[int, ...] | None = None  # features of each view, where there are several
 
     @property
     def label(self) -> str | None:

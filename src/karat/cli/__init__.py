@@ -12,13 +12,7 @@ from importlib.util import find_spec
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the ``karat`` command and end the process with its exit code.
-
-    Parameters
-    ----------
-    arguments : list of str, optional
-        Arguments to use instead of those of the process.
-    """
+    """Run the ``karat`` command, by default with the arguments of the process, and end the process with its exit code."""
     if not (find_spec("typer") and find_spec("rich")):
         from karat.errors import MissingExtraError
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from karat.cli._problems import KINDS
 from karat.errors import InputError, MissingExtraError, NotExactError
 
 if TYPE_CHECKING:
@@ -42,11 +42,7 @@ class Model(StrEnum):
 
 
 _LINEAR = (Model.OLS, Model.RIDGE, Model.LASSO, Model.ELASTIC_NET, Model.LP)
-_OWN = {
-    "LeastSquares": Model.OLS, "Ridge": Model.RIDGE, "LpRegression": Model.LP, "GaussianMixture": Model.GAUSSIAN_MIXTURE,
-    "SingleTopic": Model.SINGLE_TOPIC, "LatentDirichlet": Model.LATENT_DIRICHLET, "HiddenMarkov": Model.HIDDEN_MARKOV,
-    "MultiView": Model.MULTI_VIEW, "ICA": Model.ICA,
-}  # fmt: skip
+_OWN = {"LeastSquares": Model.OLS} | {kind.name: Model(name.value) for name, kind in KINDS.items() if name.value in set(Model)}
 
 
 class Fitted(NamedTuple):
@@ -56,69 +52,34 @@ class Fitted(NamedTuple):
     seconds: float
 
 
-class Trainer(ABC):
-    """A model that trains on a coreset or on all rows."""
+class Trainer(NamedTuple):
+    """A model that trains on a coreset, or raises NotExactError, and on all rows (X, y, weights, lengths)."""
 
-    @abstractmethod
-    def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
-        """Train on the kept rows; raise NotExactError if the answer would not be that of the full data."""
-
-    @abstractmethod
-    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
-        """Train on all rows."""
+    on_coreset: Callable[[Coreset], dict[str, np.ndarray]]
+    on_rows: Callable[[Any, Any, Any, Any], dict[str, np.ndarray]]
 
 
-@dataclass(frozen=True)
-class _Estimator(Trainer):
+def _by_estimator(estimator: Any) -> Trainer:
     """A linear model of scikit-learn."""
-
-    estimator: Any
-
-    def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
-        return _linear(core.fit(self.estimator))
-
-    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
-        return _linear(self.estimator.fit(X, y, sample_weight=weights))
+    return Trainer(
+        lambda core: _linear(core.fit(estimator)),
+        lambda X, y, weights, _: _linear(estimator.fit(X, y, sample_weight=weights)),
+    )
 
 
-@dataclass(frozen=True)
-class _OwnProblem(Trainer):
-    """The minimiser of the coreset's own problem; it uses the correction of an absorbed coreset."""
+def _by_moments(problem: Any) -> Trainer:
+    """A latent-variable model."""
+    from karat import models
 
-    problem: Any
+    kind = getattr(models, type(problem).__name__)
+    known = kind().get_params()
+    given = {name: value for name, value in problem.params().items() if name in known}
 
-    def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
-        return _shaped(*self.problem.solve(core))
-
-    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
-        import numpy as np
-
-        from karat.problems.absorb.minimise import minimise_power
-
-        own = self.problem
-        weights = np.ones(len(X)) if weights is None else weights
-        return _shaped(*minimise_power(X, y, weights, own.power, own.penalty, own.fit_intercept))
-
-
-@dataclass(frozen=True)
-class _Latent(Trainer):
-    """A latent-variable model, learned by moments."""
-
-    problem: Any
-
-    def _learner(self) -> Any:
-        from karat import models
-
-        kind = getattr(models, type(self.problem).__name__)
-        known = kind().get_params()
-        return kind(**{name: value for name, value in self.problem.params().items() if name in known})
-
-    def on_coreset(self, core: Coreset) -> dict[str, np.ndarray]:
-        return _learned(self._learner().fit_coreset(core))
-
-    def on_rows(self, X: Any, y: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
+    def on_rows(X: Any, _: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
         sequences = {} if lengths is None else {"lengths": lengths}
-        return _learned(self._learner().fit(X, sample_weight=weights, **sequences))
+        return _learned(kind(**given).fit(X, sample_weight=weights, **sequences))
+
+    return Trainer(lambda core: _learned(kind(**given).fit_coreset(core)), on_rows)
 
 
 def trainer(
@@ -141,7 +102,7 @@ def trainer(
     if not linear:
         if model is not own:
             raise NotExactError(f"A coreset of {problem.describe()} cannot train --model {model}; build one for that problem.")
-        return model, _Latent(problem)
+        return model, _by_moments(problem)
     if alpha is None:
         alpha = getattr(problem, "alpha", None) if model is own else None
     if alpha is None and model is not Model.OLS:
@@ -149,11 +110,15 @@ def trainer(
     intercept = intercept and getattr(problem, "fit_intercept", True)
     if model is Model.LP or core.correction is not None:
         return model, _own_problem(problem, model, own, alpha, intercept)
-    return model, _Estimator(_estimator(model, alpha, 0.5 if l1_ratio is None else l1_ratio, intercept))
+    return model, _by_estimator(_estimator(model, alpha, 0.5 if l1_ratio is None else l1_ratio, intercept))
 
 
-def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | None, intercept: bool) -> _OwnProblem:
-    """A trainer for the coreset's own problem; another alpha is possible only if nothing was absorbed."""
+def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | None, intercept: bool) -> Trainer:
+    """The minimiser of the coreset's own problem, with its correction; another alpha only if nothing was absorbed."""
+    import numpy as np
+
+    from karat.problems.absorb.minimise import minimise_power
+
     if model is not own:
         serves = Model.LP if model is Model.LP else "least-squares"
         raise NotExactError(
@@ -164,7 +129,13 @@ def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | N
             f"The regulariser has absorbed a part of the data, so this coreset is exact for alpha = {problem.alpha:g} "
             f"{'with' if problem.fit_intercept else 'without'} an intercept only."
         )
-    return _OwnProblem(replace(problem, alpha=alpha, fit_intercept=intercept))
+    served = replace(problem, alpha=alpha, fit_intercept=intercept)
+
+    def on_rows(X: Any, y: Any, weights: Any, _: Any) -> dict[str, np.ndarray]:
+        weights = np.ones(len(X)) if weights is None else weights
+        return _shaped(*minimise_power(X, y, weights, served.power, served.penalty, intercept))
+
+    return Trainer(lambda core: _shaped(*served.solve(core)), on_rows)
 
 
 def _estimator(model: Model, alpha: float | None, l1_ratio: float, intercept: bool) -> Any:

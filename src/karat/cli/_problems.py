@@ -43,7 +43,7 @@ Keep = StrEnum("Keep", ["TENSOR", "MOMENTS", "ALL"])
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     """The class of a problem, its parameter for each option, and the options that have no default."""
 
     name: str
@@ -53,19 +53,19 @@ class _Kind:
 
 _PENALISED = {"alpha": "alpha", "absorb": "absorb", "intercept": "fit_intercept", "total_weight": "total_weight"}
 _LATENT = {"keep": "keep", "total_weight": "total_weight"}
-_KINDS = {
-    Name.LEAST_SQUARES: _Kind("LeastSquares", {"intercept": "fit_intercept", "total_weight": "total_weight"}),
-    Name.RIDGE: _Kind("Ridge", _PENALISED),
-    Name.LP: _Kind("LpRegression", {"p": "p", **_PENALISED}, ("p",)),
-    Name.MOMENTS: _Kind("Moments", {"degree": "degree"}),
-    Name.MEAN: _Kind("Mean", {}),
-    Name.TENSOR: _Kind("TensorContraction", {"p": "p", "total_weight": "total_weight"}, ("p",)),
-    Name.GAUSSIAN_MIXTURE: _Kind("GaussianMixture", {"k": "n_components", "variances": "variances", **_LATENT}, ("k",)),
-    Name.SINGLE_TOPIC: _Kind("SingleTopic", {"k": "n_topics", **_LATENT}, ("k",)),
-    Name.LATENT_DIRICHLET: _Kind("LatentDirichlet", {"k": "n_topics", "alpha0": "alpha0", **_LATENT}, ("k", "alpha0")),
-    Name.HIDDEN_MARKOV: _Kind("HiddenMarkov", {"k": "n_states", "emissions": "emissions", **_LATENT}, ("k",)),
-    Name.MULTI_VIEW: _Kind("MultiView", {"k": "n_components", **_LATENT}, ("k",)),
-    Name.ICA: _Kind("ICA", {"k": "n_components", **_LATENT}, ("k",)),
+KINDS = {
+    Name.LEAST_SQUARES: Kind("LeastSquares", {"intercept": "fit_intercept", "total_weight": "total_weight"}),
+    Name.RIDGE: Kind("Ridge", _PENALISED),
+    Name.LP: Kind("LpRegression", {"p": "p", **_PENALISED}, ("p",)),
+    Name.MOMENTS: Kind("Moments", {"degree": "degree"}),
+    Name.MEAN: Kind("Mean", {}),
+    Name.TENSOR: Kind("TensorContraction", {"p": "p", "total_weight": "total_weight"}, ("p",)),
+    Name.GAUSSIAN_MIXTURE: Kind("GaussianMixture", {"k": "n_components", "variances": "variances", **_LATENT}, ("k",)),
+    Name.SINGLE_TOPIC: Kind("SingleTopic", {"k": "n_topics", **_LATENT}, ("k",)),
+    Name.LATENT_DIRICHLET: Kind("LatentDirichlet", {"k": "n_topics", "alpha0": "alpha0", **_LATENT}, ("k", "alpha0")),
+    Name.HIDDEN_MARKOV: Kind("HiddenMarkov", {"k": "n_states", "emissions": "emissions", **_LATENT}, ("k",)),
+    Name.MULTI_VIEW: Kind("MultiView", {"k": "n_components", **_LATENT}, ("k",)),
+    Name.ICA: Kind("ICA", {"k": "n_components", **_LATENT}, ("k",)),
 }
 _FLAGS = {"intercept": "--no-intercept", "total_weight": "--no-total-weight"}
 
@@ -99,14 +99,14 @@ class ProblemOptions:
         """Whether the problem that was named has a target."""
         from karat import problems
 
-        return self.problem is not None and bool(getattr(problems, _KINDS[self.problem].name).needs_target)
+        return self.problem is not None and bool(getattr(problems, KINDS[self.problem].name).needs_target)
 
     def chosen(self, target: bool) -> Problem:
         """Make the problem and check its options; the default depends on whether there is a target."""
         from karat import problems
 
         name = self.problem or (Name.LEAST_SQUARES if target else Name.MOMENTS)
-        kind = _KINDS[name]
+        kind = KINDS[name]
         given = {f.name: v for f in fields(self) if f.name != "problem" and (v := getattr(self, f.name)) is not None}
         for option in given:
             if option not in kind.options:

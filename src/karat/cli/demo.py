@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from math import floor, log10
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -155,8 +156,8 @@ def _print(found: dict[str, Any]) -> None:
     lines = []
     for way in found["ways"]:
         bar = "█" * max(1, round(BAR * way["seconds"] / longest))
-        digits = "" if way["error"] is None else f"{_digits(way['error'])} digits"
-        lines.append([way["name"], _show.seconds(way["seconds"]), digits, bar])
+        agree = "" if way["error"] is None else f"{max(0, floor(-log10(max(way['error'], 1e-16))))} digits"
+        lines.append([way["name"], _show.seconds(way["seconds"]), agree, bar])
     _show.grid(["", "time", "agree to", ""], lines, ["", "", "", _show.GOLD])
     verdict, took = wording.check_verdict(found["verified"]), _show.seconds(found["verifying_seconds"])
     _show.say(
@@ -165,9 +166,3 @@ def _print(found: dict[str, Any]) -> None:
     )
     _show.say("\nAn estimator that needs more than what is kept is refused", style="bold")
     _show.say(found["refusal"])
-
-
-def _digits(error: float) -> int:
-    from math import floor, log10
-
-    return max(0, floor(-log10(max(error, 1e-16))))

@@ -53,16 +53,17 @@ def _details(core: Coreset) -> dict[str, str]:
 
 def _origin(core: Coreset) -> dict[str, str]:
     """Rows about the source files and the command; a merged coreset lists those of all its parts."""
-    known: dict[str, Any] = core.provenance or {}
-    parts = [part or {} for part in known.get("merged", [known])]
-    files = [file for part in parts for file in (part.get("source") or {}).get("files", [])]
+    from karat._core.provenance import Provenance
+
+    parts = Provenance.read(core.provenance).parts
+    files = [file for part in parts for file in part.source.get("files", [])]
     if not files:
         return {}
     more = f" and {len(files) - FILES:,} more" if len(files) > FILES else ""
     found = {"made from": ", ".join(f"{file['name']} ({file['rows']:,} rows)" for file in files[:FILES]) + more}
-    made = [f"karat {part['karat']}, {part['created']}, seed {part['seed']}" for part in parts if "created" in part]
+    made = [f"karat {part.karat}, {part.created}, seed {part.seed}" for part in parts if part.created]
     found["made with"] = "; ".join(dict.fromkeys(made))
-    commands = [part["command"] for part in parts if part.get("command")]
+    commands = [part.command for part in parts if part.command]
     return found | ({"command": "\n".join(commands)} if commands else {})
 
 

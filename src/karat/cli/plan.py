@@ -14,13 +14,7 @@ from karat.cli._options import Common, count
 from karat.cli._problems import ProblemOptions
 from karat.errors import InputError
 
-
-class Where(StrEnum):
-    """Where the rows are."""
-
-    MEMORY = "memory"
-    FILES = "files"
-    CLUSTER = "cluster"
+Where = StrEnum("Where", ["MEMORY", "FILES", "CLUSTER"])
 
 
 def plan(

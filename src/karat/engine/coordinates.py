@@ -22,7 +22,7 @@ directions so small (SMALL) that their coordinates are mostly rounding, which mu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,21 +33,11 @@ from karat.engine.tolerances import BLIND, EPS, GRADED, KAPPA, LITTLE, NULL, SMA
 
 @dataclass(frozen=True)
 class Directions:
-    """Directions of the base variables that vanish on all rows, up to rounding.
+    """Directions of the base variables that vanish on all rows, up to rounding."""
 
-    Attributes
-    ----------
-    vectors : array (v, e)
-        Each a combination of the shifted columns (the constant first, if it is a base variable).
-    sizes : array (e,)
-        Their root mean square over all rows, relative to that of their terms.
-    separate : bool array (e,)
-        Which of them belong to variables that are not mixed with each other.
-    """
-
-    vectors: Array
-    sizes: Array
-    separate: Flags
+    vectors: Array  # (v, e): each a combination of the shifted columns (the constant first, if it is a base variable)
+    sizes: Array  # (e,): their root mean square over all rows, relative to that of their terms
+    separate: Flags  # (e,): which of them belong to variables that are not mixed with each other
 
     def plus(self, vectors: Array, sizes: Array, separate: Flags) -> Directions:
         return Directions(
@@ -66,41 +56,20 @@ class Directions:
 
 @dataclass(frozen=True)
 class Basis:
-    """A linear map of the base variables to coordinates.
+    """A linear map of the base variables to coordinates."""
 
-    Attributes
-    ----------
-    map : array (v, r)
-        ``variables @ map`` are the coordinates; the last ``separate_targets`` of them belong to the separate variables.
-    unconfirmed : bool array (r,)
-        Directions that vanished in a sample; whether they vanish on all rows is not known yet.
-    separate_targets : int
-        Number of separate variables left.
-    excluded : Directions
-        What was dropped.
-    real : bool array (r,)
-        Directions that are not zero in some row, however small they are over all rows; they are not dropped.
-    """
-
+    # (v, r): ``variables @ map`` are the coordinates; the last ``separate_targets`` of them belong to the separate variables
     map: Array
-    unconfirmed: Flags
-    separate_targets: int
-    excluded: Directions
-    real: Flags
+    unconfirmed: Flags  # (r,): directions that vanished in a sample; whether they vanish on all rows is not known yet
+    separate_targets: int  # number of separate variables left
+    excluded: Directions  # what was dropped
+    real: Flags  # (r,): directions that are not zero in some row, however small they are over all rows; they are not dropped
 
     @staticmethod
-    def of(map_: Array, unconfirmed: Flags, separate_targets: int) -> Basis:
-        """A basis from which nothing was dropped."""
-        return Basis(map_, unconfirmed, separate_targets, Directions.none(len(map_)), np.zeros(map_.shape[1], dtype=bool))
-
-    @staticmethod
-    def identity(variables: int, separate_targets: int) -> Basis:
-        return Basis.of(np.eye(variables), np.zeros(variables, dtype=bool), separate_targets)
-
-    @staticmethod
-    def given(map_: Array) -> Basis:
-        """Coordinates that a caller has chosen."""
-        return Basis.of(map_, np.zeros(map_.shape[1], dtype=bool), 0)
+    def of(map_: Array, separate_targets: int = 0, unconfirmed: Flags | None = None) -> Basis:
+        """A basis from which nothing was dropped; by default, all of it is confirmed."""
+        none = np.zeros(map_.shape[1], dtype=bool)
+        return Basis(map_, none if unconfirmed is None else unconfirmed, separate_targets, Directions.none(len(map_)), none)
 
     def sizes(self, block: Array) -> Array:
         """Root mean square of every coordinate of a block, relative to that of its terms: 1 / condition of each direction."""
@@ -137,16 +106,8 @@ def condition_of(variables: Array) -> float:
 def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, constant: bool, complete: bool) -> Basis:
     """The whitening map of a sample of rows (k x v).
 
-    Parameters
-    ----------
-    variables : array (k, v)
-    weights : array (k,) or None
-    separate_targets : int
-        Separate variables, the last ones.
-    constant : bool
-        Whether the first variable is the constant 1; it stays a coordinate, and the others are centred on it.
-    complete : bool
-        Whether the sample is all there is, so that what vanishes in it may be dropped at once.
+    The last ``separate_targets`` variables are separate.  If the first is the ``constant`` 1, it stays a coordinate, and the
+    others are centred on it.  If the sample is ``complete``, what vanishes in it is dropped at once.
     """
     if weights is None:
         weights = np.ones(len(variables))
@@ -192,7 +153,7 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
         columns = columns.copy()
         for _ in range(2):
             columns[:, unconfirmed] = purified(columns[:, unconfirmed], columns[:, ~unconfirmed], given, share)
-    basis = Basis.of(columns, unconfirmed, separate_targets)
+    basis = Basis.of(columns, separate_targets, unconfirmed)
     if not complete or not unconfirmed.any():
         return basis
     sizes = np.concatenate([np.zeros(int(constant)), s, np.zeros(len(unseen)), np.full(separate_targets, null)])
@@ -239,20 +200,10 @@ def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:
 def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Array, Basis, bool, float]:
     """Improve the coordinates by their mean square matrix over all rows.
 
-    Returns
-    -------
-    step : array (r, r')
-        From the old coordinates to whitened ones.
-    basis : Basis
-        The old map followed by ``step``.
-    poor : bool
-        The old coordinates were too ill-conditioned for moments of this degree: pass again with the new ones.
-    kappa : float
-        Their condition number.
+    Returns the step from the old coordinates to whitened ones, the old map followed by it, whether the old coordinates were too
+    ill-conditioned for moments of this degree (then pass again with the new ones), and their condition number.
     """
     gone, sizes = vanishing(basis, gram)
-    separate_ones = np.arange(len(gone)) >= len(gone) - basis.separate_targets
-    excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone], separate_ones[gone])
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     first = np.arange(len(rms)) < constant
     last = np.arange(len(rms)) >= len(rms) - basis.separate_targets
@@ -279,8 +230,8 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
             kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
     flags = np.concatenate(unconfirmed)
     poor = bool(flags.any()) or kappa > KAPPA ** (2 / degree)
-    real = np.concatenate([basis.real[first], basis.real[~first & ~last & ~gone], basis.real[last & ~gone]])
-    return step, Basis(basis.map @ step, flags, int((last & ~gone).sum()), excluded, real), poor, kappa
+    left = without(basis, gone, sizes)
+    return step, replace(left, map=basis.map @ step, unconfirmed=flags), poor, kappa
 
 
 def _separately(rest: Array) -> tuple[Array, Flags]:

@@ -35,23 +35,12 @@ from karat.engine.tolerances import EPS
 
 
 class Kernel(ABC):
-    """A kernelization with m features per row, in coordinates fitted to the data.
+    """A kernelization with m features per row, in coordinates fitted to the data."""
 
-    Attributes
-    ----------
-    width : int
-        The number m of features.
-    power : int
-        The degree of the features in the columns of a row, as far as it is known.
-    shift : array
-        What is subtracted from the columns when a block is read.
-    product_shape : (int, int)
-        The shape of the matrix products that :meth:`statistic` forms, for the choice of block sizes.
-    """
-
-    width: int
-    power: int = 1
-    shift: Array
+    width: int  # the number m of features
+    power: int = 1  # the degree of the features in the columns of a row, as far as it is known
+    shift: Array  # what is subtracted from the columns when a block is read
+    # the shape of the matrix products that :meth:`statistic` forms, for the choice of block sizes
     product_shape: tuple[int, int]
     adapts: ClassVar[bool] = True  # whether the coordinates depend on a pilot
 
@@ -106,39 +95,17 @@ class Kernel(ABC):
 
 @dataclass(frozen=True)
 class FittedMoments:
-    """The outcome of a pass: the moments of all rows, and the coordinates in which they are.
+    """The outcome of a pass: the moments of all rows, and the coordinates in which they are."""
 
-    Attributes
-    ----------
-    kernel : Kernel
-        With the coordinates to use from now on.
-    target : array (m,)
-        The moments to keep, ``sum_i u_i phi(row_i)`` in those coordinates.
-    statistic : Statistic
-        The summed statistic, in those coordinates.
-    total : float
-        Total weight.
-    needs_pass : bool
-        The coordinates were too poor for an accurate sum: another pass is needed, with ``kernel``.
-    rounding : float
-        Relative error that the sum itself may carry, in the coordinates in which it was made.
-    absolute : array (m,) or None
-        ``sum_i u_i |phi(row_i)|``, for the linear class.
-    excluded : Directions or None
-        Directions that the rank decision left out, for the power class.
-    vanished : bool array or None
-        Columns whose moments are zero, because all values are, or because they are so small that their powers underflow.
-    also_linear : FittedMoments or None
-        The same moments in features of the linear class, where both classes of queries are served.
-    """
-
-    kernel: Kernel
-    target: Array
-    statistic: Statistic
-    total: float
-    needs_pass: bool = False
-    rounding: float = EPS
-    absolute: Array | None = None
-    excluded: Directions | None = None
+    kernel: Kernel  # with the coordinates to use from now on
+    target: Array  # (m,): the moments to keep, ``sum_i u_i phi(row_i)`` in those coordinates
+    statistic: Statistic  # the summed statistic, in those coordinates
+    total: float  # total weight
+    needs_pass: bool = False  # the coordinates were too poor for an accurate sum: another pass is needed, with ``kernel``
+    rounding: float = EPS  # relative error that the sum itself may carry, in the coordinates in which it was made
+    absolute: Array | None = None  # (m,): ``sum_i u_i |phi(row_i)|``, for the linear class
+    excluded: Directions | None = None  # directions that the rank decision left out, for the power class
+    # columns whose moments are zero, because all values are, or because they are so small that their powers underflow
     vanished: Flags | None = None
+    # the same moments in features of the linear class, where both classes of queries are served
     also_linear: FittedMoments | None = None

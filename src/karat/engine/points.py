@@ -21,34 +21,17 @@ from karat.engine.tolerances import PIVOT, RANK, RANK_WHITENED, TINY
 
 @dataclass(frozen=True)
 class CandidatePoints:
-    """Rows as points, and the moments of all rows as a point to reach.
+    """Rows as points, and the moments of all rows as a point to reach."""
 
-    Attributes
-    ----------
-    fitted : FittedMoments
-        The features and moments in which the points are.
-    positions : int array (N,)
-        The rows.
-    root : array (N,)
-        Square roots of the nominal weights.
-    points : array (N, r), Fortran order
-        ``sqrt(v_i) phi_i`` in scaled features or in coordinates of their span.
-    target : array (r,)
-        The moments of all rows, in the same coordinates.
-    gram, factor : arrays (r, r)
-        Upper triangle of the Gram matrix of the points, and its Cholesky factor; empty before :meth:`resolve`.
-    missed : float
-        Largest entry of the target outside the span, relative to the largest entry.
-    """
-
-    fitted: FittedMoments
-    positions: Indices
-    root: Array
-    points: Array
-    target: Array
+    fitted: FittedMoments  # the features and moments in which the points are
+    positions: Indices  # (N,): the rows
+    root: Array  # (N,): square roots of the nominal weights
+    points: Array  # (N, r): ``sqrt(v_i) phi_i`` in scaled features or in coordinates of their span
+    target: Array  # (r,): the moments of all rows, in the same coordinates
+    # (r, r): upper triangle of the Gram matrix of the points, and its Cholesky factor; empty before :meth:`resolve`
     gram: Array
     factor: Array
-    missed: float = 0.0
+    missed: float = 0.0  # largest entry of the target outside the span, relative to the largest entry
 
     @property
     def rank(self) -> int:

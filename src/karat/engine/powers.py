@@ -94,18 +94,8 @@ def monomials(variables: int, degree: int) -> Monomials:
 class Polynomial(Kernel):
     """Monomials of ``degree`` in the columns of the table (and 1 if ``affine``).
 
-    Parameters
-    ----------
-    columns : int
-        Columns of the table.
-    degree : int
-        The degree p >= 1.
-    affine : bool
-        Whether the constant is one of the variables.
-    total : bool
-        Whether to append the constant feature, if it is not in the span already.
-    separate_targets : int
-        Leave out the products of different ones among the last ``separate_targets`` columns (degree 2 only).
+    ``total`` appends the constant feature, if it is not in the span already.  Products of different ones among the last
+    ``separate_targets`` columns are left out (degree 2 only).
     """
 
     def __init__(self, columns: int, degree: int, *, affine: bool, total: bool = True, separate_targets: int = 0) -> None:
@@ -195,11 +185,8 @@ class Polynomial(Kernel):
 class Powers(Polynomial):
     """Monomials of ``degree`` in whitened columns (and 1 if ``affine``); see :class:`Polynomial`.
 
-    Parameters
-    ----------
-    single : Polynomial, optional
-        Every polynomial is a query, so the moments are also summed in these features of single columns.  An odd degree needs
-        it.
+    If every polynomial is a query, the moments are also summed in the features ``single`` of single columns.  An odd degree
+    needs them.
     """
 
     def __init__(
@@ -214,7 +201,7 @@ class Powers(Polynomial):
     ) -> None:
         super().__init__(columns, degree, affine=affine, total=total, separate_targets=separate_targets)
         self.single = single
-        self.basis = Basis.identity(self.variables, self.separate_targets)
+        self.basis = Basis.of(np.eye(self.variables), self.separate_targets)
         self.maps: tuple[Array, ...] = ()
 
     def within(self, basis: Basis, maps: tuple[Array, ...] | None = None) -> Self:
@@ -229,7 +216,7 @@ class Powers(Polynomial):
         return self.within(basis, self.maps)
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        prepared = self.within(Basis.identity(self.columns + self.affine, self.separate_targets), maps=())
+        prepared = self.within(Basis.of(np.eye(self.columns + self.affine), self.separate_targets), maps=())
         if self.single is not None:
             prepared.single = self.single.prepare(pilot, weights, complete)
             prepared.shift = prepared.single.shift

@@ -60,15 +60,6 @@ def tolerance(power: int, condition: float) -> float:
     return min(LOOSEST, max(EXACT, 100 * power * EPS * condition))
 
 
-def handed_on(loss_error: float, power: int, condition: float) -> float:
-    """What a coreset of a coreset inherits of its loss error: all but ``power * EPS * condition``.
-
-    That part is what the rounding of coordinates does along the smallest direction.  It is in the loss error so that people see
-    it, and in the second term as well, which is inherited stage by stage.
-    """
-    return max(loss_error - power * EPS * condition, 0.0)
-
-
 def sum_rounding(power: int, width: int) -> float:
     """What rounding may add to a measured loss error: 16 EPS per factor and entry, as the norm of a width x width matrix."""
     return 16 * power * EPS * float(np.sqrt(width))
@@ -81,49 +72,24 @@ def linear_class(fitted: FittedMoments) -> FittedMoments | None:
 
 @dataclass(frozen=True)
 class Proof:
-    """How exact weighted rows are.
+    """How exact weighted rows are."""
 
-    Attributes
-    ----------
-    loss_error : float
-        The first term of the claim; infinite if nothing could be proven.
-    remainder : float
-        The largest part of the second term that is used, as a fraction of what one reduction may use.
-    moment_error : float
-        Largest difference of a moment, relative to the sum of absolute values.
-    condition : float
-        Largest over smallest relative size of the directions that the first term covers; 1 for the linear class.
-    excluded : tuple of float
-        Relative sizes of the directions that only the second term covers.
-    reducible_error : float
-        The part of ``loss_error`` that other rows or weights might lower; the rest is rounding of the sums.
-    power : int
-        Degree of the loss, for the tolerance.
-    worst : int
-        The feature whose moment is furthest off.
-    inflation : float
-        Largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the second term of a later
-        reduction of these rows is larger than that of all rows.
-    small : int
-        How many of the excluded directions do not vanish, but are so small that only the second term covers them.
-    dropped : int
-        How many were dropped as zero.
-    covered : float
-        The part of ``loss_error`` that is rounding of coordinates within R(q).  It is there so that people see it; the second
-        term holds it as well, and that is inherited stage by stage.
-    """
-
-    loss_error: float
-    remainder: float
-    moment_error: float
-    condition: float
-    excluded: tuple[float, ...]
+    loss_error: float  # the first term of the claim; infinite if nothing could be proven
+    remainder: float  # the largest part of the second term that is used, as a fraction of what one reduction may use
+    moment_error: float  # largest difference of a moment, relative to the sum of absolute values
+    condition: float  # largest over smallest relative size of the directions that the first term covers; 1 for the linear class
+    excluded: tuple[float, ...]  # relative sizes of the directions that only the second term covers
+    # the part of ``loss_error`` that other rows or weights might lower; the rest is rounding of the sums
     reducible_error: float
-    power: int
-    worst: int
+    power: int  # degree of the loss, for the tolerance
+    worst: int  # the feature whose moment is furthest off
+    # largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the second term of a later
+    # reduction of these rows is larger than that of all rows
     inflation: float = 1.0
-    small: int = 0
-    dropped: int = 0
+    small: int = 0  # how many of the excluded directions do not vanish, but are so small that only the second term covers them
+    dropped: int = 0  # how many were dropped as zero
+    # the part of ``loss_error`` that is rounding of coordinates within R(q).  It is there so that people see it; the second
+    # term holds it as well, and that is inherited stage by stage.
     covered: float = 0.0
 
     @property
@@ -152,17 +118,10 @@ class Proof:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a proof may use: one reduction its own share, a coreset that is verified what it claims.
+    """What a proof may use: one reduction its own share, a coreset that is verified what it claims."""
 
-    Attributes
-    ----------
-    rounding : float
-        The second term.
-    measured : float
-        The part of it that a moment of the linear class may be off by; the rest is rounding of the sums compared.
-    """
-
-    rounding: float = ROUNDING
+    rounding: float = ROUNDING  # the second term
+    # the part of it that a moment of the linear class may be off by; the rest is rounding of the sums compared
     measured: float = MEASURED
 
     @staticmethod
@@ -184,36 +143,24 @@ def measure(
     witnesses: Rows | None = None,
     terms: Terms = REDUCTION,
 ) -> Proof:  # fmt: skip
-    """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows.
+    """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows, within ``terms``.
 
-    Parameters
-    ----------
-    rows : Rows or None
-        All rows, if they can be read again.
-    witnesses : Rows, optional
-        Some rows of the data with their own weights; by default a sample of all.
-    terms : Terms
-        What the weighted rows may use of the second term.
+    ``rows`` are all rows, if they can be read again; ``witnesses`` are some of them, by default a sample.
     """
     seen = rows if witnesses is None else witnesses
 
-    def features(kernel: Kernel) -> tuple[Array, Array]:
+    def features(kernel: Kernel) -> tuple[Array, Array]:  # called only if linear moments differ by more than rounding
         if seen is None:
             return np.zeros((0, kernel.width)), np.zeros(0)
         most = min(MOST_WITNESSES, max(4 * kernel.width, WITNESSES // kernel.width))
         chosen = sample(np.random.default_rng(0), len(seen), most)
         return kernel.features(seen.take(chosen, kernel.shift)), own_weights(seen, chosen)
 
-    return _prove(fitted, block, weights, features, rows, terms)
-
-
-def _prove(fitted: FittedMoments, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, terms: Terms) -> Proof:
-    """Prove by the class of the kernel; ``witnesses`` is called only if linear moments differ by more than rounding."""
     kernel = fitted.kernel
     if isinstance(kernel, Powers):
         if fitted.also_linear is None:
             return _power(kernel, fitted, block, weights, terms.rounding)
-        linear = _linear(fitted.also_linear, block, weights, witnesses, rows, terms.measured)
+        linear = _linear(fitted.also_linear, block, weights, features, rows, terms.measured)
         if kernel.degree % 2:
             return linear
         power = _power(kernel, fitted, block, weights, terms.rounding)
@@ -233,7 +180,7 @@ def _prove(fitted: FittedMoments, block: Array, weights: Array, witnesses: Witne
         error = gap + fitted.rounding + sum_rounding(2, 1)
         off = np.abs(core - fitted.target) / np.maximum(np.abs(fitted.target), fitted.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
-    return _linear(fitted, block, weights, witnesses, rows, terms.measured)
+    return _linear(fitted, block, weights, features, rows, terms.measured)
 
 
 def exact_sum(features: Array, weights: Array) -> Array:

@@ -57,44 +57,21 @@ NO_CLAIM = (0.0, 0.0, 1.0)
 
 @dataclass(frozen=True)
 class Running:
-    """The statistic of a stream, with its total weight as the last entry, in fixed coordinates.
+    """The statistic of a stream, with its total weight as the last entry, in fixed coordinates."""
 
-    Attributes
-    ----------
-    kernel : Kernel
-        Its coordinates are a function of ``pilot`` and ``weights`` alone, so a checkpoint stores those.
-    pilot, weights : arrays
-        The rows ``[1 | D]`` on which the coordinates were fitted, with their weights.
-    high, low : tuple of arrays
-        The sum is high + low.
-    inherited : float
-        Relative loss error of the held rows from which the sum was started.
-    spent : float
-        What the reductions that those rows had been through have spent of the second term, in units of ROUNDING.
-    inflation : float
-        By how much their absolute moments exceed those of the rows that they represent.
-    held_error : float
-        Relative loss error of the rows held now, against this sum.
-    used : float
-        What the last reduction to these rows has spent, in units of ROUNDING.
-    needs_tree : bool
-        A sample of candidates was not enough before: begin with the tree.
-    evidence : array or None
-        What the rows say about coordinates that may still vanish.
-    """
-
-    kernel: Kernel
-    pilot: Array
-    weights: Array
-    high: Sums
+    kernel: Kernel  # its coordinates are a function of ``pilot`` and ``weights`` alone, so a checkpoint stores those
+    pilot: Array  # the rows ``[1 | D]`` on which the coordinates were fitted,
+    weights: Array  # and their weights
+    high: Sums  # the sum is high + low
     low: Sums
-    inherited: float = 0.0
+    inherited: float = 0.0  # relative loss error of the held rows from which the sum was started
+    # what the reductions that those rows had been through have spent of the second term, in units of ROUNDING
     spent: float = 0.0
-    inflation: float = 1.0
-    held_error: float = 0.0
-    used: float = 0.0
-    needs_tree: bool = False
-    evidence: Array | None = None
+    inflation: float = 1.0  # by how much their absolute moments exceed those of the rows that they represent
+    held_error: float = 0.0  # relative loss error of the rows held now, against this sum
+    used: float = 0.0  # what the last reduction to these rows has spent, in units of ROUNDING
+    needs_tree: bool = False  # a sample of candidates was not enough before: begin with the tree
+    evidence: Array | None = None  # what the rows say about coordinates that may still vanish
 
     @staticmethod
     def fit(kernel: Kernel, pilot: Array, weights: Array) -> Kernel:
@@ -185,18 +162,9 @@ def fold(
 ) -> tuple[Reduction, Running]:
     """Reduce held and new rows to at most rank rows that carry the moments of the whole stream.
 
-    Parameters
-    ----------
-    rows : Rows
-        The held rows, then the new ones.
-    new : Rows
-        The new ones alone (without weights, if they have none: that is faster).
-    kernel : Kernel
-        The problem's, in no coordinates yet.
-    running : Running or None
-        The sum without the new and the peeled rows; None at the first fold.
-    peeled : bool array, optional
-        Which of the held rows are peeled.
+    ``rows`` are the held rows, then the ``new`` ones, which are read faster where they have no weights; ``peeled`` flags the
+    held ones that are peeled.  The kernel is in no coordinates yet.  ``running`` is the sum without the new and the peeled
+    rows, None at the first fold.
     """
     held = len(rows) - len(new)
     peeled = np.zeros(held, dtype=bool) if peeled is None else peeled
@@ -226,9 +194,8 @@ def _continued(
     if fitted.needs_pass:
         return None, running
     found, needs_tree = _reduce(rows, fitted, held, held + np.arange(0), rng, running.needs_tree)
-    if not asks_for_peeling(found.proof, rows):
-        return running.claimed(found), grown.after(found, needs_tree)
-    heavy = dominating(rows, kernel, PEELED * fitted.kernel.width)
+    peels = asks_for_peeling(found.proof, rows)
+    heavy = dominating(rows, kernel, PEELED * fitted.kernel.width) if peels else None
     if heavy is None or not len(heavy):
         return running.claimed(found), grown.after(found, needs_tree)
     alone = np.zeros(len(rows), dtype=bool)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from karat.engine.linalg import Array
-from karat.experiments.axes import readable_logs
 from karat.experiments.data import MissingDataError
+from karat.experiments.drawing import finish, new_drawing, readable_logs
 from karat.experiments.result import Experiment, Figure, Table
-from karat.experiments.samplers import FIXED, RANDOM, THINNED, Sampler, absent, available, kernel_thinning
+from karat.experiments.samplers import FIXED, RANDOM, THINNED, Choice, Sampler, absent, available, kernel_thinning
 from karat.experiments.settings import Settings
 from karat.experiments.tasks import TASKS, Task
-from karat.report.display import CORE, FULL, OTHER, plain
+from karat.report.display import CORE, FULL, OTHER
 
 Curve = tuple[list[int], list[float | None]]
 ROUNDING = 1e-16
@@ -56,12 +56,19 @@ def summary(errors: Array) -> list[Any]:
 
 def compare(task: Task, seeds: int, doublings: int) -> tuple[list[list[Any]], dict[str, Curve]]:
     """Compare all methods on one task: rows of the table, and error against size for the figure."""
-    begin = time.perf_counter()
-    index, weights = task.build()
-    built, m = time.perf_counter() - begin, len(index)
-    found = summary(np.array([task.error(index, weights)]))
-    rows: list[list[Any]] = [[task.title, "karat", m, *found, built]]
-    curves: dict[str, Curve] = {"karat": ([m], [found[0]])}
+    rows: list[list[Any]] = []
+    curves: dict[str, Curve] = {}
+
+    def alone(name: str, choose: Callable[[], Choice]) -> int:
+        begin = time.perf_counter()
+        index, weights = choose()
+        taken = time.perf_counter() - begin
+        found = summary(np.array([task.error(index, weights)]))
+        rows.append([task.title, name, len(index), *found, taken])
+        curves[name] = ([len(index)], [found[0]])
+        return len(index)
+
+    m = alone("karat", task.build)
     sizes = [m << i for i in range(doublings) if m << i <= len(task.views.table) // 2]
     for name, sampler in available(RANDOM).items():
         reached = [size for size in sizes if size <= THINNED // 2 or sampler is not kernel_thinning]
@@ -74,12 +81,7 @@ def compare(task: Task, seeds: int, doublings: int) -> tuple[list[list[Any]], di
                 rows.append([task.title, name, m, *found, taken])
         curves[name] = (reached, middle)
     for name, sampler in available(FIXED).items():
-        begin = time.perf_counter()
-        index, weights = sampler(task.views, m, np.random.default_rng(0))
-        taken = time.perf_counter() - begin
-        found = summary(np.array([task.error(index, weights)]))
-        rows.append([task.title, name, len(index), *found, taken])
-        curves[name] = ([len(index)], [found[0]])
+        alone(name, lambda: sampler(task.views, m, np.random.default_rng(0)))  # noqa: B023
     return rows, curves
 
 
@@ -92,13 +94,10 @@ def draw(title: str, curves: dict[str, Curve], place: Any) -> None:
         panel = below if np.nanmin(values) < EXACT else above
         large = 12 if name == "karat" else 8 if len(sizes) == 1 else 4
         panel.loglog(sizes, values, marker=mark, color=colour, markersize=large, linestyle="-" if len(sizes) > 1 else "none")
-    for panel in (above, below):
-        plain(panel)
-    above.set_title(title, loc="left", fontsize="medium")
-    above.set(ylabel="relative error")
+    finish(above, title, ylabel="relative error")
     above.tick_params(labelbottom=False)
+    finish(below, "", xlabel="rows", ylabel="rounding", ylim=(ROUNDING / 3, 1e-11))
     readable_logs(above)
-    below.set(xlabel="rows", ylabel="rounding", ylim=(ROUNDING / 3, 1e-11))
     readable_logs(below)
 
 
@@ -110,9 +109,6 @@ def _legend() -> list[Any]:
 
 
 def run(settings: Settings, choice: Mapping[str, Callable[[Settings], Task]] = TASKS) -> Experiment:
-    """Run the comparison."""
-    from matplotlib.figure import Figure as Drawing
-
     missing = absent()
     tasks: list[Task] = []
     for name, make in choice.items():
@@ -120,9 +116,8 @@ def run(settings: Settings, choice: Mapping[str, Callable[[Settings], Task]] = T
             tasks.append(make(settings))
         except MissingDataError as error:
             missing.append(f"The task {name} is left out: {error}")
-    drawing = Drawing(figsize=(12, 8.4), layout="constrained")
-    grid: Any = drawing.subfigures(2, 3)
-    places = grid.ravel()
+    drawing = new_drawing(12, 8.4)
+    places = drawing.subfigures(2, 3).ravel()
     rows: list[list[Any]] = []
     for task, place in zip(tasks, places, strict=False):
         settings.say(task.title)

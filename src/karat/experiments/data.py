@@ -52,17 +52,7 @@ class Documents(NamedTuple):
 
 
 class Source:
-    """Where the experiments get their data from.
-
-    Parameters
-    ----------
-    folder : path, optional
-        The folder of data sets; by default the environment variable ``KARAT_DATA``.
-    network : bool
-        Whether to download sets that are not in the folder.
-    patience : float
-        Seconds to wait for a server.
-    """
+    """Where the experiments get their data from: a folder, by default ``KARAT_DATA``, and else the network, if allowed."""
 
     def __init__(self, folder: str | Path | None = None, *, network: bool = True, patience: float = PATIENCE) -> None:
         named = folder or os.environ.get("KARAT_DATA")

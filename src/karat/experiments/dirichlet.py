@@ -28,7 +28,6 @@ MODEL = Model(
 
 
 def run(settings: Settings) -> Experiment:
-    """Run latent Dirichlet allocation."""
     n = 5000 if settings.quick else 50_000
     settings.say(f"{n:,} documents")
     rows = [agreement("latent Dirichlet", MODEL, n, 21)]

@@ -1,8 +1,4 @@
-"""Hidden Markov models with three states and categorical or Gaussian emissions; the paper claims them and does not run them.
-
-A sample is a window of three steps.  The tensor of its three views is not symmetric, so the rank is k^3 unless it is
-symmetrised (the paper states binom(k+2, 3) without that step); karat symmetrises it.
-"""
+"""Hidden Markov models with three states and categorical or Gaussian emissions; the paper claims them and does not run them."""
 
 from __future__ import annotations
 
@@ -51,7 +47,6 @@ MODELS = {
 
 
 def run(settings: Settings) -> Experiment:
-    """Run hidden Markov models."""
     n = 20_000 if settings.quick else 100_000
     rows = []
     for (name, model), bound in zip(MODELS.items(), (11, 14), strict=True):

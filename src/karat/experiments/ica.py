@@ -1,7 +1,4 @@
-"""Independent component analysis by the fourth cumulant; the paper names it and does not run it.
-
-The cumulant is of order four, so a coreset has binom(k+3, 4) + binom(k+1, 2) + 1 rows, not the paper's binom(k+2, 3) + 1.
-"""
+"""Independent component analysis by the fourth cumulant; the paper names it and does not run it."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from karat.experiments.result import Experiment, Table
 from karat.experiments.settings import Settings
 
 K = 4
+BOUND = comb(K + 3, 4) + comb(K + 1, 2) + 1  # the cumulant is of order four
 MIXING = np.random.default_rng(0).standard_normal((K, K))
 
 
@@ -38,10 +36,9 @@ MODEL = Model(
 
 
 def run(settings: Settings) -> Experiment:
-    """Run independent component analysis."""
     n = 20_000 if settings.quick else 100_000
     settings.say(f"{n:,} samples")
-    rows = [agreement("ICA", MODEL, n, comb(K + 3, 4) + comb(K + 1, 2) + 1)]
+    rows = [agreement("ICA", MODEL, n, BOUND)]
     sizes = (4000, 16_000) if settings.quick else (4000, 16_000, 64_000, 256_000)
     table, figure = recovery("Independent components", "ica_recovery", {"k = 4": MODEL}, sizes, 3 if settings.quick else 7)
     return Experiment(
@@ -49,6 +46,6 @@ def run(settings: Settings) -> Experiment:
         ["The mixing matrix learned from the coreset is that of all samples, so it has the same error."],
         [Table("ica", "Four sources: two Laplace, a uniform, an exponential", COLUMNS, rows), table],
         [figure],
-        ["The paper bounds every latent model by the third-order count binom(k+2, 3) + 1 = 21; fourth cumulants need "
-         f"{comb(K + 3, 4) + comb(K + 1, 2) + 1}."],
+        [f"The paper bounds every latent model by the third-order count binom(k+2, 3) + 1 = 21; fourth cumulants need "
+         f"{BOUND}."],
     )  # fmt: skip

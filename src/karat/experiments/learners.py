@@ -9,7 +9,7 @@ import numpy as np
 
 import karat
 from karat.engine.linalg import Array
-from karat.experiments.axes import readable_logs
+from karat.experiments.drawing import finish, new_drawing, readable_logs
 from karat.experiments.measure import difference, learn_twice, real_data
 from karat.experiments.result import Figure, Table
 from karat.report import RecoveryErrorDisplay
@@ -17,25 +17,13 @@ from karat.report.recovery import relative_error
 
 
 class Model(NamedTuple):
-    """A latent-variable model: data with known components, its problem, its learner and its parameters.
+    """A latent-variable model: data with known components, its problem, its learner and its parameters."""
 
-    Attributes
-    ----------
-    draw : callable
-        From n and a generator to the data and the true components (rows).
-    problem, learner : callables
-        Make a new one.
-    parameters : sequence of str
-        Names of the fitted arrays to compare.
-    components : callable
-        From a fitted learner to its components (rows).
-    """
-
-    draw: Callable[[int, np.random.Generator], tuple[Any, Array]]
-    problem: Callable[[], Any]
+    draw: Callable[[int, np.random.Generator], tuple[Any, Array]]  # n rows of data, and the true components (rows)
+    problem: Callable[[], Any]  # makes a new one
     learner: Callable[[], Any]
-    parameters: Sequence[str]
-    components: Callable[[Any], Array]
+    parameters: Sequence[str]  # names of the fitted arrays to compare
+    components: Callable[[Any], Array]  # from a fitted learner to its components (rows)
 
 
 def agreement(name: str, model: Model, n: int, bound: int) -> list[Any]:
@@ -57,9 +45,7 @@ COLUMNS = (
 
 def recovery(title: str, name: str, models: dict[str, Model], sizes: Sequence[int], seeds: int) -> tuple[Table, Figure]:
     """Measure the error of the components against n, from all samples and from coresets."""
-    from matplotlib.figure import Figure as Drawing
-
-    drawing = Drawing(figsize=(5.6 * len(models), 4), layout="constrained")
+    drawing = new_drawing(5.6 * len(models), 4)
     rows: list[list[Any]] = []
     for panel, (kind, model) in zip(drawing.subplots(1, len(models), squeeze=False)[0], models.items(), strict=True):
         middle = []
@@ -75,7 +61,7 @@ def recovery(title: str, name: str, models: dict[str, Model], sizes: Sequence[in
             rows.append([kind, n, len(core), *middle[-1].tolist()])
         full, small = np.transpose(middle)
         RecoveryErrorDisplay(sizes, {"all samples": full, f"coreset of {len(core)}": small}).plot(panel)
-        panel.set_title(f"{title}, {kind}", loc="left", fontsize="medium")
+        finish(panel, f"{title}, {kind}")
         readable_logs(panel)
     columns = ["model", "samples", "kept", "error, all samples", "error, coreset"]
     return Table(name, "Error of the components against n, median of several draws", columns, rows), Figure(

@@ -1,7 +1,6 @@
 """Table 2 of the paper: Gaussian mixtures by moments, from all rows and from the coreset.
 
-The coreset keeps the whitened third-moment tensor with binom(k+2, 3) + 1 rows, and stores the whitening of the full data.  The
-loss is the k-means loss of all rows with the learned means as centres.
+The coreset keeps the whitened third-moment tensor with binom(k+2, 3) + 1 rows, and stores the whitening of the full data.
 """
 
 from __future__ import annotations
@@ -34,20 +33,11 @@ def unit_rows(X: Array) -> Array:
     return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 
 
-def standardised_rows(X: Array) -> Array:
-    """Scale columns to mean 1 and variance 1; away from the origin the means of components can be independent."""
-    return np.asarray((X - X.mean(axis=0)) / X.std(axis=0) + 1.0)
-
-
-def unit_columns(X: Array) -> Array:
-    """Scale columns to values between 0 and 1."""
-    return np.asarray((X - X.min(axis=0)) / np.ptp(X, axis=0))
-
-
 PREPARATIONS: dict[str, Callable[[Array], Array]] = {
     "rows of length 1": unit_rows,
-    "columns between 0 and 1": unit_columns,
-    "columns of variance 1": standardised_rows,
+    "columns between 0 and 1": lambda X: np.asarray((X - X.min(axis=0)) / np.ptp(X, axis=0)),
+    # Mean 1: away from the origin the means of components can be independent.
+    "columns of variance 1": lambda X: np.asarray((X - X.mean(axis=0)) / X.std(axis=0) + 1.0),
     "as they are": lambda X: X,
 }
 
@@ -99,7 +89,6 @@ def compare(name: str, X: Array) -> tuple[list[Any], list[Any]]:
 
 
 def run(settings: Settings) -> Experiment:
-    """Compute Table 2."""
     missing: list[str] = []
     source = settings.source
     tables: dict[str, Callable[[], Array]] = {

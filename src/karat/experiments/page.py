@@ -22,10 +22,8 @@ from karat.experiments.settings import Settings
 if TYPE_CHECKING:
     from karat.experiments.run import Outcome
 
-NAME = "index.html"
 
-
-def write_page(folder: Path, outcomes: Sequence[Outcome], settings: Settings) -> Path:
+def write_page(folder: Path, outcomes: Sequence[Outcome], settings: Settings) -> None:
     """Write the page of the experiments run so far, with the PNG files of the folder."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("karat.experiments", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True,
@@ -39,9 +37,7 @@ def write_page(folder: Path, outcomes: Sequence[Outcome], settings: Settings) ->
     page = environment.get_template("page.html.jinja").render(
         style=style, outcomes=outcomes, picture=picture, quick=settings.quick, facts=_facts(settings, outcomes)
     )
-    path = folder / NAME
-    path.write_text(page, encoding="utf-8")
-    return path
+    (folder / "index.html").write_text(page, encoding="utf-8")
 
 
 def _facts(settings: Settings, outcomes: Sequence[Outcome]) -> dict[str, str]:

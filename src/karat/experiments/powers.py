@@ -16,12 +16,13 @@ import numpy as np
 import karat
 from karat.engine.linalg import Array
 from karat.experiments.data import CLASSES, Labelled
+from karat.experiments.drawing import finish, new_drawing
 from karat.experiments.measure import difference, seconds
 from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.settings import Settings
 from karat.problems import LpRegression
 from karat.problems.absorb.minimise import minimise_power
-from karat.report.display import CORE, FULL, OTHER, plain
+from karat.report.display import CORE, FULL, OTHER
 
 CASES = {"Iris": (4, 3), "Yeast": (4, 4), "Breast cancer": (4, 3), "Glass": (6, 2)}  # power and number of columns
 LAMBDA = 1.0
@@ -35,16 +36,16 @@ def columns_of(data: Labelled, d: int) -> tuple[Array, Array]:
     return X / X.std(axis=0), data.y
 
 
-def full_minimiser(X: Array, y: Array, p: int, lam: float) -> Array:
+def full_minimiser(X: Array, y: Array, p: int) -> Array:
     """Minimise the l_p loss of all rows."""
-    solution = minimise_power(X, y, np.ones(len(y)), p, lam, True)
+    solution = minimise_power(X, y, np.ones(len(y)), p, LAMBDA, True)
     return np.append(solution.coef, solution.intercept)
 
 
 def compare(name: str, data: Labelled, p: int, d: int) -> list[Any]:
     """Compare sizes for the three values of absorb, coefficients and losses: a row of the table."""
     X, y = columns_of(data, d)
-    expected = full_minimiser(X, y, p, LAMBDA)
+    expected = full_minimiser(X, y, p)
     sizes, worst = [], 0.0
     for absorb in (None, "diagonal", "box"):
         problem = LpRegression(p, LAMBDA, absorb=absorb)
@@ -54,15 +55,13 @@ def compare(name: str, data: Labelled, p: int, d: int) -> list[Any]:
         sizes.append(len(core))
         if absorb is None:
             kept, proof = core, core.certificate
-    slow = seconds(lambda: full_minimiser(X, y, p, LAMBDA))
+    slow = seconds(lambda: full_minimiser(X, y, p))
     fast = seconds(lambda: LpRegression(p, LAMBDA).solve(kept))
     return [name, p, f"{len(y):,} x {d}", comb(d + 1 + p, p), *sizes, worst, proof.loss_error, f"{slow / fast:.1f} x"]
 
 
 def large(settings: Settings, sizes: Sequence[int]) -> tuple[Table, Figure]:
     """Measure sizes and times for growing n."""
-    from matplotlib.figure import Figure as Drawing
-
     rng = np.random.default_rng(0)
     p, d = 4, 3
     rows: list[list[Any]] = []
@@ -71,21 +70,19 @@ def large(settings: Settings, sizes: Sequence[int]) -> tuple[Table, Figure]:
         X = rng.standard_normal((n, d))
         y = X @ np.arange(1.0, d + 1) + rng.standard_t(9, n)
         core = karat.coreset(X, y, LpRegression(p, LAMBDA))
-        solution, expected = LpRegression(p, LAMBDA).solve(core), full_minimiser(X, y, p, LAMBDA)
+        solution, expected = LpRegression(p, LAMBDA).solve(core), full_minimiser(X, y, p)
         rows.append([
             n, len(core), difference(np.append(solution.coef, solution.intercept), expected),
-            seconds(lambda: full_minimiser(X, y, p, LAMBDA)),  # noqa: B023
+            seconds(lambda: full_minimiser(X, y, p)),  # noqa: B023
             seconds(lambda: karat.coreset(X, y, LpRegression(p, LAMBDA))),  # noqa: B023
             seconds(lambda: LpRegression(p, LAMBDA).solve(core)),  # noqa: B023
         ])  # fmt: skip
-    drawing = Drawing(figsize=(6.5, 4), layout="constrained")
+    drawing = new_drawing(6.5, 4)
     panel = drawing.subplots()
     names = ["fit on all rows", "build the coreset", "fit on the coreset"]
     for place, (name, (colour, mark)) in enumerate(zip(names, ((FULL, "o"), (CORE, "s"), (OTHER[0], "^")), strict=True)):
         panel.loglog([row[0] for row in rows], [row[3 + place] for row in rows], marker=mark, color=colour, label=name)
-    panel.set(xlabel="rows", ylabel="seconds")
-    panel.set_title(f"l_{p} regression, d = {d}, {rows[-1][1]} rows kept", loc="left", fontsize="medium")
-    plain(panel)
+    finish(panel, f"l_{p} regression, d = {d}, {rows[-1][1]} rows kept", xlabel="rows", ylabel="seconds")
     panel.legend(frameon=False)
     columns = ["rows", "rows kept", "difference of the coefficients", *(f"{name}, seconds" for name in names)]
     return Table("lp_large", f"l_{p} regression on Gaussian columns with heavy-tailed noise", columns, rows), Figure(
@@ -94,7 +91,6 @@ def large(settings: Settings, sizes: Sequence[int]) -> tuple[Table, Figure]:
 
 
 def run(settings: Settings, sizes: Sequence[int] = SIZES) -> Experiment:
-    """Run l_p regression."""
     missing: list[str] = []
     rows = [compare(name, data, *CASES[name]) for name, data in settings.each(CLASSES, settings.source.classes, missing)]
     table, figure = large(settings, sizes[:-1] if settings.quick else sizes)

@@ -56,26 +56,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One section of the page.
-
-    Attributes
-    ----------
-    title : str
-    prose : sequence of str
-        Paragraphs about the method and the result.
-    tables, figures : sequences
-    notes : sequence of str
-        Differences to the paper, and the reasons.
-    missing : sequence of str
-        Messages about parts that were left out, and how to run them.
-    """
+    """One section of the page."""
 
     title: str
-    prose: Sequence[str]
+    prose: Sequence[str]  # paragraphs about the method and the result
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
-    notes: Sequence[str] = ()
-    missing: Sequence[str] = ()
+    notes: Sequence[str] = ()  # differences to the paper, and the reasons
+    missing: Sequence[str] = ()  # messages about parts that were left out, and how to run them
 
 
 def readable(cell: Cell) -> str:

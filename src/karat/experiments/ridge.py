@@ -47,12 +47,16 @@ def rmse(X: Array, y: Array, w: Array) -> float:
     return float(np.sqrt(np.mean((X @ w - y) ** 2)))
 
 
-def from_coreset(core: karat.Coreset, lam: float) -> Array:
-    """Ridge coefficients from the kept rows and the regulariser's."""
+def kept_parts(core: karat.Coreset) -> tuple[Array, Array, Array, Array]:
+    """The kept rows, their targets and weights, and the weights of the regulariser's rows."""
     X, y = core.arrays()
     assert y is not None
     problem: Any = core.problem
-    return ridge(X, y, lam, core.weights, problem.regulariser_weights(core))
+    return X, y, core.weights, problem.regulariser_weights(core)
+
+
+def rows_of_both(core: karat.Coreset) -> int:
+    return len(core) + int((kept_parts(core)[3] > 0).sum())
 
 
 def reached_at(X: Array, y: Array, value: float) -> str:
@@ -78,7 +82,6 @@ def _with_own_labels(settings: Settings) -> str:
 
 
 def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
-    """Compute Table 1."""
     notes: list[str] = []
     missing: list[str] = []
     errors: list[list[Any]] = []
@@ -89,25 +92,21 @@ def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
         worst = 0.0
         for lam in LAMBDAS:
             core = karat.coreset(X, y, Ridge(lam, fit_intercept=False, absorb="diagonal", total_weight=True))
-            full, small = rmse(X, y, ridge(X, y, lam)), rmse(X, y, from_coreset(core, lam))
+            Xc, yc, *weights = kept_parts(core)
+            full, small = rmse(X, y, ridge(X, y, lam)), rmse(X, y, ridge(Xc, yc, lam, *weights))
             worst = max(worst, abs(full - small))
             if lam == LAMBDA:
                 ours, ours_small, kept = full, small, core
         errors.append([name, paper_rmse, ours, ours_small, abs(ours - ours_small), worst, reached_at(X, y, paper_rmse)])
-        problem: Any = kept.problem
-        size = len(kept) + int((problem.regulariser_weights(kept) > 0).sum())
-        fewer = Ridge(LAMBDA, fit_intercept=False, absorb="diagonal", total_weight=False)
-        conic = karat.coreset(X, y, fewer)
-        conic_size = len(conic) + int((fewer.regulariser_weights(conic) > 0).sum())
+        size = rows_of_both(kept)
+        conic = karat.coreset(X, y, Ridge(LAMBDA, fit_intercept=False, absorb="diagonal", total_weight=False))
         box = len(karat.coreset(X, y, Ridge(LAMBDA, fit_intercept=False, absorb="box")))
-        Xc, yc = kept.arrays()
-        assert yc is not None
-        weights, carried = kept.weights, problem.regulariser_weights(kept)
+        parts = kept_parts(kept)
         slow = seconds(lambda: ridge(X, y, LAMBDA))  # noqa: B023
-        fast = seconds(lambda: ridge(Xc, yc, LAMBDA, weights, carried))  # noqa: B023
-        build = seconds(lambda: karat.coreset(X, y, problem))  # noqa: B023
+        fast = seconds(lambda: ridge(*parts[:2], LAMBDA, *parts[2:]))  # noqa: B023
+        build = seconds(lambda: karat.coreset(X, y, kept.problem))  # noqa: B023
         sizes.append([
-            name, f"{n + d} x {d + 1}", paper_size, size, len(kept), comb(d + 2, 2) + 1, conic_size, box,
+            name, f"{n + d} x {d + 1}", paper_size, size, len(kept), comb(d + 2, 2) + 1, rows_of_both(conic), box,
             f"{paper_cut:g} %", f"{100 * (1 - size / (n + d)):.2f} %", f"{paper_speed:g} x", f"{slow / fast:.2f} x",
             f"{1e3 * build:.1f} ms",
         ])  # fmt: skip

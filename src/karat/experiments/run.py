@@ -30,22 +30,12 @@ EXPERIMENTS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one experiment.
-
-    Attributes
-    ----------
-    name : str
-    experiment : Experiment or None
-        None if it failed.
-    seconds : float
-    error : str
-        The error in one line; empty if there was none.
-    """
+    """The outcome of one experiment."""
 
     name: str
-    experiment: Experiment | None
+    experiment: Experiment | None  # None if it failed
     seconds: float
-    error: str = ""
+    error: str = ""  # the error in one line; empty if there was none
 
 
 Progress = Callable[[str, str, int, int], None]
@@ -67,24 +57,9 @@ def reproduce(
     progress: Progress | None = None,
     experiments: Mapping[str, str] = EXPERIMENTS,
 ) -> list[Outcome]:
-    """Run the experiments and write the page and the files.
+    """Run the experiments of the names ``only``, by default all, and write the page, CSV and PNG files to a folder.
 
-    Parameters
-    ----------
-    folder : path
-        The folder for ``index.html``, CSV and PNG files; it is made if it does not exist.
-    only : list of str, optional
-        Names of experiments; all of them by default.
-    settings : Settings, optional
-        Data source and size of the experiments.
-    progress : callable, optional
-        Called with (experiment, what it is doing, experiments done, experiments in all).
-    experiments : dict
-        Names and modules to choose from.
-
-    Returns
-    -------
-    list of Outcome
+    ``progress`` is called with (experiment, what it is doing, experiments done, experiments in all).
     """
     try:
         from karat.experiments.page import write_page

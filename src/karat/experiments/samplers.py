@@ -30,22 +30,12 @@ Choice = tuple[Indices, Array]
 
 @dataclass(frozen=True)
 class Views:
-    """The input of the samplers.
+    """The input of the samplers."""
 
-    Attributes
-    ----------
-    table : array (n, q)
-        Standardised rows, the target among them.
-    leverage, sensitivity : arrays (n,)
-        Scores, up to a factor.
-    features : array (n, m)
-        The kernel features whose sums an exact coreset keeps, without the constant.
-    """
-
-    table: Array
-    leverage: Array
+    table: Array  # (n, q): standardised rows, the target among them
+    leverage: Array  # (n,): scores, up to a factor
     sensitivity: Array
-    features: Array
+    features: Array  # (n, m): the kernel features whose sums an exact coreset keeps, without the constant
 
 
 Sampler = Callable[[Views, int, np.random.Generator], Choice]
@@ -73,18 +63,10 @@ def uniform(views: Views, m: int, rng: np.random.Generator) -> Choice:
     return rng.choice(n, m, replace=False), np.full(m, n / m)
 
 
-def _importance(scores: Array, m: int, rng: np.random.Generator) -> Choice:
+def importance(scores: Array, m: int, rng: np.random.Generator) -> Choice:
     p = scores / scores.sum()
     index = rng.choice(len(p), m, p=p)
     return index, 1.0 / (m * p[index])
-
-
-def leverage(views: Views, m: int, rng: np.random.Generator) -> Choice:
-    return _importance(views.leverage, m, rng)
-
-
-def sensitivity(views: Views, m: int, rng: np.random.Generator) -> Choice:
-    return _importance(views.sensitivity, m, rng)
 
 
 def bandwidth(table: Array) -> float:
@@ -146,8 +128,8 @@ def recombination(views: Views, m: int, rng: np.random.Generator) -> Choice:
 
 RANDOM: dict[str, Sampler] = {
     "uniform sampling": uniform,
-    "leverage sampling": leverage,
-    "sensitivity sampling": sensitivity,
+    "leverage sampling": lambda views, m, rng: importance(views.leverage, m, rng),
+    "sensitivity sampling": lambda views, m, rng: importance(views.sensitivity, m, rng),
     "kernel thinning (goodpoints)": kernel_thinning,
 }
 FIXED: dict[str, Sampler] = {
@@ -157,16 +139,16 @@ FIXED: dict[str, Sampler] = {
 PACKAGES = {"goodpoints": "kernel thinning", "coreax": "kernel herding and recombination"}
 
 
+def _lacking() -> list[str]:
+    return [package for package in PACKAGES if find_spec(package) is None]
+
+
 def available(samplers: dict[str, Sampler]) -> dict[str, Sampler]:
     """The samplers whose package is installed."""
-    missing = {package for package in PACKAGES if find_spec(package) is None}
-    return {name: sampler for name, sampler in samplers.items() if not any(f"({package})" in name for package in missing)}
+    return {name: sampler for name, sampler in samplers.items() if not any(f"({package})" in name for package in _lacking())}
 
 
 def absent() -> list[str]:
     """A message for each package that is not installed."""
-    return [
-        f"{package} is not installed, so {what} is left out: install it with  pip install {package}."
-        for package, what in PACKAGES.items()
-        if find_spec(package) is None
-    ]
+    left_out = "{0} is not installed, so {1} is left out: install it with  pip install {0}."
+    return [left_out.format(package, PACKAGES[package]) for package in _lacking()]

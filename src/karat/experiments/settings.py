@@ -17,21 +17,11 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run an experiment.
-
-    Attributes
-    ----------
-    source : Source
-        Source of the data.
-    quick : bool
-        Fewer points, seeds and rows; faster and less precise.
-    say : callable
-        Called with a few words about the current step.
-    """
+    """How to run an experiment."""
 
     source: Source = field(default_factory=Source)
-    quick: bool = False
-    say: Callable[[str], None] = _silent
+    quick: bool = False  # fewer points, seeds and rows; faster and less precise
+    say: Callable[[str], None] = _silent  # called with a few words about the current step
 
     def each(self, names: Sequence[str], load: Callable[[str], Value], missing: list[str]) -> Iterator[tuple[str, Value]]:
         """Load data sets by name; for those that are missing, a message is added to ``missing``."""

@@ -18,13 +18,14 @@ import numpy as np
 import karat
 from karat.engine.linalg import Array
 from karat.experiments.data import CLASSES, Labelled
+from karat.experiments.drawing import finish, new_drawing
 from karat.experiments.literal import claimed_bound, sign_coreset, solve_as_written, solve_corrected
 from karat.experiments.measure import difference
 from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.ridge import ridge
 from karat.experiments.settings import Settings
 from karat.problems import Ridge
-from karat.report.display import CORE, FULL, OTHER, plain
+from karat.report.display import CORE, FULL, OTHER
 
 CURVES = {
     "d regulariser rows": (FULL, "o-"),
@@ -38,13 +39,12 @@ def data_rows(X: Array, y: Array, lam: float) -> dict[str, float]:
     """Count the data rows kept by each kernelization, and compute the claimed bound."""
     diagonal = Ridge(lam, fit_intercept=False, absorb="diagonal", total_weight=True)
     box = Ridge(lam, fit_intercept=False, absorb="box")
-    kept = {
+    return {
         "d regulariser rows": float(len(karat.coreset(X, y, diagonal))),
         "box programme": float(len(karat.coreset(X, y, box))),
+        "sign matrix T, literal": float(len(sign_coreset(X, y, lam).rows)),
+        "the paper's claimed bound": claimed_bound(np.column_stack([X, y]), lam),
     }
-    kept["sign matrix T, literal"] = float(len(sign_coreset(X, y, lam).rows))
-    kept["the paper's claimed bound"] = claimed_bound(np.column_stack([X, y]), lam)
-    return kept
 
 
 def differences(d: int) -> Array:
@@ -80,9 +80,7 @@ def solves(name: str, data: Labelled, lam: float) -> list[Any]:
 
 def draw(curves: dict[str, tuple[Array, list[dict[str, float]], int]]) -> Any:
     """Draw sizes against lambda, a panel per data set."""
-    from matplotlib.figure import Figure as Drawing
-
-    drawing = Drawing(figsize=(11, 7.2), layout="constrained")
+    drawing = new_drawing(11, 7.2)
     axes = drawing.subplots(2, 2, squeeze=False).ravel()
     for panel, (name, (lambdas, kept, d)) in zip(axes, curves.items(), strict=False):
         for curve, (colour, style) in CURVES.items():
@@ -93,9 +91,7 @@ def draw(curves: dict[str, tuple[Array, list[dict[str, float]], int]]) -> Any:
             lambdas, bound, literal, where=literal > bound, color=OTHER[1], alpha=0.15, label="above the claimed bound"
         )
         panel.axhline(comb(d + 2, 2) + 1 - d, color=FULL, linewidth=0.8, linestyle=":")
-        panel.set(xscale="log", xlabel="lambda", ylabel="data rows kept", ylim=(0, None))
-        panel.set_title(f"{name}, d = {d}", loc="left", fontsize="medium")
-        plain(panel)
+        finish(panel, f"{name}, d = {d}", xscale="log", xlabel="lambda", ylabel="data rows kept", ylim=(0, None))
     for panel in axes[len(curves) :]:
         panel.set_visible(False)
     if curves:
@@ -105,7 +101,6 @@ def draw(curves: dict[str, tuple[Array, list[dict[str, float]], int]]) -> Any:
 
 
 def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
-    """Compute Figure 1."""
     missing: list[str] = []
     lambdas = np.geomspace(1e-2, 1e6, 5 if settings.quick else 17)
     curves: dict[str, tuple[Array, list[dict[str, float]], int]] = {}

@@ -26,20 +26,13 @@ ROWS = 10_000
 
 @dataclass(frozen=True)
 class Task:
-    """A model to train, with its data.
-
-    Attributes
-    ----------
-    build : callable
-        Builds karat's coreset: indices and weights.
-    error : callable
-        From indices and weights to the relative error of the model's parameters against those of all rows, and the excess of
-        its loss on all rows over the minimum (NaN for models without a loss).
-    """
+    """A model to train, with its data."""
 
     title: str
     views: Views
-    build: Callable[[], tuple[Indices, Array]]
+    build: Callable[[], tuple[Indices, Array]]  # builds karat's coreset: indices and weights
+    # from indices and weights to the relative error of the model's parameters against those of all rows, and the excess of its
+    # loss on all rows over the minimum (NaN for models without a loss)
     error: Callable[[Indices, Array], tuple[float, float]]
 
 

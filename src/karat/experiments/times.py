@@ -15,12 +15,13 @@ import numpy as np
 import karat
 from karat import problems
 from karat.engine.linalg import Array
+from karat.experiments.drawing import finish, new_drawing
 from karat.experiments.literal import fast_caratheodory
 from karat.experiments.measure import real_data, seconds
 from karat.experiments.result import Experiment, Figure, Table
 from karat.experiments.settings import Settings
 from karat.problems import LeastSquares
-from karat.report.display import CORE, FULL, OTHER, plain
+from karat.report.display import CORE, FULL, OTHER
 
 Curve = tuple[list[int], list[float]]
 COLOURS = {"karat": CORE, "karat, method='tree'": FULL, "Algorithm 5, literal": OTHER[1]}
@@ -99,9 +100,7 @@ def slope(curve: Curve) -> float:
 
 
 def draw(parts: dict[str, tuple[str, dict[str, Curve]]]) -> Any:
-    from matplotlib.figure import Figure as Drawing
-
-    drawing = Drawing(figsize=(11, 7.6), layout="constrained")
+    drawing = new_drawing(11, 7.6)
     for panel, (title, (variable, curves)) in zip(drawing.subplots(2, 2).ravel(), parts.items(), strict=True):
         for name, (values, taken) in curves.items():
             theorem = name == THEOREM
@@ -114,15 +113,12 @@ def draw(parts: dict[str, tuple[str, dict[str, Curve]]]) -> Any:
         if variable != "n":
             panel.set_xticks(curves["karat"][0], [str(value) for value in curves["karat"][0]], minor=False)
             panel.minorticks_off()
-        panel.set_title(title, loc="left", fontsize="medium")
-        panel.set(xlabel=variable, ylabel="seconds", ylim=(low / 3, 30 * top))
-        plain(panel)
+        finish(panel, title, xlabel=variable, ylabel="seconds", ylim=(low / 3, 30 * top))
         panel.legend(frameon=False, fontsize=8)
     return drawing
 
 
 def run(settings: Settings) -> Experiment:
-    """Measure running times."""
     quick = settings.quick
     n_values = [1000, 10_000, 100_000] if quick else [1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
     d_values = [2, 4, 8] if quick else [2, 3, 4, 6, 8, 12, 16, 24, 32]

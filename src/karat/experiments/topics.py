@@ -55,7 +55,6 @@ def subject_of(topic: int, chosen: np.ndarray, subjects: np.ndarray) -> str:
 
 
 def run(settings: Settings) -> Experiment:
-    """Compute Table 3."""
     try:
         documents = settings.source.documents()
     except MissingDataError as missing:

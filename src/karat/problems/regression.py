@@ -160,14 +160,8 @@ class _Penalised(_Regression):
     ) -> tuple[Reduction, Correction]:  # fmt: skip
         """The reduction and the correction of an absorbed coreset; the exact reduction and zero if nothing can be absorbed.
 
-        Parameters
-        ----------
-        missing : Correction, optional
-            What ``rows`` miss already, if they are those of absorbed coresets.
-        unit : float
-            In which the weights of rows are measured; corrections are not.
-        inherited : float
-            Loss error of ``rows`` themselves, if they represent others.
+        ``missing`` is what the rows miss already, if they are those of absorbed coresets, and ``inherited`` their loss error.
+        Weights of rows are in units of ``unit``; corrections are not.
         """
         with linalg.few_threads(exact.fitted.kernel.width):
             found = absorb(

@@ -45,7 +45,7 @@ from karat.engine.tolerances import EPS
 from karat.engine.weights import polish
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.programme import Budget, price_all, sparsest
-from karat.problems.absorb.regularised import Regularised, powers_within, regularised
+from karat.problems.absorb.regularised import Regularised, powers_within
 
 LIMIT = 1e-11
 REFUTED = 1e-10
@@ -56,22 +56,12 @@ CANDIDATES = 12  # in units of the number of monomials
 
 @dataclass(frozen=True)
 class Absorbed:
-    """Rows kept, what the regulariser carries, and the error of both together.
-
-    Attributes
-    ----------
-    positions, weights : arrays
-    correction : Correction
-        Zero if nothing was absorbed.
-    loss_error : float
-        Worst relative error of the regularised loss over every query, correction included.
-    passes : int
-    """
+    """Rows kept, what the regulariser carries, and the error of both together."""
 
     positions: Indices
     weights: Array
-    correction: Correction
-    loss_error: float
+    correction: Correction  # zero if nothing was absorbed
+    loss_error: float  # worst relative error of the regularised loss over every query, correction included
     passes: int
 
 
@@ -92,22 +82,13 @@ def absorb(
 ) -> Absorbed:
     """Reduce rows ``[X | y]`` as far as a regulariser of strength alpha allows.
 
-    Parameters
-    ----------
-    exact : Reduction
-        An exact coreset of them.  It is feasible for every alpha, and what is returned if nothing better is found.
-    missing : Correction, optional
-        What the given rows miss already, when absorbed coresets are merged.
-    unit : float
-        A power of two, in which the weights of rows, alpha and corrections are given; results are stored without it.
-    budget : Budget, optional
-        The time that linear programmes may take.
-    widest : int
-        The number of monomials up to which they are tried.
+    ``exact`` is an exact coreset of them, feasible for every alpha, and returned if nothing better is found.  ``missing`` is
+    what the rows miss already, when absorbed coresets are merged.  Weights of rows, alpha and corrections are in units of
+    ``unit``, a power of two; results are stored without it.  Linear programmes are tried up to ``widest`` monomials.
     """
-    loss = regularised(rows, exact.fitted, degree, intercept, alpha, missing, progress)
+    loss = Regularised(rows, exact.fitted, degree, intercept, alpha, missing, progress)
     passes = 1
-    if loss is not None and loss.rounding <= LIMIT:
+    if loss.rounding <= LIMIT:
         kernel = scaled_kernel(loss, total)
         if kernel.width <= widest:
             found, more = _vertex(rows, exact, loss, kernel, alpha, box, seed, unit, budget or Budget())
@@ -118,9 +99,7 @@ def absorb(
         sets = monomials(rows.columns, degree).indices
         return Absorbed(exact.positions, exact.weights, Correction(sets, np.zeros(len(sets))), exact.proof.loss_error, passes)
     # What is missing is not in the rows: their own reduction is exact, if it is so against the loss with the missing part.
-    gap = np.inf
-    if loss is not None:
-        gap = loss.error(rows.take(exact.positions, loss.shift), exact.weights, missing)
+    gap = loss.error(rows.take(exact.positions, loss.shift), exact.weights, missing)
     if gap <= LIMIT:
         return Absorbed(exact.positions, exact.weights, missing, gap, passes)
     everything = np.arange(len(rows))
@@ -185,13 +164,9 @@ def _polished(features: Array, weights: Array, moments: Array, lower: Array, upp
 
 
 class Kinds:
-    """The monomials, by what the regulariser may do to their moments.
+    """The monomials, by what the regulariser may do to their moments: those without the constant are ``plain``.
 
-    Attributes
-    ----------
-    plain : those without the constant
-    pure : powers of one input, whose moment may fall by any amount and rise by alpha
-    free : those whose moment may change
+    Moments of ``free`` ones may change; those of ``pure`` ones, powers of one input, may fall by any amount and rise by alpha.
     """
 
     def __init__(self, kernel: Powers, columns: int) -> None:
@@ -235,8 +210,6 @@ def measure_absorbed(
     rows: Rows, fitted: FittedMoments, degree: int, intercept: bool, alpha: float, kept: Rows, correction: Correction
 ) -> float:
     """Worst relative loss error of kept rows, with their weights and correction, against all rows."""
-    loss = regularised(rows, fitted, degree, intercept, alpha)
-    if loss is None:
-        return np.inf
+    loss = Regularised(rows, fitted, degree, intercept, alpha)
     everything = np.arange(len(kept))
     return loss.error(kept.take(everything, loss.shift), own_weights(kept, everything), correction)

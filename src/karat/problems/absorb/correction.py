@@ -17,22 +17,16 @@ class Correction:
 
     ``value(w) = sum_t c_t delta_t z^t`` with z = (w, -1): delta_t is the moment of monomial t over all rows less that over
     the kept ones.
-
-    Attributes
-    ----------
-    sets : int array (K, p)
-        The monomials: indices 0..d-1 of the inputs, d of the target.
-    delta : array (K,)
     """
 
-    sets: Indices
-    delta: Array
+    sets: Indices  # (K, p): the monomials: indices 0..d-1 of the inputs, d of the target
+    delta: Array  # (K,)
 
     def __add__(self, other: Correction) -> Correction:
         return Correction(self.sets, self.delta + other.delta)
 
-    def __neg__(self) -> Correction:
-        return Correction(self.sets, -self.delta)
+    def __sub__(self, other: Correction) -> Correction:
+        return Correction(self.sets, self.delta - other.delta)
 
     def __bool__(self) -> bool:
         """Whether anything is carried at all."""

@@ -24,7 +24,7 @@ def lifted(matrix: Array, half: int) -> Array:
     for degree in range(2, half + 1):
         old, new = monomials(len(matrix), degree), monomials(matrix.shape[1], degree)
         # Row a of the transpose is the polynomial b'^a; it is that of a's first indices times one linear form.
-        before, factor = coefficients.T[_parents(matrix.shape[1], degree)], matrix.T[new.indices[:, -1]]
+        before, factor = coefficients.T[new.parent], matrix.T[new.indices[:, -1]]
         product = np.zeros((len(new), len(old)))
         lower = monomials(len(matrix), degree - 1)
         for variable in range(len(matrix)):
@@ -32,10 +32,6 @@ def lifted(matrix: Array, half: int) -> Array:
             product[:, target] += before * factor[:, [variable]]  # the targets of one variable are distinct
         coefficients = product.T
     return coefficients
-
-
-def _parents(variables: int, degree: int) -> Indices:
-    return monomials(variables, degree).parent
 
 
 def _positions(sets: Indices, variables: int, degree: int) -> Indices:

@@ -36,18 +36,10 @@ TICK = 0.1  # seconds between looks at whether it is done
 
 @dataclass
 class Budget:
-    """Wall time that all programmes of one coreset have together; the clock starts when it is made.
+    """Wall time that all programmes of one coreset have together; the clock starts when it is made."""
 
-    Attributes
-    ----------
-    seconds : float
-        For all programmes of one coreset.
-    patience : float
-        Seconds for one programme of few features.
-    """
-
-    seconds: float = 20.0
-    patience: float = 2.0
+    seconds: float = 20.0  # for all programmes of one coreset
+    patience: float = 2.0  # seconds for one programme of few features
     start: float = field(default_factory=time.perf_counter)
 
     @property

@@ -30,6 +30,7 @@ holds where second moments are kept exactly: p > 2 with an intercept.  Otherwise
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import comb
 
 import numpy as np
@@ -53,14 +54,9 @@ LARGEST = 20_000  # monomials; beyond this no kernel exists either
 class Regularised:
     """The regularised loss of all rows, against which kept rows and a correction are measured.
 
-    Attributes
-    ----------
-    kernel : Powers
-        Reads rows in the coordinates T.
-    map : array (v, v)
-        T.
-    form : array
-        The form of all rows in T, on monomials of degree h, for weights of sum 1.
+    The error is infinite if there are too many monomials or the loss is too degenerate for anything to be claimed.
+
+    ``map`` is T, ``kernel`` reads rows in its coordinates, and ``form`` is the form of all rows in them, for weights of sum 1.
     """
 
     def __init__(
@@ -78,8 +74,16 @@ class Regularised:
         self.total, self.missing = rows.total, missing
         self.alpha = alpha / self.total
         _, self.shift = _coordinates(fitted)
+        self._ready = False
+        if comb(self.variables + degree - 1, degree) > LARGEST or not np.isfinite(alpha):
+            return
+        with suppress(np.linalg.LinAlgError), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            self._fit(rows, fitted, intercept, progress)
+
+    def _fit(self, rows: Rows, fitted: FittedMoments, intercept: bool, progress: Progress | None) -> None:
+        """Sum all rows in coordinates T, and prepare the denominator."""
         self.map = _completed(rows, fitted, intercept)
-        self.kernel = powers_within(self.map, self.shift, degree, intercept)
+        self.kernel = powers_within(self.map, self.shift, self.degree, intercept)
         statistic = pass_over(rows, self.kernel, progress)
         self.gram, self.form = statistic[0] / self.total, statistic[-1] / self.total
         length = np.linalg.norm(self.map, axis=1)
@@ -144,7 +148,7 @@ class Regularised:
             return np.inf
         with np.errstate(over="ignore", invalid="ignore"):
             difference = form_of(self.kernel.coordinates(block), weights / self.total, self.half) - self.form
-            carried = correction if self.missing is None else correction + -self.missing
+            carried = correction if self.missing is None else correction - self.missing
             change = self.inner.T @ difference @ self.inner
             change += self.outer.T @ (carried.form(self.lead) / self.total) @ self.outer
             change = self.root.T @ balanced(change, self.variables, self.half) @ self.root
@@ -181,25 +185,6 @@ class Regularised:
         return gathered(change.T @ form @ change, self.variables, self.half)
 
 
-def regularised(
-    rows: Rows,
-    fitted: FittedMoments,
-    degree: int,
-    intercept: bool,
-    alpha: float,
-    missing: Correction | None = None,
-    progress: Progress | None = None,
-) -> Regularised | None:
-    """The loss to measure against; None if it is too large or too degenerate for anything to be claimed."""
-    if comb(rows.columns + int(intercept) + degree - 1, degree) > LARGEST or not np.isfinite(alpha):
-        return None
-    try:
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return Regularised(rows, fitted, degree, intercept, alpha, missing, progress)
-    except np.linalg.LinAlgError:
-        return None
-
-
 def _coordinates(fitted: FittedMoments) -> tuple[Array, Array]:
     """Whitening map and shift of an exact coreset's kernel: all that is used of it."""
     kernel = fitted.kernel
@@ -211,7 +196,7 @@ def powers_within(map_: Array, shift: Array, degree: int, intercept: bool, total
     """The polynomial kernel in given coordinates."""
     kernel = Powers(len(shift), degree, affine=intercept, total=total)
     kernel.shift = shift
-    return kernel.within(Basis.given(map_))
+    return kernel.within(Basis.of(map_))
 
 
 def _completed(rows: Rows, fitted: FittedMoments, intercept: bool) -> Array:

@@ -1,4 +1,4 @@
-"""Readable labels for logarithmic axes."""
+"""Figures of one look: panels with a title, two spines and a faint grid, and readable logarithmic axes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from karat.report.display import plain
+
 WIDE = 2.5  # decades above which powers of ten are enough labels
+
+
+def new_drawing(width: float, height: float) -> Any:
+    """Make an empty figure."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def finish(panel: Any, title: str, **labels: Any) -> None:
+    """Give a panel its title, labels and grid."""
+    plain(panel)
+    panel.set_title(title, loc="left", fontsize="medium")
+    panel.set(**labels)
 
 
 def readable_logs(panel: Any) -> None:
