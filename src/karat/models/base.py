@@ -9,7 +9,7 @@ The last two arrows are the same code, so equal moments give equal parameters.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg as sla
@@ -26,6 +26,7 @@ from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 
 FLOOR = 1e-3  # smallest variance, relative to the common one, that a component is given
+FAR = 1e-3  # smallest last entry of a whitened component: its square is the share of the component
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
 
 
@@ -103,8 +104,8 @@ class Learner(BaseEstimator):
         return self
 
     def _components(self, tensor: Array, maps: Maps, problem: Latent) -> tuple[Array, Array]:
-        """``ell_j`` and ``B v_j`` (rows), from the whitened tensor."""
-        ell, V, self.recovery_ = decompose(tensor, maps["spectrum"], problem.parts)
+        """``ell_j`` and ``v_j`` (rows), from the whitened tensor."""
+        ell, V, self.recovery_ = decompose(tensor, maps["spectrum"], problem.parts, problem.lifted(maps))
         if problem.order == 3 and not ell.min() > 1e-8 * ell.max():
             listed = ", ".join(f"{x:.3g}" for x in ell)
             raise InputError(
@@ -112,7 +113,16 @@ class Learner(BaseEstimator):
                 f"{listed}, and all must be "
                 f"positive. Ask for fewer {problem.parts}, or give more data."
             )
-        return ell, V @ maps["B"].T
+        return ell, V
+
+    def _mixture(self, tensor: Array, maps: Maps, problem: Latent) -> Mixture:
+        """Weights and places of the components, from the whitened tensor."""
+        ell, V = self._components(tensor, maps, problem)
+        mass = 1.0 / ell**2
+        if not problem.lifted(maps):
+            points = ell[:, None] * V @ maps["B"].T
+            return Mixture(mass, float(mass.sum()), points @ maps["M"], points)
+        return Mixture.about_mean(V, float(mass.sum()), maps["B"], problem.parts)
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "recovery_")
@@ -125,6 +135,46 @@ class Learner(BaseEstimator):
         if table.shape[1] != self.n_features_in_:
             raise InputError(f"X has {table.shape[1]} columns; the model was fitted with {self.n_features_in_}.")
         return np.asarray(table, dtype=float)
+
+
+class Mixture(NamedTuple):
+    """Components of a mixture.
+
+    Attributes
+    ----------
+    weights : array (k,)
+        Mixing weights as estimated; about the mean they add up to 1.
+    mass : float
+        Sum of ``1 / ell_j^2``: near 1 if the model fits.
+    small : array (k, k)
+        E[z | j], the components in the whitened space; about the mean the last column is 1.
+    points : array (k, d)
+        The means, or their differences to the mean of all rows.
+    """
+
+    weights: Array
+    mass: float
+    small: Array
+    points: Array
+
+    @staticmethod
+    def about_mean(V: Array, mass: float, B: Array, parts: str) -> Mixture:
+        """From the vectors ``v_j = sqrt(g_j) (M'(mu_j - m), 1)``: only their directions are used.
+
+        The weights solve ``sum_j g_j = 1`` and ``sum_j g_j mu_j = m``; for orthogonal v_j they are the squares of the last
+        entries.
+        """
+        last = V[:, -1]
+        if (last < FAR).any():
+            warn_recovery(
+                f"A component has a share of about {max(float(last.min()), 0.0) ** 2:.1e} of the samples, so that its place is "
+                f"not determined: the data are too few, or not of this model. Ask for fewer {parts}."
+            )
+        last = np.where(last < 0, np.minimum(last, -FAR), np.maximum(last, FAR))
+        small = V / last[:, None]
+        small[:, -1] = 1.0
+        weights = solve_small(small.T, np.eye(len(V))[-1], parts)
+        return Mixture(weights, mass, small, small[:, :-1] @ B.T)
 
 
 def solve_small(matrix: Array, right: Array, parts: str) -> Array:

@@ -92,10 +92,14 @@ class HiddenMarkov(Learner):
                 'start="first" needs the first steps of the sequences, which a keep="all" coreset does not know; use '
                 'start="windows".'
             )
-        ell, rows = self._components(moments["tensor"], maps, problem)
-        weights, rows = 1.0 / ell**2, ell[:, None] * rows
-        small = rows @ maps["M"]  # O'M
-        half = solve_small(small.T, maps["M"].T @ maps["cross1"], problem.parts)
+        found = self._mixture(moments["tensor"], maps, problem)
+        small, lifted = found.small, problem.lifted(maps)
+        inner, before = maps["M"].T @ maps["cross1"], small  # M'P12 M, and the states in the first step
+        if lifted:
+            inner = np.pad(inner, (0, 1))
+            inner[-1, -1] = 1.0
+            before = small + np.append((maps["mean2"] - maps["mean1"]) @ maps["M"], 0.0)  # the steps have means of their own
+        half = solve_small(before.T, inner, problem.parts)
         self.joint_ = solve_small(small.T, half.T, problem.parts).T
         self.transmat_ = as_distributions(self.joint_, "The transition probabilities")
         law = self.joint_.sum(axis=1)
@@ -103,13 +107,13 @@ class HiddenMarkov(Learner):
             law = solve_small(small.T, maps["first"], problem.parts)
         self.startprob_ = as_distributions(law[None], "The probabilities of the first state")[0]
         if self.emissions == "categorical":
-            self.emissionprob_ = as_distributions(rows, "The emission probabilities")
-        else:
-            d = rows.shape[1]
-            squares = solve_small((weights[:, None] * small).T, moments["spread"], problem.parts)
-            own = (squares - np.square(rows).sum(axis=1)) / d
-            common = max(float(weights @ own / weights.sum()), 1e-12 * float(np.square(rows).mean()))
-            self.means_, self.covars_ = rows, positive_variances(own, common, "The variances of the states")
+            self.emissionprob_ = as_distributions(found.points, "The emission probabilities")
+            return
+        squares = solve_small((found.weights[:, None] * small).T, moments["spread"], problem.parts)
+        own = (squares - np.square(found.points).sum(axis=1)) / found.points.shape[1]
+        common = max(float(found.weights @ own / found.weights.sum()), 1e-12 * float(np.square(found.points).mean()))
+        self.means_ = found.points + maps["mean2"] if lifted else found.points
+        self.covars_ = positive_variances(own, common, "The variances of the states")
 
     def _log_emissions(self, X: Any) -> Array:
         self._check_fitted()

@@ -50,7 +50,8 @@ class ICA(Learner):
         G = expand(moments["second"], problem.k, 2)
         pairs = np.multiply.outer(G, G)
         cumulant = moments["tensor"] - pairs - pairs.transpose(0, 2, 1, 3) - pairs.transpose(0, 3, 2, 1)
-        self.kurtosis_, mixing = self._components(cumulant, maps, problem)
+        self.kurtosis_, V = self._components(cumulant, maps, problem)
+        mixing = V @ maps["B"].T
         sign = np.where(np.take_along_axis(mixing, np.abs(mixing).argmax(axis=1)[:, None], axis=1) < 0, -1.0, 1.0)
         self.mixing_ = (sign * mixing).T
         # B V has the inverse V^-1 M' also where the estimated vectors are not quite orthogonal

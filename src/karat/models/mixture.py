@@ -11,7 +11,7 @@ from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
 from karat.engine.linalg import Array
 from karat.errors import InputError
-from karat.models.base import Learner, positive_variances, solve_small, spherical_log_density
+from karat.models.base import Learner, as_distributions, positive_variances, solve_small, spherical_log_density
 from karat.models.tensor import warn_recovery
 from karat.problems import latent
 from karat.problems.latent import Latent
@@ -79,25 +79,25 @@ class GaussianMixture(Learner):
         return super()._matching(core)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
-        ell, rows = self._components(moments["tensor"], maps, problem)
-        weights = 1.0 / ell**2
-        self.means_ = ell[:, None] * rows
-        self.mass_ = float(weights.sum())
+        found = self._mixture(moments["tensor"], maps, problem)
+        lifted = problem.lifted(maps)
+        self.means_ = found.points + maps["mean"] if lifted else found.points
+        self.mass_ = found.mass
         common, d = float(maps["sigma2"]), len(maps["mean"])
         if self.variances == "spherical":
-            across = weights[:, None] * (self.means_ @ maps["M"])
-            own = solve_small(across.T, moments["spread"], problem.parts)
+            own = solve_small((found.weights[:, None] * found.small).T, moments["spread"], problem.parts)
             variances = positive_variances(own, common, "The variances of the components")
         else:
             variances = np.full(problem.k, common)
-        self.weights_ = weights / self.mass_
+        self.weights_ = as_distributions(found.weights[None], "The mixing weights")[0]
         self.covariances_ = variances
         self.n_components_ = problem.k
         noise = 4.0 * common * np.sqrt(d / float(maps["n"]))
-        if problem.k > 1 and maps["spectrum"][problem.k - 1] < noise:
+        last = problem.k - 1 - lifted
+        if problem.k > 1 and maps["spectrum"][last] < noise:
             warn_recovery(
-                f"The second moments do not clearly show {problem.k} components: eigenvalue {problem.k} is "
-                f"{maps['spectrum'][problem.k - 1]:.3g}, "
+                f"The second moments do not clearly show {problem.k} components: eigenvalue {last + 1} is "
+                f"{maps['spectrum'][last]:.3g}, "
                 f"and sampling noise alone reaches about {noise:.3g}. Ask for fewer components."
             )
         if not 0.5 < self.mass_ < 2.0:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from karat.engine.linalg import Array
-from karat.models.base import Learner, solve_small
+from karat.models.base import Learner, as_distributions, solve_small
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
@@ -42,12 +44,16 @@ class MultiView(Learner):
         return latent.MultiView(self.n_components)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
-        ell, rows = self._components(moments["tensor"], maps, problem)
-        weights = 1.0 / ell**2
-        second = ell[:, None] * rows
-        small = second @ maps["M"]  # A2'M
-        first, third = (solve_small(small.T, maps[name].T, problem.parts) / weights[:, None] for name in ("cross1", "cross3"))
-        self.mass_ = float(weights.sum())
-        self.weights_ = weights / self.mass_
-        self.means_ = (first, second, third)
+        found = self._mixture(moments["tensor"], maps, problem)
+        lifted = problem.lifted(maps)
+        views = []
+        for name, mean in (("cross1", "mean1"), ("cross3", "mean3")):
+            cross = maps[name].T  # M'P2a; about the means, with the constant
+            cross = np.vstack([cross, np.zeros((1, cross.shape[1]))]) if lifted else cross
+            rows = solve_small(found.small.T, cross, problem.parts) / found.weights[:, None]
+            views.append(rows + maps[mean] if lifted else rows)
+        second = found.points + maps["mean2"] if lifted else found.points
+        self.mass_ = found.mass
+        self.weights_ = as_distributions(found.weights[None], "The mixing weights")[0]
+        self.means_ = (views[0], second, views[1])
         self.n_features_in_ = tuple(m.shape[1] for m in self.means_)

@@ -31,6 +31,7 @@ SETTLED = 1e-15  # squared movement of a unit vector that counts as none
 PATIENCE, STEPS = 100, 2000  # plain and shifted power steps
 CLOSE = 1e-4  # how far Newton's method may move a vector that has converged
 SCREEN = 20  # plain steps, then shifted ones, before the best start is chosen
+EQUAL = 1e-6  # relative difference of eigenvalues that are tied: their order is that of the vectors
 TIED = 1e-8  # relative difference of eigenvalues below which the first start wins, so that rounding does not decide
 SLANTED = 0.2  # |cosine| of whitened components beyond which the data are not of the model, or too few
 MERGED = 0.7  # |cosine| beyond which two vectors are one
@@ -176,7 +177,7 @@ def rank_one(value: float, vector: Array, order: int) -> Array:
     return result
 
 
-def decompose(tensor: Array, spectrum: Array, parts: str) -> tuple[Array, Array, Recovery]:
+def decompose(tensor: Array, spectrum: Array, parts: str, lifted: bool = False) -> tuple[Array, Array, Recovery]:
     """Eigenvalues (k,), eigenvectors (k, k; rows) and the recovery report of a whitened tensor.
 
     Parameters
@@ -186,6 +187,8 @@ def decompose(tensor: Array, spectrum: Array, parts: str) -> tuple[Array, Array,
         Eigenvalues of the second-moment matrix it was whitened by: the k largest, and the next if there is one.
     parts : str
         What the components are called, for warnings.
+    lifted : bool
+        Whether the last coordinate is a constant, so that k components have k - 1 eigenvalues.
     """
     k, order = len(tensor), tensor.ndim
     rest, taken, still = tensor.copy(), 0, True
@@ -220,15 +223,23 @@ def decompose(tensor: Array, spectrum: Array, parts: str) -> tuple[Array, Array,
     if order == 4:
         largest = np.abs(vectors).argmax(axis=1)
         vectors = vectors * np.where(vectors[np.arange(k), largest] < 0, -1.0, 1.0)[:, None]
-    by_size = np.argsort(-np.abs(values), kind="stable")
+    by_size = canonical_order(np.abs(values), vectors)
     values, vectors = values[by_size], vectors[by_size]
-    report = _report(tensor, values, vectors, spectrum, still, refined, taken + more)
-    _warn(report, k, parts)
+    report = _report(tensor, values, vectors, spectrum, k - lifted, still, refined, taken + more)
+    _warn(report, k - lifted, k, parts)
     return values, vectors, report
 
 
+def canonical_order(sizes: Array, vectors: Array) -> list[int]:
+    """Decreasing sizes; vectors whose sizes are tied up to rounding by their entries, so that rounding does not decide."""
+    order = np.argsort(-sizes, kind="stable")
+    groups = np.cumsum(np.diff(sizes[order], prepend=sizes[order[0]]) < -EQUAL * sizes.max())
+    keys = [(int(group), *np.round(-vectors[row], 4)) for group, row in zip(groups, order, strict=True)]
+    return [int(order[i]) for i in sorted(range(len(order)), key=keys.__getitem__)]
+
+
 def _report(
-    tensor: Array, values: Array, vectors: Array, spectrum: Array, still: bool, refined: bool, iterations: int
+    tensor: Array, values: Array, vectors: Array, spectrum: Array, leading: int, still: bool, refined: bool, iterations: int
 ) -> Recovery:
     k, order = len(tensor), tensor.ndim
     size = max(float(np.linalg.norm(tensor)), 1e-300)
@@ -241,8 +252,8 @@ def _report(
         worst = max(worst, size / max(float(np.linalg.svd(across, compute_uv=False)[-1]), 1e-300 * size))
     overlap = np.abs(vectors @ vectors.T)
     np.fill_diagonal(overlap, 0.0)
-    e = spectrum[:k]
-    following = float(spectrum[k]) if len(spectrum) > k else 0.0
+    e = spectrum[:leading] if leading else np.ones(1)  # one component has no second moments about its mean
+    following = float(spectrum[leading]) if 0 < leading < len(spectrum) else 0.0
     return Recovery(
         spectrum=tuple(float(x) for x in spectrum),
         eigen_gap=float((e[-1] - following) / e[0]),
@@ -257,15 +268,15 @@ def _report(
     )
 
 
-def _warn(report: Recovery, k: int, parts: str) -> None:
+def _warn(report: Recovery, leading: int, k: int, parts: str) -> None:
     """Warn if the moments do not look like those of k components."""
     doubts = []
     if not report.converged:
         doubts.append(f"a component did not converge in {STEPS} power steps")
-    if len(report.spectrum) > k and report.spectrum[k] > 0.5 * report.spectrum[k - 1]:
+    if 0 < leading < len(report.spectrum) and report.spectrum[leading] > 0.5 * report.spectrum[leading - 1]:
         doubts.append(
-            f"the second moments do not show {k} {parts}: eigenvalue {k} is {report.spectrum[k - 1]:.3g}, the next "
-            f"{report.spectrum[k]:.3g}"
+            f"the second moments do not show {k} {parts}: eigenvalue {leading} is {report.spectrum[leading - 1]:.3g}, the next "
+            f"{report.spectrum[leading]:.3g}"
         )
     if report.tensor_residual > 0.5:
         doubts.append(f"{report.tensor_residual:.0%} of the tensor is not explained by {k} {parts}")

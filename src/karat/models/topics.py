@@ -132,7 +132,8 @@ class SingleTopic(_TopicLearner):
         return latent.SingleTopic(self.n_topics)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
-        ell, rows = self._components(moments["tensor"], maps, problem)
+        ell, V = self._components(moments["tensor"], maps, problem)
+        rows = V @ maps["B"].T
         weights = 1.0 / ell**2
         self.topics_ = self._topics(ell[:, None] * rows, maps, problem)
         self.mass_ = float(weights.sum())
@@ -182,7 +183,8 @@ class LatentDirichlet(_TopicLearner):
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
         a = float(self.alpha0)
-        ell, rows = self._components(moments["tensor"], maps, problem)
+        ell, V = self._components(moments["tensor"], maps, problem)
+        rows = V @ maps["B"].T
         self.topics_ = self._topics((a + 2) / 2 * ell[:, None] * rows, maps, problem)
         self.alpha_ = 4 * a * (a + 1) / ((a + 2) ** 2 * ell**2)
         self.weights_ = self.alpha_ / self.alpha_.sum()
