@@ -85,6 +85,7 @@ def test_two_clusters_on_both_sides_of_the_origin():
     np.testing.assert_allclose(model.covariances_, 1.0, atol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # there are three
 @pytest.mark.parametrize("keep", ["tensor", "moments", "all"])
 def test_one_component_is_the_mean(keep):
     X = make_mixture(500, 4, 3).X

@@ -153,7 +153,7 @@ def run(settings: Settings, choice: Mapping[str, Callable[[Settings], Task]] = T
         [Figure("comparison", "Error of the trained model against the number of rows", drawing)],
         [
             "Latent models: every method is given the whitening of the full data, which karat stores with its coreset. Without "
-            "it, 11 rows in 30 dimensions give no mixture at all. 'No model in' counts the trials whose rows show fewer "
+            "it, 10 rows in 30 dimensions give no mixture at all. 'No model in' counts the trials whose rows show fewer "
             "components than there are.",
             "coreax's TreeRecombination is exact too, if the user passes the kernel features as a matrix; its time includes "
             "the compilation by JAX. karat computes the features itself, never forms that matrix, gives a certificate, and is "

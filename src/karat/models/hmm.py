@@ -14,11 +14,12 @@ from scipy.special import logsumexp
 from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.models.base import Learner, as_distributions, positive_variances, solve_small, spherical_log_density
+from karat.models.base import Learner, as_distributions, positive_variances, solve_small, spherical_log_density, view_checks
+from karat.models.misfit import Check
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
-from karat.problems.latent.sample import sequence_steps
+from karat.problems.latent.sample import Sample, sequence_steps
 
 SMOOTH = 1e-6  # share of the uniform law mixed in where a likelihood is taken: nothing is impossible
 
@@ -101,19 +102,25 @@ class HiddenMarkov(Learner):
             before = small + np.append((maps["mean2"] - maps["mean1"]) @ maps["M"], 0.0)  # the steps have means of their own
         half = solve_small(before.T, inner, problem.parts)
         self.joint_ = solve_small(small.T, half.T, problem.parts).T
-        self.transmat_ = as_distributions(self.joint_, "The transition probabilities")
+        self.transmat_ = as_distributions(self.joint_, "The transition probabilities", float(maps["n"]))
         law = self.joint_.sum(axis=1)
         if self.start == "first":
             law = solve_small(small.T, maps["first"], problem.parts)
-        self.startprob_ = as_distributions(law[None], "The probabilities of the first state")[0]
+        self.startprob_ = as_distributions(law[None], "The probabilities of the first state", float(maps["n"]))[0]
         if self.emissions == "categorical":
-            self.emissionprob_ = as_distributions(found.points, "The emission probabilities")
+            self.emissionprob_ = as_distributions(found.points, "The emission probabilities", float(maps["n"]))
             return
         squares = solve_small((found.weights[:, None] * small).T, moments["spread"], problem.parts)
-        own = (squares - np.square(found.points).sum(axis=1)) / found.points.shape[1]
+        if "top" in maps and maps["top"].shape[1] < found.points.shape[1]:
+            own = squares
+        else:
+            own = (squares - np.square(found.points).sum(axis=1)) / found.points.shape[1]
         common = max(float(found.weights @ own / found.weights.sum()), 1e-12 * float(np.square(found.points).mean()))
         self.means_ = found.points + maps["mean2"] if lifted else found.points
         self.covars_ = positive_variances(own, common, "The variances of the states")
+
+    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+        return [] if sample is None else view_checks(maps, problem, sample, self._basis)
 
     def _log_emissions(self, X: Any) -> Array:
         self._check_fitted()

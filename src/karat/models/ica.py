@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from karat.engine.linalg import Array
+from karat.models import misfit
 from karat.models.base import Learner
-from karat.models.tensor import warn_recovery
+from karat.models.misfit import Check
+from karat.models.recovery import warn_recovery
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.terms import expand
+
+
+CAP = 3.0  # squares of sources are compared up to that of this many standard deviations
 
 
 class ICA(Learner):
@@ -66,6 +73,18 @@ class ICA(Learner):
                 "such source can be found."
             )
 
+    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+        """Functions of different sources are uncorrelated; here squares, up to CAP^2."""
+        if sample is None or problem.k < 2:
+            return []
+        index = misfit.probe(sample)
+        V = self._basis[1]
+        h = (read(sample.views[0], index) - maps["mean"]) @ maps["M"] @ misfit.orthonormal(V).T
+        bent = np.column_stack([_bent(one) for one in h.T])
+        pairs = list(combinations(range(problem.k), 2))
+        values = np.column_stack([bent[:, i] * bent[:, j] for i, j in pairs])
+        return [Check("squares", misfit.wald(values), "the sources are not independent: their sizes are correlated")]
+
     def transform(self, X: Any) -> Array:
         """The sources of each row (n x k)."""
         return np.asarray((self._table(X) - self.mean_) @ self.components_.T)
@@ -91,3 +110,13 @@ class ICA(Learner):
         peer.components_, peer.mixing_, peer.mean_ = self.components_, self.mixing_, self.mean_
         peer.whitening_, peer.n_iter_, peer.n_features_in_ = self.components_, 0, self.n_features_in_
         return peer
+
+
+def _bent(h: Array) -> Array:
+    """``g(h) - c h`` of mean zero, g the square up to CAP^2, with c = E g'.
+
+    A turn of the basis by a small angle changes the mean product of two such functions in second order only.
+    """
+    inside = np.abs(h) < CAP
+    bent = np.minimum(np.square(h), CAP**2) - 2 * np.mean(h * inside) * h
+    return np.asarray(bent - bent.mean())

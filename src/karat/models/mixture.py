@@ -11,12 +11,16 @@ from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
 from karat.engine.linalg import Array
 from karat.errors import InputError
+from karat.models import misfit
 from karat.models.base import Learner, as_distributions, positive_variances, solve_small, spherical_log_density
-from karat.models.tensor import warn_recovery
+from karat.models.misfit import Check
+from karat.models.recovery import warn_recovery
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.mixture import within
 from karat.problems.latent.plain import mean_and_covariance
+from karat.problems.latent.sample import Sample, read
 
 
 class GaussianMixture(Learner):
@@ -105,6 +109,36 @@ class GaussianMixture(Learner):
                 f"The mixing weights add up to {self.mass_:.3g} before they were normalised; the data are not of this model."
             )
 
+    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+        if not problem.lifted(maps):  # a file of karat 0.1.0
+            return []
+        k, common = problem.k, float(maps["sigma2"])
+        free = len(maps["mean"]) - k + 1
+        weights = self.weights_ * np.square(self.covariances_)
+        inflation = max(1.0, float(weights.sum()) / common**2) if common > 0 else 1.0
+        n = float(maps["effective"])
+        equal = misfit.sphericity(float(maps["low"]), common, free, n, inflation)
+        checks = [Check("equal variances", equal, "the directions in which the components do not differ have unequal variances")]
+        if sample is None:
+            return checks
+        shared = self.variances == "shared"
+        index = misfit.probe(sample)
+        x = read(sample.views[0], index) - maps["mean"]
+        top = x @ maps["top"]
+        q = (np.square(x).sum(axis=1) - np.square(top).sum(axis=1)) / free
+        round_ = misfit.directions(x, maps["top"])
+        checks.append(Check("round noise", round_, "the noise about the components is not the same in all directions"))
+        if shared and common > 0:
+            tails = misfit.gaussian_tails(q, free)
+            checks.append(Check("Gaussian noise", tails, "the components are not Gaussians of one variance"))
+        if k > 1:
+            ell, V = self._basis
+            V = misfit.orthonormal(V)
+            z = np.column_stack([x @ maps["M"], np.ones(len(x))]) @ V.T
+            values = misfit.off_diagonal(*_parts(z, q, common, V @ within(maps["M"], k) @ V.T, V[:, -1], shared), ell)
+            checks.append(Check("tensor", misfit.wald(values), "the third moments are not those of spherical components"))
+        return checks
+
     def _log_joint(self, X: Any) -> Array:
         X = self._table(X)
         with np.errstate(divide="ignore"):
@@ -154,6 +188,17 @@ class GaussianMixture(Learner):
         peer.converged_, peer.n_iter_, peer.lower_bound_ = True, 0, -np.inf
         peer.n_features_in_ = self.n_features_in_
         return peer
+
+
+def _parts(z: Array, q: Array, common: float, G: Array, mean: Array, shared: bool) -> tuple[Any, Any]:
+    """Every sample's part in the entries of the tensor and of the whitened second moments, noise taken off."""
+    noise = (common * z + (q - common)[:, None] * mean) if shared else q[:, None] * z  # with the error of sigma^2
+    cube = misfit.triple(z, z, z)
+
+    def entry(i: int, j: int, m: int) -> Array:
+        return np.asarray(cube(i, j, m) - noise[:, i] * G[j, m] - noise[:, j] * G[i, m] - noise[:, m] * G[i, j])
+
+    return entry, lambda i, j: z[:, i] * z[:, j] - q * G[i, j]
 
 
 def components_by_gap(X: Any, sample_weight: Any = None) -> int:

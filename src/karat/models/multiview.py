@@ -7,10 +7,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from karat.engine.linalg import Array
-from karat.models.base import Learner, as_distributions, solve_small
+from karat.models.base import Learner, as_distributions, solve_small, view_checks
+from karat.models.misfit import Check
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.sample import Sample
 
 
 class MultiView(Learner):
@@ -57,3 +59,6 @@ class MultiView(Learner):
         self.weights_ = as_distributions(found.weights[None], "The mixing weights")[0]
         self.means_ = (views[0], second, views[1])
         self.n_features_in_ = tuple(m.shape[1] for m in self.means_)
+
+    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+        return [] if sample is None else view_checks(maps, problem, sample, self._basis)

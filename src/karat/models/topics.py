@@ -16,12 +16,16 @@ from scipy.special import digamma, softmax
 
 from karat._data import containers
 from karat.engine.linalg import Array
+from karat.engine.powers import monomials
 from karat.errors import InputError
-from karat.models.base import Learner, as_distributions
-from karat.models.tensor import warn_recovery
+from karat.models import misfit
+from karat.models.base import SEEN, Learner, as_distributions
+from karat.models.misfit import Check
+from karat.models.recovery import warn_recovery
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.topics import checked_counts
 
 FEW = 20  # long documents per topic below which the answer is mostly noise
@@ -47,7 +51,24 @@ class _TopicLearner(Learner):
                 f"Only {documents} documents of at least 3 words for {problem.k} topics; the result is mostly noise below "
                 f"{FEW * problem.k}."
             )
-        return as_distributions(rows, "The word distributions of the topics")
+        return as_distributions(rows, "The word distributions of the topics", documents)
+
+    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+        """Word pairs have rank k, and word triples a diagonal tensor."""
+        if sample is None:
+            return []
+        counts = csr_array(read(sample.views[0], misfit.probe(sample)))
+        rank = misfit.word_remainder(counts, maps["B"])
+        checks = [Check("rank", misfit.beyond(rank), f"words occur together more often than {problem.k} topics explain")]
+        if problem.k > 1:
+            seen = misfit.word_remainder(counts, maps["B"][:, :-1])
+            if seen < SEEN:
+                checks.append(Check("too many", 0.0, f"pairs of words do not clearly show {problem.k} topics"))
+            ell, V = self._basis
+            values = misfit.off_diagonal(*topic_parts(counts, maps, problem, misfit.orthonormal(V)), ell)
+            says = "triples of words are not those of this model" + (" and this alpha0" if problem.concentration else "")
+            checks.append(Check("tensor", misfit.wald(values), says))
+        return checks
 
     def top_words(self, vocabulary: Sequence[str] | None = None, n_words: int = 10) -> list[list[Any]]:
         """The most frequent words of each topic: their names, or numbers without a vocabulary."""
@@ -101,6 +122,35 @@ class _TopicLearner(Learner):
         """
         prior = float(np.mean(getattr(self, "alpha_", np.full(1, 1.0 / len(self.weights_)))))
         return self._peer(prior)
+
+
+def topic_parts(counts: csr_array, maps: Maps, problem: Any, V: Array) -> tuple[Any, Any]:
+    """Every document's part in the entries of the tensor and of the whitened pairs, with the error of the mean taken off.
+
+    With a = alpha_0 and delta = t1 - m1 of a document, M3 = E t3 - a/(a+2) [m1 | E t2] + c m1 (x) m1 (x) m1 changes by
+    ``-a/(a+2) [delta | E t2] + c (delta, m1, m1 in every order)``, and M2 by ``-a/(a+1) (delta m1' + m1 delta')``.
+    """
+    a = problem.concentration
+    M = maps["M"] @ V.T
+    length = np.asarray(counts.sum(axis=1)).ravel()
+    z, mean = counts @ M, M.T @ maps["m1"]
+    apart = z / length[:, None] - mean
+    pairs = np.eye(len(V)) + a / (a + 1) * np.outer(mean, mean)  # E t2
+    less, more = a / (a + 2), 2 * a**2 / ((a + 1) * (a + 2))
+    triples = problem.reader(maps | {"M": M}, "tensor")(counts)
+    table = monomials(len(V), 3)
+    place = {tuple(t): p for p, t in enumerate(table.indices.tolist())}
+
+    def entry(i: int, j: int, m: int) -> Array:
+        at = place[tuple(sorted((i, j, m)))]
+        moved = sum(apart[:, x] * (more * mean[y] * mean[w] - less * pairs[y, w]) for x, y, w in ((i, j, m), (j, i, m), (m, i, j)))
+        return np.asarray(triples[:, at] / np.sqrt(table.multinomials[at]) + (moved if a else 0.0))
+
+    def pair(i: int, j: int) -> Array:
+        own = (z[:, i] * z[:, j] - counts @ (M[:, i] * M[:, j])) / (length * (length - 1))
+        return np.asarray(own - a / (a + 1) * (apart[:, i] * mean[j] + apart[:, j] * mean[i] + mean[i] * mean[j]))
+
+    return entry, pair
 
 
 class SingleTopic(_TopicLearner):

@@ -158,15 +158,9 @@ class Latent(Problem):
     def __post_init__(self) -> None:
         """Check the parameters that all latent-variable problems have."""
         check_whole(f"The number of {self.parts}", self.k)
-        name = self.k_name
-        object.__setattr__(self, name, int(getattr(self, name)))  # a NumPy integer cannot be written to JSON
+        vars(self)[fields(self)[0].name] = int(self.k)  # type: ignore[arg-type]  # JSON has no NumPy integers
         if self.keep not in KEEPS:
             raise InputError(f'keep must be one of "tensor", "moments" and "all", not {self.keep!r}.')
-
-    @property
-    def k_name(self) -> str:
-        """The name of the parameter that is k: the first one."""
-        return fields(self)[0].name  # type: ignore[arg-type]
 
     def check_columns(self, columns: int, what: str = "columns", more: int = 0) -> None:
         """Raise if k > d + ``more``."""

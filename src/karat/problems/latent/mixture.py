@@ -88,8 +88,8 @@ class GaussianMixture(PlainRows, Latent):
         maps = {"sigma2": np.array(sigma2), "mean": mean, "top": vectors[:, : k - 1], "total": sums["total"], "n": sums["n"]}
         if self.centred:
             white = whitened(values - sigma2, vectors, k - 1, self.parts, more=1)
-            rest = max(float(np.square(cov).sum() - np.square(values[: k - 1]).sum()), 0.0)
-            maps |= {"low": np.array(rest), "effective": effective(sums)}
+            rest = cov - (vectors[:, : k - 1] * values[: k - 1]) @ vectors[:, : k - 1].T
+            maps |= {"low": np.array(float(np.square(rest).sum())), "effective": effective(sums)}
         else:
             white = whiten(cov - sigma2 * np.eye(d) + np.outer(mean, mean), k, self.parts)
         maps |= {"M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify)}

@@ -48,7 +48,7 @@ class ThreeViews(Latent):
 
     @property
     def with_variances(self) -> bool:
-        """Whether |x2|^2 z1 is kept too."""
+        """Whether the noise of the second view times z1 is kept too."""
         return False
 
     @property
@@ -130,6 +130,7 @@ class ThreeViews(Latent):
         M = maps["M"]
         if lifted:
             maps |= {f"mean{a}": sums[f"centre{a}"] for a in (1, 2, 3)}
+            maps |= {"top": np.linalg.qr(white.B)[0]} if self.with_variances else {}
         if self.keep != "tensor":
             # Without first moments among the features (mode C about the origin, but for symbols) the span allows no shift.
             shifted = self.keep == "moments" or self.has_constant
@@ -191,12 +192,22 @@ class ThreeViews(Latent):
                 columns = [np.hstack([(one[:, :free] - maps["centre"]) @ axes, one[:, free:]]) for one in z]
             centred = [view - maps[f"mean{a}"] if lifted else view for a, view in enumerate(x, 1)]
             if self.with_variances:
-                columns += [np.einsum("ij,ij->i", centred[1], centred[1])[:, None] * z[0]]
+                columns += [self.noise(centred[1], maps)[:, None] * z[0]]
             if keep == "all":
                 columns += [view.toarray() if sparse.issparse(view) else view for view in centred]
             return np.hstack(columns)
 
         return coordinates
+
+    @staticmethod
+    def noise(x: Array, maps: Maps) -> Array:
+        """``|P x|^2 / p``, P onto the p dimensions in which the means do not differ; ``|x|^2`` if there are none."""
+        squares = np.einsum("ij,ij->i", x, x)
+        top = maps.get("top")
+        if top is None or top.shape[1] == x.shape[1]:
+            return np.asarray(squares)
+        inside = x @ top
+        return np.asarray((squares - np.einsum("ij,ij->i", inside, inside)) / (x.shape[1] - top.shape[1]))
 
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
         k, lifted = self.k, self.lifted(maps)
