@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy import linalg as sla
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
@@ -62,6 +62,8 @@ class Learner(BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
         problem = self._problem(X)
+        if problem.input_tables == 1:
+            _check_feature_names(self, X, reset=True)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
         for note in problem.notes(sample.inputs, sample.dropped):
             warn_recovery(note)
@@ -148,14 +150,24 @@ class Learner(BaseEstimator):
     def _check_fitted(self) -> None:
         check_is_fitted(self, "recovery_")
 
-    def _table(self, X: Any) -> Array:
-        """X as a dense table with the columns seen in fit."""
+    def _columns(self, X: Any) -> np.ndarray:
+        """X as a dense table; its named columns must be those seen in fit, in that order."""
         self._check_fitted()
+        _check_feature_names(self, X, reset=False)
         table = containers.as_table(X, "X")
-        table = table.toarray() if hasattr(table, "toarray") else table
+        return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+
+    def _table(self, X: Any) -> Array:
+        """X as a dense table of finite numbers with the columns seen in fit."""
+        table = np.asarray(self._columns(X), dtype=float)
         if table.shape[1] != self.n_features_in_:
-            raise InputError(f"X has {table.shape[1]} columns; the model was fitted with {self.n_features_in_}.")
-        return np.asarray(table, dtype=float)
+            raise InputError(
+                f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
+            )
+        if not np.isfinite(table).all():
+            row, column = np.argwhere(~np.isfinite(table))[0]
+            raise InputError(f"Row {row}, column {column} of X is NaN or infinite; drop or fill such rows first.")
+        return table
 
 
 class Mixture(NamedTuple):

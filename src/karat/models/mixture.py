@@ -6,12 +6,14 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.special import logsumexp
+from sklearn.base import ClusterMixin
 
 from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.models import misfit
+from karat.models import refine as refining
 from karat.models.base import Learner, as_distributions, positive_variances, solve_small, spherical_log_density
 from karat.models.misfit import Check
 from karat.models.recovery import warn_recovery
@@ -23,7 +25,7 @@ from karat.problems.latent.plain import mean_and_covariance
 from karat.problems.latent.sample import Sample, read
 
 
-class GaussianMixture(Learner):
+class GaussianMixture(ClusterMixin, Learner):
     """Mixture of spherical Gaussians, learned by moments: no starting values, no local optima, sample weights.
 
     Parameters
@@ -32,13 +34,19 @@ class GaussianMixture(Learner):
         Number of components; "gap" reads it off the largest gap in the spectrum of the covariance.
     variances : {"shared", "spherical"}
         One variance for all components, or one for each.
+    refine : {None, "spherical", "diag", "tied", "full"}
+        Go on by scikit-learn's EM with covariances of this kind, on all rows; the better one by held-out likelihood is kept.
     random_state : int
-        For :meth:`sample`.
+        For :meth:`sample` and ``refine``.
 
     Attributes
     ----------
     weights_, means_, covariances_ : arrays (k,), (k, d), (k,)
-        Mixing weights, means and variances.
+        Mixing weights, means and variances; after ``refine`` covariances in scikit-learn's shape.
+    covariance_type_ : str
+        "spherical", or what ``refine`` gave.
+    refinement_ : Refinement or None
+        Likelihoods before and after ``refine``.
     n_components_ : int
     mass_ : float
         Sum of the mixing weights before they were normalised; near 1 if the model fits.
@@ -52,21 +60,51 @@ class GaussianMixture(Learner):
         n_components: int | Literal["gap"] = 2,
         *,
         variances: Literal["shared", "spherical"] = "shared",
+        refine: Literal["spherical", "diag", "tied", "full"] | None = None,
         random_state: int = 0,
     ) -> None:
         self.n_components = n_components
         self.variances = variances
+        self.refine = refine
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from data; y is there for scikit-learn's pipelines only."""
+        if self.refine is not None and sample_weight is not None:
+            raise InputError("scikit-learn's EM takes no sample_weight; leave it out, or use refine=None.", argument="refine")
         self._weight = sample_weight  # n_components="gap" looks at the weighted covariance
         try:
-            return self._fit(X, sample_weight)
+            self._fit(X, sample_weight)
         finally:
             del self._weight
+        return self if self.refine is None else self.refine_with(X)
+
+    def refine_with(self, X: Any) -> Self:
+        """Go on by scikit-learn's EM on rows, for example after :meth:`fit_coreset`; see ``refine``."""
+        refining.check_kind(self.refine, refining.KINDS)
+        table = self._table(X)
+        kind = self.refine or "spherical"
+
+        def start_of(rows: Array) -> Any:
+            part = GaussianMixture(self.n_components_, variances=self.variances, random_state=self.random_state)
+            return part.fit(rows)._start(kind)
+
+        fits, seed = self.recovery_.fits, self.random_state
+        peer, self.refinement_ = refining.refine_mixture(self._start(kind), start_of, table, seed, fits)
+        if self.refinement_.kept:
+            self.weights_, self.means_, self.covariances_ = peer.weights_, peer.means_, peer.covariances_
+            self.covariance_type_ = peer.covariance_type
+        return self
+
+    def _start(self, kind: str) -> Any:
+        """scikit-learn's mixture with the parameters of the moments, smoothed."""
+        self._check_fitted()
+        if self.covariance_type_ != "spherical":
+            raise InputError("This mixture has been refined already; fit it again.")
+        return refining.mixture_start(self.weights_, self.means_, self.covariances_, kind, self.random_state)
 
     def _problem(self, X: Any) -> latent.GaussianMixture:
+        refining.check_kind(self.refine, refining.KINDS)
         k = self.n_components
         if k == "gap":
             if X is None:
@@ -78,8 +116,9 @@ class GaussianMixture(Learner):
 
     def _matching(self, core: Coreset) -> Latent:
         if self.n_components == "gap" and isinstance(core.problem, latent.GaussianMixture):
-            chosen = GaussianMixture(core.problem.n_components, variances=self.variances)
-            return chosen._matching(core)
+            return latent.GaussianMixture(
+                core.problem.n_components, self.variances, core.problem.keep, core.problem.total_weight, core.problem.centred
+            )
         return super()._matching(core)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
@@ -96,6 +135,7 @@ class GaussianMixture(Learner):
         self.weights_ = as_distributions(found.weights[None], "The mixing weights")[0]
         self.covariances_ = variances
         self.n_components_ = problem.k
+        self.covariance_type_, self.refinement_ = "spherical", None
         noise = 4.0 * common * np.sqrt(d / float(maps["n"]))
         last = problem.k - 1 - lifted
         if problem.k > 1 and maps["spectrum"][last] < noise:
@@ -142,6 +182,8 @@ class GaussianMixture(Learner):
     def _log_joint(self, X: Any) -> Array:
         X = self._table(X)
         with np.errstate(divide="ignore"):
+            if self.covariance_type_ != "spherical":
+                return np.asarray(self._peer()._estimate_log_prob(X) + np.log(self.weights_))
             return spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300)) + np.log(self.weights_)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -161,33 +203,64 @@ class GaussianMixture(Learner):
         """Mean log-likelihood; y is there for scikit-learn's searches only."""
         return float(self.score_samples(X).mean())
 
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """Learn from data and give the component of each row."""
+        return self.fit(X, sample_weight=sample_weight).predict(X)
+
+    @property
+    def _parameters(self) -> int:
+        """The number of free parameters."""
+        k, d = self.means_.shape
+        own = {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[self.covariance_type_]
+        shared = self.covariance_type_ == "spherical" and self.variances == "shared" and not (
+            self.refinement_ and self.refinement_.kept
+        )
+        return k * d + k - 1 + (1 if shared else own)
+
+    def bic(self, X: Any) -> float:
+        """Bayesian information criterion of rows; lower is better."""
+        table = self._table(X)
+        return float(-2 * self.score_samples(table).sum() + self._parameters * np.log(len(table)))
+
+    def aic(self, X: Any) -> float:
+        """Akaike's information criterion of rows; lower is better."""
+        return float(-2 * self.score_samples(X).sum() + 2 * self._parameters)
+
     def sample(self, n_samples: int = 1) -> tuple[Array, np.ndarray]:
         """Draw rows from the model, and the component of each."""
         self._check_fitted()
+        if self.covariance_type_ != "spherical":
+            peer = self._peer()
+            peer.random_state = self.random_state
+            return peer.sample(n_samples)  # type: ignore[no-any-return]
         rng = np.random.default_rng(self.random_state)
         labels = rng.choice(self.n_components_, size=n_samples, p=self.weights_)
         noise = rng.standard_normal((n_samples, self.n_features_in_))
         return self.means_[labels] + np.sqrt(self.covariances_[labels])[:, None] * noise, labels
 
     def to_sklearn(self) -> Any:
-        """A fitted ``sklearn.mixture.GaussianMixture`` with these parameters.
+        """A fitted ``sklearn.mixture.GaussianMixture`` with these parameters, smoothed by 1 % so that EM can leave them.
 
         Its ``fit`` would start EM from them: a separate step, which needs the full data, since a coreset does not keep the
         likelihood.
         """
+        return self._peer()
+
+    def _peer(self) -> Any:
+        if self.covariance_type_ == "spherical":
+            self._check_fitted()
+            return refining.mixture_start(
+                self.weights_, self.means_, self.covariances_, "spherical", self.random_state
+            )
+        covariances = self.covariances_
+        precisions = np.linalg.inv(covariances) if self.covariance_type_ in ("tied", "full") else 1.0 / covariances
         from sklearn.mixture import GaussianMixture as Peer
 
-        self._check_fitted()
-        precisions = 1.0 / np.maximum(self.covariances_, 1e-300)
         peer = Peer(
-            self.n_components_, covariance_type="spherical", weights_init=self.weights_, means_init=self.means_,
+            self.n_components_, covariance_type=self.covariance_type_, weights_init=self.weights_, means_init=self.means_,
             precisions_init=precisions, random_state=self.random_state,
         )  # fmt: skip
-        peer.weights_, peer.means_, peer.covariances_ = self.weights_, self.means_, self.covariances_
-        peer.precisions_, peer.precisions_cholesky_ = precisions, np.sqrt(precisions)
-        peer.converged_, peer.n_iter_, peer.lower_bound_ = True, 0, -np.inf
-        peer.n_features_in_ = self.n_features_in_
-        return peer
+        return refining.settled(peer, self.weights_, self.means_, precisions)
 
 
 def _parts(z: Array, q: Array, common: float, G: Array, mean: Array, shared: bool) -> tuple[Any, Any]:
