@@ -187,8 +187,9 @@ def test_chain_becomes_hmmlearns(gaussian):
     model.fit(data.X, lengths=data.lengths)
     peer = model.to_hmmlearn()
     X = data.X[:500].reshape(500, -1)
-    np.testing.assert_allclose(peer.score(X), model.score(X), rtol=1e-4)
-    assert np.mean(peer.predict(X) == model.predict(X)) > 0.99
+    np.testing.assert_allclose(peer.score(X), model.score(X), rtol=0.02)  # smoothed by 1 %
+    assert np.mean(peer.predict(X) == model.predict(X)) > 0.97
+    assert peer.transmat_.min() > 0
     drawn, states = model.sample(5000)
     assert drawn.shape == (5000, X.shape[1])
     law = model.emissionprob_[1] if not gaussian else None
@@ -241,5 +242,5 @@ def test_pipeline_with_weights():
 
 def test_columns_must_match():
     model = models.GaussianMixture(3).fit(make_mixture(3000, 6, 3).X)
-    with pytest.raises(InputError, match="X has 5 columns; the model was fitted with 6"):
+    with pytest.raises(ValueError, match="X has 5 features, but GaussianMixture is expecting 6"):
         model.predict(np.zeros((2, 5)))

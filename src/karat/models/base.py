@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy import linalg as sla
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_feature_names, check_is_fitted
+from sklearn.utils.validation import _check_feature_names, check_is_fitted, validate_data
 
 from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
@@ -61,9 +61,8 @@ class Learner(BaseEstimator):
         """Set the fitted attributes."""
 
     def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
+        X = self._validated(X, reset=True)
         problem = self._problem(X)
-        if problem.input_tables == 1:
-            _check_feature_names(self, X, reset=True)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
         for note in problem.notes(sample.inputs, sample.dropped):
             warn_recovery(note)
@@ -150,11 +149,26 @@ class Learner(BaseEstimator):
     def _check_fitted(self) -> None:
         check_is_fitted(self, "recovery_")
 
+    def _validated(self, X: Any, reset: bool) -> Any:
+        """X, checked by scikit-learn: names of columns, their number, and arrays that are no tables of numbers."""
+        if isinstance(X, tuple) and self.problem_type.input_tables > 1:
+            return X
+        if containers.is_frame(X):
+            _check_feature_names(self, X, reset=reset)
+            return X
+        return validate_data(
+            self, X, reset=reset, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2 if reset else 1
+        )  # fmt: skip
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _columns(self, X: Any) -> np.ndarray:
         """X as a dense table; its named columns must be those seen in fit, in that order."""
         self._check_fitted()
-        _check_feature_names(self, X, reset=False)
-        table = containers.as_table(X, "X")
+        table = containers.as_table(self._validated(X, reset=False), "X")
         return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
 
     def _table(self, X: Any) -> Array:

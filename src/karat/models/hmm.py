@@ -105,7 +105,7 @@ class HiddenMarkov(Learner):
         sequence_steps(long, len(table))
 
         def start_of(rows: Array, cut: Array) -> Any:
-            part = HiddenMarkov(self.n_states, emissions=self.emissions, random_state=self.random_state)
+            part = HiddenMarkov(self.n_states, emissions=self.emissions, start=self.start, random_state=self.random_state)
             return part.fit(rows, lengths=cut).to_hmmlearn(kind=self.refine or "spherical", n_features=self.n_features_in_)
 
         start = self.to_hmmlearn(kind=self.refine or "spherical")
@@ -123,7 +123,16 @@ class HiddenMarkov(Learner):
             return
         self.means_, self.covariance_type_ = peer.means_, peer.covariance_type
         covariances = np.asarray(peer.covars_)
-        self.covars_ = covariances[:, 0, 0] if peer.covariance_type == "spherical" else covariances
+        if peer.covariance_type == "spherical":  # hmmlearn gives d matrices for each state, all the same
+            covariances = covariances.reshape(len(self.means_), -1, *covariances.shape[1:])[:, 0, 0, 0]
+        self.covars_ = covariances
+
+    def _validated(self, X: Any, reset: bool) -> Any:
+        if not containers.is_frame(X) and np.ndim(X) == 1:  # as hmmlearn, a list of numbers is one column
+            X = np.reshape(X, (-1, 1))
+        if self.emissions == "gaussian":
+            return super()._validated(X, reset)
+        return X  # n_features_in_ counts symbols, not columns
 
     def _problem(self, X: Any) -> latent.HiddenMarkov:
         refining.check_kind(self.refine, refining.KINDS)
@@ -184,6 +193,7 @@ class HiddenMarkov(Learner):
 
     def _chain(self) -> tuple[Array, Array]:
         """Laws of the first state and of the next one; nothing is impossible."""
+        self._check_fitted()
         return refining.smoothed(self.startprob_, SMOOTH), refining.smoothed(self.transmat_, SMOOTH)
 
     def _begins(self, lengths: Any, count: int) -> Array:
@@ -286,6 +296,8 @@ class HiddenMarkov(Learner):
         kind = kind or self.covariance_type_
         peer = self._empty_peer(kind)
         peer.init_params = ""
+        if self.start == "windows":  # few sequences say nothing about the first state; EM would make it certain
+            peer.params = peer.params.replace("s", "")
         peer.startprob_, peer.transmat_ = refining.smoothed(self.startprob_), refining.smoothed(self.transmat_)
         if self.emissions == "categorical":
             more = max((n_features or 0) - self.n_features_in_, 0)

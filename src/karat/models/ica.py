@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from karat.engine.linalg import Array
 from karat.models import misfit
@@ -22,7 +23,7 @@ from karat.problems.latent.terms import expand
 CAP = 3.0  # squares of sources are compared up to that of this many standard deviations
 
 
-class ICA(Learner):
+class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     """Independent component analysis by the fourth-cumulant tensor; takes sample weights.
 
     Parameters
@@ -92,6 +93,10 @@ class ICA(Learner):
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Learn from data and give its sources."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
 
     def inverse_transform(self, sources: Any) -> Array:
         """Rows from their sources."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.special import logsumexp
-from sklearn.base import ClusterMixin
+from sklearn.base import DensityMixin
 
 from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
@@ -25,7 +25,7 @@ from karat.problems.latent.plain import mean_and_covariance
 from karat.problems.latent.sample import Sample, read
 
 
-class GaussianMixture(ClusterMixin, Learner):
+class GaussianMixture(DensityMixin, Learner):
     """Mixture of spherical Gaussians, learned by moments: no starting values, no local optima, sample weights.
 
     Parameters

@@ -146,7 +146,7 @@ def mixture_start(weights: Array, means: Array, variances: Array, kind: str, see
 
     k, d = means.shape
     variances = floored(variances)
-    weights = smoothed(weights)
+    weights = smoothed(weights) if weights.min() < SMOOTH / k else weights
     spherical = 1.0 / variances
     common = float(weights @ variances)
     precisions = {

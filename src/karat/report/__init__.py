@@ -4,33 +4,39 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from karat.report._alpha0 import Alpha0Display
     from karat.report._certificate import CertificateDisplay
     from karat.report._page import facts, write_report
     from karat.report._projection import ProjectionDisplay
     from karat.report._recovery import RecoveryDisplay, RecoveryErrorDisplay
     from karat.report._scaling import ScalingDisplay
     from karat.report._sizes import SizeDisplay
+    from karat.report._spectrum import SpectrumDisplay
     from karat.report._weights import WeightsDisplay
 
 __all__ = [
+    "Alpha0Display",
     "CertificateDisplay",
     "ProjectionDisplay",
     "RecoveryDisplay",
     "RecoveryErrorDisplay",
     "ScalingDisplay",
     "SizeDisplay",
+    "SpectrumDisplay",
     "WeightsDisplay",
     "facts",
     "write_report",
 ]
 
 _HOMES = {
+    "_alpha0": ["Alpha0Display"],
     "_certificate": ["CertificateDisplay"],
     "_page": ["facts", "write_report"],
     "_projection": ["ProjectionDisplay"],
     "_recovery": ["RecoveryDisplay", "RecoveryErrorDisplay"],
     "_scaling": ["ScalingDisplay"],
     "_sizes": ["SizeDisplay"],
+    "_spectrum": ["SpectrumDisplay"],
     "_weights": ["WeightsDisplay"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
