@@ -20,7 +20,7 @@ from karat.engine.kernel import Kernel
 from karat.engine.linalg import Indices
 from karat.engine.reduce import NonFiniteError
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EXACT
+from karat.engine.tolerances import EXACT, LOOSEST
 from karat.errors import InputError
 from karat.problems.base import KeptRows, Problem
 from karat.problems.latent import Latent
@@ -107,7 +107,7 @@ class Samples:
 
     def differences(self, core: Any, kept: Samples) -> list[str]:
         """Differences to a coreset other than in moments: other maps, or ``kept`` samples that are not at their indices."""
-        allowed = max(EXACT, 100 * self.problem.map_rounding(self.fresh))
+        allowed = min(LOOSEST, max(EXACT, 100 * self.problem.map_rounding(self.fresh)))
         stored = {name: value for name, value in (core.maps or {}).items() if name not in BASIS}
         apart = [name for name, value in stored.items() if not _same_map(value, self.fresh.get(name), allowed)]
         found = [f"The stored maps are not those of this data ({', '.join(apart)} differ)."] if apart else []

@@ -66,10 +66,12 @@ def probe(sample: Sample, chain: bool = False) -> Indices:
         weights = sample.weights
         size = int(min(PROBE, n, weights.sum() ** 2 / (weights @ weights)))
         return np.sort(np.random.default_rng(0).choice(n, size, p=weights / weights.sum()))
-    if not chain or n <= PROBE:
-        return np.unique(np.linspace(0, n - 1, min(n, PROBE)).astype(np.int64))
+    if n <= PROBE:
+        return np.arange(n)
+    if not chain:
+        return np.linspace(0, n - 1, PROBE).astype(np.int64)
     starts = np.linspace(0, n - PROBE // BLOCKS, BLOCKS).astype(np.int64)
-    return np.unique((starts[:, None] + np.arange(PROBE // BLOCKS)).ravel())
+    return np.asarray((starts[:, None] + np.arange(PROBE // BLOCKS)).ravel())
 
 
 def block_means(values: Array) -> Array:
@@ -81,13 +83,16 @@ def block_means(values: Array) -> Array:
 def wald(values: Array) -> float:
     """The p-value of "all columns have mean zero" (Hotelling's T^2, directions of no variance left out)."""
     n = len(values)
+    size = np.sqrt(np.mean(np.square(values), axis=0))
+    values = values / np.where(size > 0, size, 1.0)
     mean = values.mean(axis=0)
-    u, s, vt = np.linalg.svd((values - mean) / np.sqrt(n - 1), full_matrices=False)
-    used = s > 1e-8 * max(float(s[:1].sum()), 1e-300)
+    apart = values - mean
+    variances, vectors = np.linalg.eigh(apart.T @ apart / (n - 1))
+    used = variances > 1e-10 * max(float(variances[-1:].sum()), 1e-300)
     m = int(used.sum())
     if not m or n <= m + 10:
         return 1.0
-    distance = n * float(np.square((vt[used] @ mean) / s[used]).sum())
+    distance = n * float((np.square(vectors[:, used].T @ mean) / variances[used]).sum())
     return float(stats.f.sf(distance * (n - m) / (m * (n - 1)), m, n - m))
 
 
@@ -161,7 +166,8 @@ def directions(rows: Array, top: Array) -> float:
     unit = across / size[:, None]
     shares = 1.0 - np.square(top).sum(axis=1)  # diagonal of the projection
     fourth = 3.0 * float(np.square(shares).sum()) / (count * (count + 2))
-    cubes, fourths = (unit**3).sum(axis=1), (unit**4).sum(axis=1) - fourth
+    squares = unit * unit
+    cubes, fourths = np.einsum("ij,ij->i", squares, unit), np.einsum("ij,ij->i", squares, squares) - fourth
     return wald(np.column_stack([cubes, fourths]))
 
 

@@ -77,8 +77,12 @@ class Latent(Problem):
         near = bool(np.abs(away).max(initial=0.0) < NEAR)
 
         def whiten_rows(x: Array) -> Array:
-            z = np.ones((len(x), width + 1))
-            z[:, :width] = linalg.mapped(x, M) - away if near else linalg.mapped(x - mean, M)
+            z = np.empty((len(x), width + 1))
+            if near:
+                np.subtract(linalg.mapped(x, M), away, out=z[:, :width])
+            else:
+                z[:, :width] = linalg.mapped(x - mean, M)
+            z[:, width] = 1.0
             return z
 
         return whiten_rows
@@ -223,7 +227,7 @@ class Latent(Problem):
         terms, count = self.terms(sample.columns, maps, "tensor")
         kernel = TermKernel(terms, count, sum(sample.columns) * self.k)
         rows = sample.rows(self.reader(maps, "tensor"), count)
-        target = kernel.fitted_moments(pass_over(rows, kernel), sample.total).target
+        target = kernel.learned(pass_over(rows, kernel.sums()))
         if not np.isfinite(target).all():
             raise InputError("The third moments overflow double precision; rescale the columns.")
         values = kernel.parts(target / float(maps["total"]))
