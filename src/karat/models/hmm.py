@@ -330,5 +330,5 @@ def symbols_of(values: np.ndarray) -> np.ndarray:
     bad = ~np.isfinite(column) | (column < 0) | (column != np.floor(column))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise InputError(f"Symbols must be whole numbers of at least 0; row {row} of X holds {column[row]!r}.")
+        raise InputError(f"Symbols must be whole numbers of at least 0; row {row} of X holds {column[row]:g}.")
     return column.astype(np.int64)

@@ -204,16 +204,19 @@ class SingleTopic(_TopicLearner):
 
     def transform(self, X: Any) -> Array:
         """Posterior probability of each topic for each document (n x k)."""
+        return self._posterior(X)
+
+    def _posterior(self, X: Any) -> Array:
         counts = self._counts(X)
         return np.asarray(softmax(counts @ self._log_words() + np.log(self.weights_), axis=1))
 
     def predict_proba(self, X: Any) -> Array:
-        """The same as :meth:`transform`."""
-        return self.transform(X)
+        """The same as :meth:`transform`, always as an array."""
+        return self._posterior(X)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely topic of each document."""
-        return np.asarray(self.transform(X).argmax(axis=1))
+        return np.asarray(self._posterior(X).argmax(axis=1))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Learn from documents and give their most likely topics."""

@@ -9,6 +9,8 @@ import numpy as np
 from karat.errors import InputError
 from karat.report._display import CORE, FULL, GUIDE, Display, above_zero
 
+SEEN = 0.02  # share of the largest eigenvalue below which differences are noise
+
 
 class SpectrumDisplay(Display):
     """Plot of the largest eigenvalues of the second moments; those of the components stand out.
@@ -45,8 +47,8 @@ class SpectrumDisplay(Display):
 
     @property
     def gap(self) -> int:
-        """The number of eigenvalues before the largest ratio of neighbours."""
-        values = np.maximum(self.spectrum, 1e-15 * max(float(self.spectrum[0]), 1e-300))
+        """The number of eigenvalues before the largest ratio of neighbours; those below 2 % of the largest count as noise."""
+        values = np.maximum(self.spectrum, SEEN * max(float(self.spectrum[0]), 1e-300))
         return int((values[:-1] / values[1:]).argmax()) + 1 if len(values) > 1 else len(values)
 
     def plot(self, ax: Any = None) -> Self:
