@@ -1,6 +1,6 @@
 """Measure how often the learners notice that a model does not fit, and how often they say so of data that do fit.
 
-    python benchmarks/misfit.py [draws] [correct draws] [family ...]
+python benchmarks/misfit.py [draws] [correct draws] [family ...]
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
-from misfit_cases import FAMILIES, share  # noqa: E402
+from misfit_cases import FAMILIES, share
 
 
 def main():

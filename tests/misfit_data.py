@@ -4,14 +4,86 @@ from __future__ import annotations
 
 import numpy as np
 
-MIXTURE = ("unequal variances", "stretched axes", "correlation", "two columns x 10", "constant columns", "t3 noise", "skewed noise", "one too many")
-OWN = ("more components", "stretched axes", "correlation", "two columns x 10", "constant columns", "t3 noise", "skewed noise", "one too many")
-VIEWS = ("more components", "one too many", "views 1 and 2 correlated", "views 2 and 3 correlated", "views 1 and 3 correlated", "a common factor", "spread in common", "a trend in all views")
-CHAIN = ("more states", "one too many", "noise follows itself", "a trend", "a common factor", "second order", "states last two steps", "level drifts")
-SYMBOLS = ("more states", "one too many", "second order", "symbols repeat", "law drifts", "a common mixture", "states last two steps", "two chains in turn")
-TOPICS = ("more topics", "one too many", "mixed documents", "words repeat", "law drifts", "pairs of words", "a random background", "documents of two kinds")
-DIRICHLET = ("more topics", "one too many", "alpha0 x 4", "alpha0 / 4", "words repeat", "correlated topics", "pairs of words", "a random background")
-SOURCES = ("common spread", "spread of pairs", "squares added", "products added", "noise added", "two kinds of rows", "clipped", "signs together")
+MIXTURE = (
+    "unequal variances",
+    "stretched axes",
+    "correlation",
+    "two columns x 10",
+    "constant columns",
+    "t3 noise",
+    "skewed noise",
+    "one too many",
+)
+OWN = (
+    "more components",
+    "stretched axes",
+    "correlation",
+    "two columns x 10",
+    "constant columns",
+    "t3 noise",
+    "skewed noise",
+    "one too many",
+)
+VIEWS = (
+    "more components",
+    "one too many",
+    "views 1 and 2 correlated",
+    "views 2 and 3 correlated",
+    "views 1 and 3 correlated",
+    "a common factor",
+    "spread in common",
+    "a trend in all views",
+)
+CHAIN = (
+    "more states",
+    "one too many",
+    "noise follows itself",
+    "a trend",
+    "a common factor",
+    "second order",
+    "states last two steps",
+    "level drifts",
+)
+SYMBOLS = (
+    "more states",
+    "one too many",
+    "second order",
+    "symbols repeat",
+    "law drifts",
+    "a common mixture",
+    "states last two steps",
+    "two chains in turn",
+)
+TOPICS = (
+    "more topics",
+    "one too many",
+    "mixed documents",
+    "words repeat",
+    "law drifts",
+    "pairs of words",
+    "a random background",
+    "documents of two kinds",
+)
+DIRICHLET = (
+    "more topics",
+    "one too many",
+    "alpha0 x 4",
+    "alpha0 / 4",
+    "words repeat",
+    "correlated topics",
+    "pairs of words",
+    "a random background",
+)
+SOURCES = (
+    "common spread",
+    "spread of pairs",
+    "squares added",
+    "products added",
+    "noise added",
+    "two kinds of rows",
+    "clipped",
+    "signs together",
+)
 
 
 def _states(n, steps, rng, start=0):
@@ -180,7 +252,9 @@ def dirichlet(kind, n, rng):
 
 def sources(kind, n, rng):
     """Mixed independent sources."""
-    H = np.column_stack([rng.laplace(size=(n, 2)) / np.sqrt(2), rng.uniform(-1, 1, n) * np.sqrt(3), rng.exponential(size=n) - 1])
+    H = np.column_stack(
+        [rng.laplace(size=(n, 2)) / np.sqrt(2), rng.uniform(-1, 1, n) * np.sqrt(3), rng.exponential(size=n) - 1]
+    )
     if kind == "common spread":
         H = H * np.exp(0.4 * rng.standard_normal((n, 1)))
     if kind == "spread of pairs":

@@ -1,4 +1,4 @@
-"""Learners notice data that do not follow their model, and are silent about data that do (benchmarks/misfit.py, at full size)."""
+"""Learners notice data that do not follow their model, and are silent about data that do; see benchmarks/misfit.py."""
 
 import warnings
 

@@ -39,7 +39,7 @@ def kmeans_loss(X: Array, centres: Array) -> float:
 
 
 class Learned(NamedTuple):
-    """A coreset, the models learned from all rows and from it, the seconds to learn each and to build it, and what was warned."""
+    """A coreset, the models learned from all rows and from it, seconds to learn each and to build it, and warnings."""
 
     core: Any
     full: Any

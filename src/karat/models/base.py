@@ -176,7 +176,8 @@ class Learner(BaseEstimator):
         table = np.asarray(self._columns(X), dtype=float)
         if table.shape[1] != self.n_features_in_:
             raise InputError(
-                f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
+                f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input."
             )
         if not np.isfinite(table).all():
             row, column = np.argwhere(~np.isfinite(table))[0]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from karat._data import containers
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Flags
 from karat.errors import InputError, MissingExtraError, NotExactError
 from karat.models import chain
 from karat.models import refine as refining
@@ -61,6 +61,7 @@ class HiddenMarkov(Learner):
     recovery_ : Recovery
     """
 
+    refinement_: refining.Refinement | None
     problem_type: ClassVar[type[Latent]] = latent.HiddenMarkov
 
     def __init__(
@@ -196,7 +197,7 @@ class HiddenMarkov(Learner):
         self._check_fitted()
         return refining.smoothed(self.startprob_, SMOOTH), refining.smoothed(self.transmat_, SMOOTH)
 
-    def _begins(self, lengths: Any, count: int) -> Array:
+    def _begins(self, lengths: Any, count: int) -> Flags:
         steps = np.arange(count) if lengths is None else sequence_steps(lengths, count)
         return np.asarray(steps == 0)
 
@@ -233,7 +234,7 @@ class HiddenMarkov(Learner):
         """The number of free parameters."""
         k, d = len(self.startprob_), self.n_features_in_
         own = {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[self.covariance_type_]
-        return k - 1 + k * (k - 1) + (k * (d - 1) if self.emissions == "categorical" else k * d + own)
+        return int(k - 1 + k * (k - 1) + (k * (d - 1) if self.emissions == "categorical" else k * d + own))
 
     def bic(self, X: Any, lengths: Any = None) -> float:
         """Bayesian information criterion of sequences; lower is better."""

@@ -19,7 +19,6 @@ from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.terms import expand
 
-
 CAP = 3.0  # squares of sources are compared up to that of this many standard deviations
 
 

@@ -10,7 +10,8 @@ cannot be seen among so many is too small to matter.  The checks:
     rank       products of two views (of two words) have rank k: what remains beyond is noise.  The direction of the largest
                remainder is found in one half of the samples and tested in the other (:func:`remainder`).
     equal      the smallest eigenvalues of the covariance of a spherical mixture are equal (:func:`sphericity`).
-    round      the directions P(x - m) / |P(x - m)| of a spherical mixture are uniform, whatever its variances (:func:`directions`).
+    round      the directions P(x - m) / |P(x - m)| of a spherical mixture are uniform, whatever its variances
+               (:func:`directions`).
     tails      q = |P(x - m)|^2 / p has the fourth moments of p Gaussians (:func:`gaussian_tails`).
 
 A check fails if its p-value is below LEVEL.  Samples that follow each other in a chain are compared by the means of blocks.
@@ -135,7 +136,7 @@ def off_diagonal(entry: Callable[[int, int, int], Array], pair: Callable[[int, i
 
 
 def sphericity(second: float, mean: float, count: int, n: float, inflation: float = 1.0) -> float:
-    """The p-value of "``count`` eigenvalues with this sum of squares and this mean are equal" (John 1972, Ledoit and Wolf 2002).
+    """The p-value of "``count`` eigenvalues with this sum of squares and mean are equal" (John 1972, Ledoit and Wolf 2002).
 
     ``inflation``: how much larger fourth moments are than those of one Gaussian.
     """
@@ -143,7 +144,7 @@ def sphericity(second: float, mean: float, count: int, n: float, inflation: floa
         return 1.0
     unequal = max(second / (count * mean**2) - 1.0, 0.0)
     n = min(n, PROBE)
-    # n p U / 2 is about chi-squared for few eigenvalues, and n U - p about N(1, 4) for many: both have the same first two moments
+    # n p U / 2 is about chi-squared for few eigenvalues, and n U - p about N(1, 4) for many: nearly the same moments
     freedom = count * (count + 1) / 2 - 1
     return float(stats.chi2.sf(n * count * unequal / 2 / inflation, freedom))
 

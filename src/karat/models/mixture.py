@@ -53,6 +53,7 @@ class GaussianMixture(DensityMixin, Learner):
     recovery_ : Recovery
     """
 
+    refinement_: refining.Refinement | None
     problem_type: ClassVar[type[Latent]] = latent.GaussianMixture
 
     def __init__(
@@ -158,7 +159,9 @@ class GaussianMixture(DensityMixin, Learner):
         inflation = max(1.0, float(weights.sum()) / common**2) if common > 0 else 1.0
         n = float(maps["effective"])
         equal = misfit.sphericity(float(maps["low"]), common, free, n, inflation)
-        checks = [Check("equal variances", equal, "the directions in which the components do not differ have unequal variances")]
+        checks = [
+            Check("equal variances", equal, "the directions in which the components do not differ have unequal variances")
+        ]
         if sample is None:
             return checks
         shared = self.variances == "shared"
@@ -183,8 +186,11 @@ class GaussianMixture(DensityMixin, Learner):
         X = self._table(X)
         with np.errstate(divide="ignore"):
             if self.covariance_type_ != "spherical":
-                return np.asarray(self._peer()._estimate_log_prob(X) + np.log(self.weights_))
-            return spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300)) + np.log(self.weights_)
+                # the sum over components is theirs, the parts are its logarithm and the posterior
+                peer = self._peer()
+                return np.asarray(np.log(peer.predict_proba(X)) + peer.score_samples(X)[:, None])
+            joint = spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300)) + np.log(self.weights_)
+            return np.asarray(joint)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely component of each row."""
@@ -212,10 +218,12 @@ class GaussianMixture(DensityMixin, Learner):
         """The number of free parameters."""
         k, d = self.means_.shape
         own = {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[self.covariance_type_]
-        shared = self.covariance_type_ == "spherical" and self.variances == "shared" and not (
-            self.refinement_ and self.refinement_.kept
+        shared = (
+            self.covariance_type_ == "spherical"
+            and self.variances == "shared"
+            and not (self.refinement_ and self.refinement_.kept)
         )
-        return k * d + k - 1 + (1 if shared else own)
+        return int(k * d + k - 1 + (1 if shared else own))
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion of rows; lower is better."""
@@ -249,9 +257,7 @@ class GaussianMixture(DensityMixin, Learner):
     def _peer(self) -> Any:
         if self.covariance_type_ == "spherical":
             self._check_fitted()
-            return refining.mixture_start(
-                self.weights_, self.means_, self.covariances_, "spherical", self.random_state
-            )
+            return refining.mixture_start(self.weights_, self.means_, self.covariances_, "spherical", self.random_state)
         covariances = self.covariances_
         precisions = np.linalg.inv(covariances) if self.covariance_type_ in ("tied", "full") else 1.0 / covariances
         from sklearn.mixture import GaussianMixture as Peer

@@ -89,7 +89,9 @@ class MultiView(Learner):
         """Posterior probabilities of the components (n x k), if the noise is Gaussian and the same for all components."""
         self._check_fitted()
         if not hasattr(self, "variances_"):
-            raise NotExactError("predict needs the variances of the columns, which a coreset of MultiView does not keep; use fit.")
+            raise NotExactError(
+                "predict needs the variances of the columns, which a coreset of MultiView does not keep; use fit."
+            )
         if not isinstance(X, tuple | list) or len(X) != 3:
             raise InputError("MultiView takes X as a tuple of three tables, one per view, with the same number of rows.")
         joint = np.log(self.weights_)

@@ -111,7 +111,9 @@ class Recovery:
         elif self.off_diagonal > SLANTED + NOISE / max(self.samples, 1.0) ** 0.5:
             found.append(f"the whitened {parts} are not at right angles (cosine {self.off_diagonal:.2g}), as a model's are")
         elif not self.refined and self.tensor_residual > SLANTED:
-            found.append(f"the {parts} found one by one are not stable on the whole tensor (residual {self.tensor_residual:.2g})")
+            found.append(
+                f"the {parts} found one by one are not stable on the whole tensor (residual {self.tensor_residual:.2g})"
+            )
         return found + [str(check) for check in self.checks if not check.ok]
 
     def __str__(self) -> str:

@@ -172,9 +172,7 @@ def settled(peer: Any, weights: Array, means: Array, precisions: Array) -> Any:
     return peer
 
 
-def refine_mixture(
-    start: Any, start_of: Callable[[Array], Any], X: Array, seed: int, fits: bool
-) -> tuple[Any, Refinement]:
+def refine_mixture(start: Any, start_of: Callable[[Array], Any], X: Array, seed: int, fits: bool) -> tuple[Any, Refinement]:
     """EM of scikit-learn on all rows, from a mixture with parameters."""
     from sklearn.base import clone
 

@@ -81,7 +81,7 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
                 checks.append(Check("too many", 0.0, f"pairs of words do not clearly show {problem.k} topics"))
             ell, V = self._basis
             values = misfit.off_diagonal(*topic_parts(counts, maps, problem, misfit.orthonormal(V)), ell)
-            says = "triples of words are not those of this model" + (" and this alpha0" if problem.concentration else "")
+            says = "triples of words are not those of this model" + (" and this alpha0" if hasattr(self, "alpha0_") else "")
             checks.append(Check("tensor", misfit.wald(values), says))
         return checks
 
@@ -155,7 +155,9 @@ def topic_parts(counts: csr_array, maps: Maps, problem: Any, V: Array) -> tuple[
 
     def entry(i: int, j: int, m: int) -> Array:
         at = place[tuple(sorted((i, j, m)))]
-        moved = sum(apart[:, x] * (more * mean[y] * mean[w] - less * pairs[y, w]) for x, y, w in ((i, j, m), (j, i, m), (m, i, j)))
+        moved = sum(
+            apart[:, x] * (more * mean[y] * mean[w] - less * pairs[y, w]) for x, y, w in ((i, j, m), (j, i, m), (m, i, j))
+        )
         return np.asarray(triples[:, at] / np.sqrt(table.multinomials[at]) + (moved if a else 0.0))
 
     def pair(i: int, j: int) -> Array:
@@ -230,7 +232,7 @@ class SingleTopic(_TopicLearner):
     def bic(self, X: Any) -> float:
         """Bayesian information criterion of documents; lower is better."""
         (k, d), n = self.topics_.shape, self._counts(X).shape[0]
-        return -2 * n * self.score(X) + (k * (d - 1) + k - 1) * float(np.log(n))
+        return float(-2 * n * self.score(X) + (k * (d - 1) + k - 1) * np.log(n))
 
 
 def alpha0_curve(X: Any, n_topics: int, sample_weight: Any = None) -> tuple[Array, Array]:
@@ -260,9 +262,7 @@ def alpha0_curve(X: Any, n_topics: int, sample_weight: Any = None) -> tuple[Arra
     if inside:
         minimize_scalar(residual, bracket=grid[best - 1 : best + 2].tolist(), method="golden", options={"maxiter": 12})
     else:
-        warn_recovery(
-            f"alpha0 = {GRID[best]:g} is the end of the values that were tried; the moments do not determine alpha0."
-        )
+        warn_recovery(f"alpha0 = {GRID[best]:g} is the end of the values that were tried; the moments do not determine alpha0.")
     values = np.array(sorted(known))
     return values, np.array([known[x] for x in values])
 

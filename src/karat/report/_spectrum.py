@@ -42,7 +42,9 @@ class SpectrumDisplay(Display):
         """
         recovery = getattr(estimator, "recovery_", None)
         if recovery is None:
-            raise InputError("The estimator has no spectrum; fit a latent-variable model of karat.models.", argument="estimator")
+            raise InputError(
+                "The estimator has no spectrum; fit a latent-variable model of karat.models.", argument="estimator"
+            )
         return cls(recovery.spectrum, recovery.leading)
 
     @property

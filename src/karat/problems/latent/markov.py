@@ -5,8 +5,9 @@ With O the emissions (A2 of the views), pi the law of a window's first state and
     E[x2 | h2] = O,    E[x3 | h2] = O T,    E[x1 | h2] = O diag(pi) T' diag(g)^-1,    g = T pi;
 
 the joint law of two neighbouring states is J = (M'O)^-1 (M'P12 M) (O'M)^-1.  Gaussian emissions N(mu_h, s_h^2 I) in d
-dimensions are centred, and add E[q z1] = sum_h g_h s_h^2 E[z1 | h], q = |P(x2 - m)|^2 / p with P onto the p = d-k+1 dimensions in
-which the means do not differ: k more features.  (If p = 0, q = |x2 - m|^2, and |mu_h - m|^2 + d s_h^2 takes the place of s_h^2.)
+dimensions are centred, and add E[q z1] = sum_h g_h s_h^2 E[z1 | h], q = |P(x2 - m)|^2 / p with P onto the p = d-k+1 dimensions
+in which the means do not differ: k more features.  (If p = 0, q = |x2 - m|^2, and |mu_h - m|^2 + d s_h^2 takes the place of
+s_h^2.)
 """
 
 from __future__ import annotations

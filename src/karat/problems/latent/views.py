@@ -60,9 +60,9 @@ class ThreeViews(Latent):
         return not self.has_constant and super().lifted(maps)
 
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
-        """Products of the views, in one pass, numbers about their means; the second view with itself for standard coordinates."""
+        """Products of the views, in one pass, numbers about their means; that of the second with itself for coordinates."""
         pairs = PAIRS if self.keep == "tensor" else (*PAIRS, (1, 1))
-        products: dict[tuple[int, int], Any] = {(a, b): 0.0 for a, b in pairs}
+        products: dict[tuple[int, int], Any] = dict.fromkeys(pairs, 0.0)
         firsts = [np.zeros(count) for count in sample.columns]
         shifts: list[Array] | None = None
         for blocks, weights in sample.blocks():
@@ -76,8 +76,8 @@ class ThreeViews(Latent):
                 with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
                     product = views[a].T @ right
                 products[a, b] = products[a, b] + product
-            for first, view in zip(firsts, views, strict=True):
-                first += view.sum(axis=0) if weights is None else view.T @ weights
+            own = [view.sum(axis=0) if weights is None else view.T @ weights for view in views]
+            firsts = [first + more for first, more in zip(firsts, own, strict=True)]
         if self.has_constant:
             raw = {f"P{a + 1}{b + 1}": _dense_if_small(product) for (a, b), product in products.items()}
             sums = counted(sample, mean2=firsts[1], **raw)

@@ -75,7 +75,7 @@ def _across(U: Array, v: Array) -> Array:
 
 
 def whiten(matrix: Any, k: int, what: str, more: int = 0) -> Whitening:
-    """Whiten a symmetric d x d matrix (array or LinearOperator); for the error, ``what`` and ``more`` as in :func:`whitened`."""
+    """Whiten a symmetric d x d matrix (array or LinearOperator); ``what`` and ``more`` as in :func:`whitened`."""
     d = matrix.shape[0]
     if isinstance(matrix, LinearOperator):  # the next eigenvalue lies among many: two digits of it are enough, and cheap
         spectrum, U = largest_eigenpairs(matrix, k)
