@@ -68,8 +68,8 @@ def run(settings: Settings) -> Experiment:
         [Table("hmm", "Three hidden states, one chain", COLUMNS, rows), table],
         [figure],
         [
-            "The paper's bound binom(k+2, 3) + 1 = 11 holds after the tensor is symmetrised. Gaussian emissions are centred, so "
-            "that the tensor holds the total weight; they need k = 3 more rows for their variances, which makes 13. As for all "
+            "The paper's bound binom(k+2, 3) + 1 = 11 holds after the tensor is symmetrised. Gaussian emissions are centred, "
+            "so that the tensor holds the total weight; they need k = 3 more rows for their variances, which makes 13. As for all "
             "latent models, the maps of the full data (here also the cross moments of two steps) are stored with the rows.",
         ],
     )

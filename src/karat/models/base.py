@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy import linalg as sla
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_feature_names, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
@@ -154,7 +154,7 @@ class Learner(BaseEstimator):
         if isinstance(X, tuple) and self.problem_type.input_tables > 1:
             return X
         if containers.is_frame(X):
-            _check_feature_names(self, X, reset=reset)
+            validate_data(self, X, reset=reset, skip_check_array=True)
             return X
         return validate_data(
             self, X, reset=reset, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2 if reset else 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from scipy.stats import multivariate_normal
 
 from karat._data import containers
 from karat.engine.linalg import Array, Flags
@@ -183,7 +184,8 @@ class HiddenMarkov(Learner):
             table = self._table(X)
             if self.covariance_type_ == "spherical":
                 return spherical_log_density(table, self.means_, self.covars_)
-            return np.asarray(self.to_hmmlearn()._compute_log_likelihood(table))
+            laws = zip(self.means_, self._full_covariances(), strict=True)
+            return np.column_stack([multivariate_normal.logpdf(table, mean, full) for mean, full in laws])
         values = self._columns(X)
         symbols = symbols_of(values)
         if symbols.max(initial=0) >= self.n_features_in_:
