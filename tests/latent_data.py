@@ -100,13 +100,15 @@ CASES = {
     "sources": ("ICA", (4,), {}, make_sources, ("mixing_", "components_", "kurtosis_")),
 }  # fmt: skip
 # rows kept: conic mode A, B, C (math: binom(k+2,3) (+k), binom(k+3,3) (+k), ...)
+# About the mean the tensor holds all moments up to the third in k - 1 dimensions, and the total weight.
 SIZES = {
-    "mixture": (20, 35, 65),
-    "mixture, own variances": (24, 39, 69),
+    "mixture": (20, 20, 55),
+    "mixture, own variances": (24, 24, 58),
     "single topic": (20, 35, 125),
     "dirichlet": (20, 35, 125),
     "chain": (10, 47, 137),
-    "chain, gaussian": (13, 50, 122),
-    "views": (10, 47, 157),
+    "chain, gaussian": (13, 26, 134),
+    "views": (10, 23, 172),
     "sources": (45, 70, 50),
 }
+CENTRED = ("mixture", "mixture, own variances", "chain, gaussian", "views")

@@ -76,10 +76,15 @@ def three_views(problem: P.Problem, data: Data) -> tuple[np.ndarray, ...]:
 
 def latent_loss(problem: P.Problem, data: Data, q: np.ndarray, maps: Maps) -> tuple[float, float]:
     """The whitened tensor, contracted with q in every place; the maps are those that the coreset stores."""
+    centred = maps["M"].shape[1] < len(q)  # since 0.2.0, maps are about the mean and the last coordinate is the constant 1
+    q, constant = (q[:-1], q[-1]) if centred else (q, 0.0)
     v = maps["M"] @ q
     if isinstance(problem, P.MultiView | P.HiddenMarkov):
-        one, two, three = three_views(problem, data)
-        terms = (one @ (maps["W1"] @ q)) * (two @ v) * (three @ (maps["W3"] @ q))
+        views = three_views(problem, data)
+        if centred:
+            views = tuple(view - maps[f"mean{a}"] for a, view in enumerate(views, 1))
+        one, two, three = views
+        terms = (one @ (maps["W1"] @ q) + constant) * (two @ v + constant) * (three @ (maps["W3"] @ q) + constant)
         return float(terms.sum()), float(np.abs(terms).sum())
     if isinstance(problem, P.SingleTopic | P.LatentDirichlet):
         return _topics(data, v, maps["m1"], getattr(problem, "alpha0", 0.0))
@@ -87,7 +92,7 @@ def latent_loss(problem: P.Problem, data: Data, q: np.ndarray, maps: Maps) -> tu
     if isinstance(problem, P.ICA):
         fourth = float(mass @ ((data.X - maps["mean"]) @ v) ** 4)  # before the pairings are taken off
         return fourth, fourth
-    along = data.X @ v
+    along = (data.X - maps["mean"]) @ v + constant if centred else data.X @ v
     terms = along**3 - 3 * maps["sigma2"] * (v @ v) * along
     return float(mass @ terms), float(mass @ np.abs(terms))
 

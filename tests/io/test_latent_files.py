@@ -88,13 +88,14 @@ def test_the_tensor_is_that_of_all_rows():
     core = karat.coreset_files(case.table, problem=case.problem(), columns=case.columns, batch_rows=999)
     M, sigma2 = core.maps["M"], core.maps["sigma2"]
     query = np.random.default_rng(0).standard_normal(4)
-    along = case.X @ (M @ query)
-    expected = (along**3 - 3 * sigma2 * along * np.square(M @ query).sum()).sum()
+    inner, mean = query[:-1], case.X.mean(axis=0)
+    along = (case.X - mean) @ (M @ inner) + query[-1]  # the last coordinate is the constant 1
+    expected = (along**3 - 3 * sigma2 * along * np.square(M @ inner).sum()).sum()
     np.testing.assert_allclose(core.loss(query), expected, rtol=1e-10)
-    mean, E2 = case.X.mean(axis=0), case.X.T @ case.X / case.n
-    lowest = np.linalg.eigvalsh(E2 - np.outer(mean, mean))[: 8 - 4 + 1]
+    cov = np.cov(case.X.T, bias=True)
+    lowest = np.linalg.eigvalsh(cov)[: 8 - 4 + 1]
     np.testing.assert_allclose(sigma2, lowest.mean(), rtol=1e-10)
-    np.testing.assert_allclose(M.T @ (E2 - sigma2 * np.eye(8)) @ M, np.eye(4), atol=1e-10)
+    np.testing.assert_allclose(M.T @ (cov - sigma2 * np.eye(8)) @ M, np.eye(3), atol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore:.*were left out")

@@ -27,7 +27,7 @@ def test_power_method_finds_every_component(k, order, seed):
     V = np.linalg.qr(rng.standard_normal((k, k)))[0]
     values = rng.uniform(1, 3, size=k) * (1 if order == 3 else rng.choice([-1, 1], size=k))
     tensor = sum(rank_one(x, v, order) for x, v in zip(values, V, strict=True))
-    found, vectors, report = decompose(tensor, np.ones(k), "components")
+    found, vectors, report = decompose(tensor, np.ones(k))
     by_size = np.argsort(-np.abs(values))
     np.testing.assert_allclose(found, values[by_size], atol=1e-8)
     cosine = np.sum(vectors * V[by_size], axis=1)
@@ -48,7 +48,7 @@ def test_answer_does_not_depend_on_rounding_of_the_tensor():
     noise = sum(noise.transpose(p) for p in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))) / 6
     tensor = tensor + 0.02 * noise
     wobble = 1e-14 * sum(rank_one(1.0, v, 3) for v in rng.standard_normal((3, 4)))
-    one, two = (decompose(t, np.ones(4), "components") for t in (tensor, tensor + wobble))
+    one, two = (decompose(t, np.ones(4)) for t in (tensor, tensor + wobble))
     assert one[2].refined
     nearest = np.abs(one[1] @ two[1].T).argmax(axis=1)
     assert sorted(nearest) == [0, 1, 2, 3]
@@ -63,11 +63,11 @@ def test_answer_does_not_depend_on_the_order_of_deflation():
     noise = rng.standard_normal((4, 5))
     tensor = sum(rank_one(x, v, 3) for x, v in zip([2.5, 2.5, 2, 1.7, 1.4], V, strict=True))
     tensor = tensor + sum(rank_one(0.02, v, 3) for v in np.vstack([noise, noise @ mirror]))
-    _, vectors, report = decompose(tensor, np.ones(5), "components")
+    _, vectors, report = decompose(tensor, np.ones(5))
     assert report.refined
     for seed in range(8):
         Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((5, 5)))[0]
-        _, rotated, _ = decompose(np.einsum("ijl,ia,jb,lc->abc", tensor, Q, Q, Q), np.ones(5), "components")
+        _, rotated, _ = decompose(np.einsum("ijl,ia,jb,lc->abc", tensor, Q, Q, Q), np.ones(5))
         back = rotated @ Q.T
         np.testing.assert_allclose(back[(back @ vectors.T).argmax(axis=0)], vectors, atol=1e-11)
 
@@ -83,9 +83,9 @@ def test_condition_predicts_how_errors_grow():
     rng = np.random.default_rng(1)
     V = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     tensor = sum(rank_one(x, v, 3) for x, v in zip([3.0, 2.0, 0.05], V, strict=True))
-    _, vectors, report = decompose(tensor, np.ones(3), "components")
+    _, vectors, report = decompose(tensor, np.ones(3))
     wobble = rank_one(1e-8, np.linalg.qr(rng.standard_normal((3, 3)))[0][0], 3)
-    _, moved, _ = decompose(tensor + wobble, np.ones(3), "components")
+    _, moved, _ = decompose(tensor + wobble, np.ones(3))
     change = np.linalg.norm(moved - vectors, axis=1).max()
     relative = np.linalg.norm(wobble) / np.linalg.norm(tensor)
     assert 0.01 * report.tensor_condition * relative < change < 2 * report.tensor_condition * relative
@@ -187,8 +187,9 @@ def test_chain_becomes_hmmlearns(gaussian):
     model.fit(data.X, lengths=data.lengths)
     peer = model.to_hmmlearn()
     X = data.X[:500].reshape(500, -1)
-    np.testing.assert_allclose(peer.score(X), model.score(X), rtol=1e-4)
-    assert np.mean(peer.predict(X) == model.predict(X)) > 0.99
+    np.testing.assert_allclose(peer.score(X), model.score(X), rtol=0.02)  # smoothed by 1 %
+    assert np.mean(peer.predict(X) == model.predict(X)) > 0.97
+    assert peer.transmat_.min() > 0
     drawn, states = model.sample(5000)
     assert drawn.shape == (5000, X.shape[1])
     law = model.emissionprob_[1] if not gaussian else None
@@ -241,5 +242,5 @@ def test_pipeline_with_weights():
 
 def test_columns_must_match():
     model = models.GaussianMixture(3).fit(make_mixture(3000, 6, 3).X)
-    with pytest.raises(InputError, match="X has 5 columns; the model was fitted with 6"):
+    with pytest.raises(ValueError, match="X has 5 features, but GaussianMixture is expecting 6"):
         model.predict(np.zeros((2, 5)))

@@ -155,7 +155,7 @@ def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) ->
             raise InputError(
                 f"{name} keeps a user's function, which is not saved: load it with problem=Kernel(...).", argument="problem"
             )
-        return getattr(problems, header["problem"])(**_tuples(header["params"]))  # type: ignore[no-any-return]
+        return getattr(problems, header["problem"]).from_params(_tuples(header["params"]))  # type: ignore[no-any-return]
     if type(problem).__name__ != header["problem"]:
         raise InputError(f"{name} was saved for a {header['problem']}, not a {type(problem).__name__}.")
     return problem

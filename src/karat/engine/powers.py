@@ -31,7 +31,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 from math import comb, factorial, prod
 from typing import Self
 
@@ -56,6 +56,8 @@ class Monomials:
         self.lower = monomials(variables, degree - 1) if degree > 1 else None
         if self.lower is not None:
             self.parent = np.array([self.lower.position[t[:-1]] for t in self.sets], dtype=np.intp)
+            begins = np.searchsorted(self.indices[:, 0], np.arange(variables + 1)).tolist()
+            self.runs = list(pairwise(begins))  # sets that begin with the same variable
 
     def __len__(self) -> int:
         return len(self.sets)
@@ -66,7 +68,11 @@ class Monomials:
             return np.ones((1, variables.shape[1]))
         if self.lower is None:
             return variables
-        return np.asarray(self.lower.values(variables)[self.parent] * variables[self.indices[:, -1]])
+        lower = self.lower.values(variables)
+        result = np.empty((len(self), variables.shape[1]))
+        for variable, (start, stop) in zip(variables, self.runs, strict=True):  # times sets of variables from this one on
+            np.multiply(lower[len(lower) - (stop - start) :], variable, out=result[start:stop])
+        return result
 
     @cached_property
     def multinomials(self) -> Array:

@@ -85,6 +85,12 @@ def compare(task: Task, seeds: int, doublings: int) -> tuple[list[list[Any]], di
     return rows, curves
 
 
+THINNING = (
+    " Kernel thinning is often the best of the samples: it keeps the averages of smooth functions better than random rows do. "
+    "It does not keep moments."
+)
+
+
 def draw(title: str, curves: dict[str, Curve], place: Any) -> None:
     """Draw one task: errors of samples above, errors of the size of rounding below."""
     above, below = place.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -134,8 +140,7 @@ def run(settings: Settings, choice: Mapping[str, Callable[[Settings], Task]] = T
             "relative to its minimum, less one. Random methods: median and worst of several seeds.",
             "Samples of a few dozen rows give a wrong model in every task. With more rows their error falls about like one "
             "over the square root of the size (upper parts of the figure), so that even half of the data has a much larger "
-            "error than the coreset (lower parts). Kernel thinning is often the best of the samples: it keeps the averages of "
-            "smooth functions better than random rows do. It does not keep moments.",
+            "error than the coreset (lower parts)." + (THINNING if "kernel thinning (goodpoints)" in available(RANDOM) else ""),
         ],
         [
             Table(
@@ -148,7 +153,7 @@ def run(settings: Settings, choice: Mapping[str, Callable[[Settings], Task]] = T
         [Figure("comparison", "Error of the trained model against the number of rows", drawing)],
         [
             "Latent models: every method is given the whitening of the full data, which karat stores with its coreset. Without "
-            "it, 11 rows in 30 dimensions give no mixture at all. 'No model in' counts the trials whose rows show fewer "
+            "it, 10 rows in 30 dimensions give no mixture at all. 'No model in' counts the trials whose rows show fewer "
             "components than there are.",
             "coreax's TreeRecombination is exact too, if the user passes the kernel features as a matrix; its time includes "
             "the compilation by JAX. karat computes the features itself, never forms that matrix, gives a certificate, and is "

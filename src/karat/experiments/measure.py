@@ -39,7 +39,7 @@ def kmeans_loss(X: Array, centres: Array) -> float:
 
 
 class Learned(NamedTuple):
-    """A coreset, the models learned from all rows and from it, and the seconds to learn each and to build it."""
+    """A coreset, the models learned from all rows and from it, seconds to learn each and to build it, and warnings."""
 
     core: Any
     full: Any
@@ -47,22 +47,31 @@ class Learned(NamedTuple):
     full_seconds: float
     small_seconds: float
     build_seconds: float
+    doubts: tuple[str, ...]
 
 
 def learn_twice(X: Any, problem: Any, learner: Callable[[], Any]) -> Learned:
     """Learn a latent-variable model from all rows and from the coreset of its problem, and time both."""
-    with real_data():
+    with real_data() as doubts:
         core = karat.coreset(X, problem=problem)
-        full, small = learner().fit(X), learner().fit_coreset(core)
+        full = learner().fit(X)
+    with real_data():
+        small = learner().fit_coreset(core)
         times = seconds(lambda: learner().fit(X)), seconds(lambda: learner().fit_coreset(core))
-        return Learned(core, full, small, *times, seconds(lambda: karat.coreset(X, problem=problem)))
+        return Learned(core, full, small, *times, seconds(lambda: karat.coreset(X, problem=problem)), tuple(doubts))
 
 
 @contextmanager
-def real_data() -> Iterator[None]:
-    """Silence the warning of learners that real data does not fit their model; the page says so."""
+def real_data() -> Iterator[list[str]]:
+    """Collect what learners say about data that does not fit their model; the page shows it."""
     from karat.models import RecoveryWarning
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RecoveryWarning)
-        yield
+    said: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RecoveryWarning)
+        yield said
+    for one in caught:
+        if issubclass(one.category, RecoveryWarning):
+            said.append(str(one.message).partition(" [")[0])
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

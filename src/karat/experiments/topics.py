@@ -61,7 +61,7 @@ def run(settings: Settings) -> Experiment:
         return Experiment("Table 3: topics", ["This table needs documents, which are missing."], missing=[str(missing)])
     X, vocabulary, subjects = counts(documents)
     problem = problems.SingleTopic(TOPICS, total_weight=False)
-    core, full, small, slow, fast, build = learn_twice(X, problem, lambda: models.SingleTopic(TOPICS))
+    core, full, small, slow, fast, build, doubts = learn_twice(X, problem, lambda: models.SingleTopic(TOPICS))
     tensor = tensor_seconds(X, core)
     ours, again = full.top_words(vocabulary, 5), small.top_words(vocabulary, 5)
     chosen = full.predict(X)
@@ -104,5 +104,6 @@ def run(settings: Settings) -> Experiment:
             f"{full.n_dropped_} of the documents have fewer than three words of the vocabulary, hence no triple, and are not "
             "used.",
             f"Size {len(core)} is the paper's: binom(k+2, 3) = 10, total weight not kept.",
+            *(f"The learner warns. {doubt}" for doubt in doubts),
         ],
     )  # fmt: skip

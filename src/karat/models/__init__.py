@@ -24,7 +24,7 @@ from karat.models.hmm import HiddenMarkov
 from karat.models.ica import ICA
 from karat.models.mixture import GaussianMixture
 from karat.models.multiview import MultiView
-from karat.models.tensor import Recovery, RecoveryWarning
+from karat.models.recovery import Recovery, RecoveryWarning
 from karat.models.topics import LatentDirichlet, SingleTopic
 
 __all__ = [

@@ -9,23 +9,31 @@ The last two arrows are the same code, so equal moments give equal parameters.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg as sla
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
 from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
-from karat.models.tensor import Recovery, decompose, warn_recovery
+from karat.models import misfit
+from karat.models.misfit import Check
+from karat.models.recovery import NOISE, Recovery, warn_recovery
+from karat.models.tensor import decompose
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.sample import Sample, read
 
 FLOOR = 1e-3  # smallest variance, relative to the common one, that a component is given
+FAR = 1e-3  # smallest last entry of a whitened component: its square is the share of the component
+WIDE, SEEN = 600, 3.5  # columns up to which the rank of products is tested; standard errors of a component that is seen
+ENOUGH = 100  # samples below which nothing is compared
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
 
 
@@ -53,6 +61,7 @@ class Learner(BaseEstimator):
         """Set the fitted attributes."""
 
     def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
+        X = self._validated(X, reset=True)
         problem = self._problem(X)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
         for note in problem.notes(sample.inputs, sample.dropped):
@@ -63,7 +72,7 @@ class Learner(BaseEstimator):
             return problem.statistics(sample, maps), maps
 
         self.n_dropped_ = sample.dropped
-        return self._learn(*guarded(tables, moments), problem)
+        return self._learn(*guarded(tables, moments), problem, sample)
 
     def fit_coreset(self, core: Coreset) -> Self:
         """Learn from a coreset of the matching problem; the same parameters as from the full data.
@@ -97,14 +106,28 @@ class Learner(BaseEstimator):
         values = wanted.params() | {"keep": core.problem.keep, "total_weight": core.problem.total_weight}
         return self.problem_type(**values)
 
-    def _learn(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> Self:
+    def _learn(self, moments: dict[str, Array], maps: Maps, problem: Latent, sample: Sample | None = None) -> Self:
+        """Parameters from moments; if the samples are at hand, compare them with the model."""
         self.n_features_in_ = len(maps["M"])
         self._recover(moments, maps, problem)
+        checks = self._checks(maps, problem, sample if sample is not None and len(sample) >= ENOUGH else None)
+        del self._basis
+        self.recovery_ = replace(self.recovery_, checks=tuple(checks), samples=float(maps["n"]))
+        if doubts := self.recovery_.doubts(problem.parts, problem.k):
+            warn_recovery(
+                f"The model may not fit: {'; '.join(doubts)}. Compare other numbers of {problem.parts} and other models, or "
+                f"give more data. [{self.recovery_}]"
+            )
         return self
 
+    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+        """Comparisons of the data with the model; without samples, those that the maps allow."""
+        return []
+
     def _components(self, tensor: Array, maps: Maps, problem: Latent) -> tuple[Array, Array]:
-        """``ell_j`` and ``B v_j`` (rows), from the whitened tensor."""
-        ell, V, self.recovery_ = decompose(tensor, maps["spectrum"], problem.parts)
+        """``ell_j`` and ``v_j`` (rows), from the whitened tensor."""
+        ell, V, self.recovery_ = decompose(tensor, maps.get("singular", maps["spectrum"]), problem.lifted(maps))
+        self._basis = ell, V
         if problem.order == 3 and not ell.min() > 1e-8 * ell.max():
             listed = ", ".join(f"{x:.3g}" for x in ell)
             raise InputError(
@@ -112,19 +135,129 @@ class Learner(BaseEstimator):
                 f"{listed}, and all must be "
                 f"positive. Ask for fewer {problem.parts}, or give more data."
             )
-        return ell, V @ maps["B"].T
+        return ell, V
+
+    def _mixture(self, tensor: Array, maps: Maps, problem: Latent) -> Mixture:
+        """Weights and places of the components, from the whitened tensor."""
+        ell, V = self._components(tensor, maps, problem)
+        mass = 1.0 / ell**2
+        if not problem.lifted(maps):
+            points = ell[:, None] * V @ maps["B"].T
+            return Mixture(mass, float(mass.sum()), points @ maps["M"], points)
+        return Mixture.about_mean(V, float(mass.sum()), maps["B"], problem.parts)
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "recovery_")
 
-    def _table(self, X: Any) -> Array:
-        """X as a dense table with the columns seen in fit."""
+    def _validated(self, X: Any, reset: bool) -> Any:
+        """X, checked by scikit-learn: names of columns, their number, and arrays that are no tables of numbers."""
+        if isinstance(X, tuple) and self.problem_type.input_tables > 1:
+            return X
+        if containers.is_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X
+        return validate_data(
+            self, X, reset=reset, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2 if reset else 1
+        )  # fmt: skip
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _columns(self, X: Any) -> np.ndarray:
+        """X as a dense table; its named columns must be those seen in fit, in that order."""
         self._check_fitted()
-        table = containers.as_table(X, "X")
-        table = table.toarray() if hasattr(table, "toarray") else table
+        table = containers.as_table(self._validated(X, reset=False), "X")
+        return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+
+    def _table(self, X: Any) -> Array:
+        """X as a dense table of finite numbers with the columns seen in fit."""
+        table = np.asarray(self._columns(X), dtype=float)
         if table.shape[1] != self.n_features_in_:
-            raise InputError(f"X has {table.shape[1]} columns; the model was fitted with {self.n_features_in_}.")
-        return np.asarray(table, dtype=float)
+            raise InputError(
+                f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input."
+            )
+        if not np.isfinite(table).all():
+            row, column = np.argwhere(~np.isfinite(table))[0]
+            raise InputError(f"Row {row}, column {column} of X is NaN or infinite; drop or fill such rows first.")
+        return table
+
+
+class Mixture(NamedTuple):
+    """Components of a mixture.
+
+    Attributes
+    ----------
+    weights : array (k,)
+        Mixing weights as estimated; about the mean they add up to 1.
+    mass : float
+        Sum of ``1 / ell_j^2``: near 1 if the model fits.
+    small : array (k, k)
+        E[z | j], the components in the whitened space; about the mean the last column is 1.
+    points : array (k, d)
+        The means, or their differences to the mean of all rows.
+    """
+
+    weights: Array
+    mass: float
+    small: Array
+    points: Array
+
+    @staticmethod
+    def about_mean(V: Array, mass: float, B: Array, parts: str) -> Mixture:
+        """From the vectors ``v_j = sqrt(g_j) (M'(mu_j - m), 1)``: only their directions are used.
+
+        The weights solve ``sum_j g_j = 1`` and ``sum_j g_j mu_j = m``; for orthogonal v_j they are the squares of the last
+        entries.
+        """
+        last = V[:, -1]
+        if (last < FAR).any():
+            warn_recovery(
+                f"A component has a share of about {max(float(last.min()), 0.0) ** 2:.1e} of the samples, so that its place is "
+                f"not determined: the data are too few, or not of this model. Ask for fewer {parts}."
+            )
+        last = np.where(last < 0, np.minimum(last, -FAR), np.maximum(last, FAR))
+        small = V / last[:, None]
+        small[:, -1] = 1.0
+        weights = solve_small(small.T, np.eye(len(V))[-1], parts)
+        return Mixture(weights, mass, small, small[:, :-1] @ B.T)
+
+
+def view_checks(maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array, Array]) -> list[Check]:
+    """Comparisons of three views with independence given the hidden value."""
+    chain = problem.rows_per_sample > 1
+    index, lifted = misfit.probe(sample, chain), problem.lifted(maps)
+    views = [dense(read(view, index)) for view in sample.views]
+    checks = []
+    if min(view.shape[1] for view in views) <= WIDE:
+        centred = [view - maps[f"mean{a}"] for a, view in enumerate(views, 1)] if lifted else views
+        rank = problem.k - lifted
+        pairs = [(centred[a], centred[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
+        more = max((misfit.remainder(a, b, rank) for a, b in pairs if rank < min(a.shape[1], b.shape[1])), default=-np.inf)
+        says = f"the views of a sample have more in common than {problem.k} {problem.parts} explain"
+        checks.append(Check("rank", min(1.0, 3 * misfit.beyond(more)), says))
+        if rank and misfit.remainder(*pairs[1], rank - 1) < SEEN:
+            checks.append(Check("too many", 0.0, f"the first and third views do not clearly show {problem.k} {problem.parts}"))
+    if problem.k > 1:
+        ell, V = basis
+        V = misfit.orthonormal(V)
+        z = problem.reader(maps, "tensor")(*(read(view, index) for view in sample.views))
+        a, b, c = (z[:, i * problem.k : (i + 1) * problem.k] @ V.T for i in range(3))
+
+        def pair(i: int, j: int) -> Array:
+            return np.asarray(sum(x[:, i] * y[:, j] + x[:, j] * y[:, i] for x, y in ((a, b), (a, c), (b, c))) / 6.0)
+
+        values = misfit.off_diagonal(misfit.triple(a, b, c), pair, ell)
+        values = misfit.block_means(values) if chain else values
+        says = "the third moments are not those of views that are independent given the hidden value"
+        checks.append(Check("tensor", misfit.wald(values), says))
+    return checks
+
+
+def dense(block: Any) -> Array:
+    return np.asarray(block.toarray() if hasattr(block, "toarray") else block)
 
 
 def solve_small(matrix: Array, right: Array, parts: str) -> Array:
@@ -137,14 +270,14 @@ def solve_small(matrix: Array, right: Array, parts: str) -> Array:
         ) from error
 
 
-def as_distributions(rows: Array, what: str) -> Array:
-    """Rows with negative entries clipped and sum 1; warn if that changes much."""
+def as_distributions(rows: Array, what: str, samples: float = np.inf) -> Array:
+    """Rows with negative entries clipped and sum 1; warn if that changes more than sampling noise would."""
     sign = np.where(rows.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
     rows = rows * sign
     positive = np.maximum(rows, 0.0)
     total = positive.sum(axis=1, keepdims=True)
     negative = float(np.max((total - rows.sum(axis=1, keepdims=True)) / np.maximum(total, 1e-300), initial=0.0))
-    if negative > CLIPPED:
+    if negative > CLIPPED + NOISE / max(samples, 1.0) ** 0.5:
         warn_recovery(
             f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data are too few, or "
             "not of this model."

@@ -9,16 +9,19 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
 
 from karat._data import containers
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Flags
 from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.models.base import Learner, as_distributions, positive_variances, solve_small, spherical_log_density
+from karat.models import chain
+from karat.models import refine as refining
+from karat.models.base import Learner, as_distributions, positive_variances, solve_small, spherical_log_density, view_checks
+from karat.models.misfit import Check
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
-from karat.problems.latent.sample import sequence_steps
+from karat.problems.latent.sample import Sample, sequence_steps
 
 SMOOTH = 1e-6  # share of the uniform law mixed in where a likelihood is taken: nothing is impossible
 
@@ -34,8 +37,11 @@ class HiddenMarkov(Learner):
     start : {"windows", "first"}
         ``startprob_`` from the first state of all windows (the stationary law, for one long chain), or from the first step of
         every sequence (the initial law; needs many sequences).
+    refine : {None, "spherical", "diag", "tied", "full"}
+        Go on by hmmlearn's EM on all rows; the better one by held-out likelihood is kept.  The kind of the covariances for
+        Gaussian emissions; for symbols any of them.
     random_state : int
-        For :meth:`sample`.
+        For :meth:`sample` and ``refine``.
 
     Attributes
     ----------
@@ -44,7 +50,11 @@ class HiddenMarkov(Learner):
     emissionprob_ : array (k, d)
         Categorical emissions.
     means_, covars_ : arrays (k, d), (k,)
-        Gaussian emissions.
+        Gaussian emissions; after ``refine`` covariances in hmmlearn's shape.
+    covariance_type_ : str
+        "spherical", or what ``refine`` gave.
+    refinement_ : Refinement or None
+        Likelihoods before and after ``refine``.
     joint_ : array (k, k)
         J as estimated, before it was clipped and normalised.
     n_dropped_ : int
@@ -52,6 +62,7 @@ class HiddenMarkov(Learner):
     recovery_ : Recovery
     """
 
+    refinement_: refining.Refinement | None
     problem_type: ClassVar[type[Latent]] = latent.HiddenMarkov
 
     def __init__(
@@ -60,11 +71,13 @@ class HiddenMarkov(Learner):
         *,
         emissions: Literal["categorical", "gaussian"] = "categorical",
         start: Literal["windows", "first"] = "windows",
+        refine: Literal["spherical", "diag", "tied", "full"] | None = None,
         random_state: int = 0,
     ) -> None:
         self.n_states = n_states
         self.emissions = emissions
         self.start = start
+        self.refine = refine
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:
@@ -79,9 +92,52 @@ class HiddenMarkov(Learner):
         sample_weight : array, optional
             One weight per row: a window has that of its first row.
         """
-        return self._fit(X, sample_weight, lengths)
+        if self.refine is not None and sample_weight is not None:
+            raise InputError("hmmlearn's EM takes no sample_weight; leave it out, or use refine=None.", argument="refine")
+        self._fit(X, sample_weight, lengths)
+        return self if self.refine is None else self.refine_with(X, lengths)
+
+    def refine_with(self, X: Any, lengths: Any = None) -> Self:
+        """Go on by hmmlearn's EM on rows, for example after :meth:`fit_coreset`; see ``refine``."""
+        refining.check_kind(self.refine, refining.KINDS)
+        self._log_emissions(X)  # checks X
+        table = np.asarray(containers.as_table(X, "X"))
+        table = table.astype(np.int64) if self.emissions == "categorical" else table.astype(float)
+        long = np.array([len(table)]) if lengths is None else np.asarray(lengths)
+        sequence_steps(long, len(table))
+
+        def start_of(rows: Array, cut: Array) -> Any:
+            part = HiddenMarkov(self.n_states, emissions=self.emissions, start=self.start, random_state=self.random_state)
+            return part.fit(rows, lengths=cut).to_hmmlearn(kind=self.refine or "spherical", n_features=self.n_features_in_)
+
+        start = self.to_hmmlearn(kind=self.refine or "spherical")
+        own = [] if self.recovery_.fits else [lambda: self._empty_peer(self.refine or "spherical")]
+        peer, self.refinement_ = refining.refine_chain(start, start_of, table, long, own)
+        if self.refinement_.kept:
+            self._take(peer)
+        return self
+
+    def _take(self, peer: Any) -> None:
+        """The parameters of a fitted hmmlearn model."""
+        self.startprob_, self.transmat_ = peer.startprob_, peer.transmat_
+        if self.emissions == "categorical":
+            self.emissionprob_ = peer.emissionprob_
+            return
+        self.means_, self.covariance_type_ = peer.means_, peer.covariance_type
+        covariances = np.asarray(peer.covars_)
+        if peer.covariance_type == "spherical":  # hmmlearn gives d matrices for each state, all the same
+            covariances = covariances.reshape(len(self.means_), -1, *covariances.shape[1:])[:, 0, 0, 0]
+        self.covars_ = covariances
+
+    def _validated(self, X: Any, reset: bool) -> Any:
+        if not containers.is_frame(X) and np.ndim(X) == 1:  # as hmmlearn, a list of numbers is one column
+            X = np.reshape(X, (-1, 1))
+        if self.emissions == "gaussian":
+            return super()._validated(X, reset)
+        return X  # n_features_in_ counts symbols, not columns
 
     def _problem(self, X: Any) -> latent.HiddenMarkov:
+        refining.check_kind(self.refine, refining.KINDS)
         if self.start not in ("windows", "first"):
             raise InputError(f'start must be "windows" or "first", not {self.start!r}.')
         return latent.HiddenMarkov(self.n_states, self.emissions)
@@ -92,83 +148,103 @@ class HiddenMarkov(Learner):
                 'start="first" needs the first steps of the sequences, which a keep="all" coreset does not know; use '
                 'start="windows".'
             )
-        ell, rows = self._components(moments["tensor"], maps, problem)
-        weights, rows = 1.0 / ell**2, ell[:, None] * rows
-        small = rows @ maps["M"]  # O'M
-        half = solve_small(small.T, maps["M"].T @ maps["cross1"], problem.parts)
+        self.covariance_type_, self.refinement_ = "spherical", None
+        found = self._mixture(moments["tensor"], maps, problem)
+        small, lifted = found.small, problem.lifted(maps)
+        inner, before = maps["M"].T @ maps["cross1"], small  # M'P12 M, and the states in the first step
+        if lifted:
+            inner = np.pad(inner, (0, 1))
+            inner[-1, -1] = 1.0
+            before = small + np.append((maps["mean2"] - maps["mean1"]) @ maps["M"], 0.0)  # the steps have means of their own
+        half = solve_small(before.T, inner, problem.parts)
         self.joint_ = solve_small(small.T, half.T, problem.parts).T
-        self.transmat_ = as_distributions(self.joint_, "The transition probabilities")
+        self.transmat_ = as_distributions(self.joint_, "The transition probabilities", float(maps["n"]))
         law = self.joint_.sum(axis=1)
         if self.start == "first":
             law = solve_small(small.T, maps["first"], problem.parts)
-        self.startprob_ = as_distributions(law[None], "The probabilities of the first state")[0]
+        self.startprob_ = as_distributions(law[None], "The probabilities of the first state", float(maps["n"]))[0]
         if self.emissions == "categorical":
-            self.emissionprob_ = as_distributions(rows, "The emission probabilities")
+            self.emissionprob_ = as_distributions(found.points, "The emission probabilities", float(maps["n"]))
+            return
+        squares = solve_small((found.weights[:, None] * small).T, moments["spread"], problem.parts)
+        if "top" in maps and maps["top"].shape[1] < found.points.shape[1]:
+            own = squares
         else:
-            d = rows.shape[1]
-            squares = solve_small((weights[:, None] * small).T, moments["spread"], problem.parts)
-            own = (squares - np.square(rows).sum(axis=1)) / d
-            common = max(float(weights @ own / weights.sum()), 1e-12 * float(np.square(rows).mean()))
-            self.means_, self.covars_ = rows, positive_variances(own, common, "The variances of the states")
+            own = (squares - np.square(found.points).sum(axis=1)) / found.points.shape[1]
+        common = max(float(found.weights @ own / found.weights.sum()), 1e-12 * float(np.square(found.points).mean()))
+        self.means_ = found.points + maps["mean2"] if lifted else found.points
+        self.covars_ = positive_variances(own, common, "The variances of the states")
+
+    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+        return [] if sample is None else view_checks(maps, problem, sample, self._basis)
 
     def _log_emissions(self, X: Any) -> Array:
         self._check_fitted()
         if self.emissions == "gaussian":
-            return spherical_log_density(self._table(X), self.means_, self.covars_)
-        values = np.asarray(containers.as_table(X, "X"))
-        symbols = values[:, 0].astype(np.int64)
-        if values.shape[1] != 1 or (symbols != values[:, 0]).any() or symbols.min(initial=0) < 0:
-            raise InputError("Categorical emissions are symbols 0, 1, .. in one column.")
+            table = self._table(X)
+            if self.covariance_type_ == "spherical":
+                return spherical_log_density(table, self.means_, self.covars_)
+            laws = zip(self.means_, self._full_covariances(), strict=True)
+            return np.column_stack([multivariate_normal.logpdf(table, mean, full) for mean, full in laws])
+        values = self._columns(X)
+        symbols = symbols_of(values)
         if symbols.max(initial=0) >= self.n_features_in_:
             raise InputError(
                 f"X holds symbol {symbols.max()}; the model was fitted with symbols 0 to {self.n_features_in_ - 1}."
             )
         return np.asarray(np.log((1 - SMOOTH) * self.emissionprob_ + SMOOTH / self.n_features_in_).T[symbols])
 
-    def _log_chain(self) -> tuple[Array, Array]:
-        k = len(self.startprob_)
-        return tuple(np.log((1 - SMOOTH) * p + SMOOTH / k) for p in (self.startprob_, self.transmat_))  # type: ignore[return-value]
+    def _chain(self) -> tuple[Array, Array]:
+        """Laws of the first state and of the next one; nothing is impossible."""
+        self._check_fitted()
+        return refining.smoothed(self.startprob_, SMOOTH), refining.smoothed(self.transmat_, SMOOTH)
+
+    def _begins(self, lengths: Any, count: int) -> Flags:
+        steps = np.arange(count) if lengths is None else sequence_steps(lengths, count)
+        return np.asarray(steps == 0)
 
     def _sequences(self, X: Any, lengths: Any) -> list[Array]:
         emissions = self._log_emissions(X)
-        if lengths is None:
-            return [emissions]
-        begins = np.flatnonzero(sequence_steps(lengths, len(emissions)) == 0)
-        return np.split(emissions, begins[1:])
+        return np.split(emissions, np.flatnonzero(self._begins(lengths, len(emissions)))[1:])
 
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
         """The most likely states of each sequence (Viterbi), and the log-probability of all of them."""
-        start, step = self._log_chain()
-        total, paths = 0.0, []
-        for emissions in self._sequences(X, lengths):
-            score = start + emissions[0]
-            back = np.empty(emissions.shape, dtype=np.intp)
-            for t in range(1, len(emissions)):
-                ways = score[:, None] + step
-                back[t] = ways.argmax(axis=0)
-                score = ways.max(axis=0) + emissions[t]
-            path = np.empty(len(emissions), dtype=np.int64)
-            path[-1] = score.argmax()
-            for t in range(len(emissions) - 1, 0, -1):
-                path[t - 1] = back[t][path[t]]
-            total += float(score.max())
-            paths.append(path)
-        return total, np.concatenate(paths)
+        start, step = (np.log(law) for law in self._chain())
+        found = [chain.likely_states(emissions, start, step) for emissions in self._sequences(X, lengths)]
+        return sum(score for score, _ in found), np.concatenate([path for _, path in found])
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
         """The most likely states of each sequence."""
         return self.decode(X, lengths)[1]
 
+    def fit_predict(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """Learn from sequences and give their most likely states."""
+        return self.fit(X, lengths=lengths, sample_weight=sample_weight).predict(X, lengths)
+
+    def predict_proba(self, X: Any, lengths: Any = None) -> Array:
+        """The probability of every state at every step, given the whole sequence (n x k)."""
+        start, step = self._chain()
+        return np.concatenate([chain.posteriors(emissions, start, step) for emissions in self._sequences(X, lengths)])
+
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
-        """Log-likelihood of all sequences (forward algorithm)."""
-        start, step = self._log_chain()
-        total = 0.0
-        for emissions in self._sequences(X, lengths):
-            forward = start + emissions[0]
-            for row in emissions[1:]:
-                forward = logsumexp(forward[:, None] + step, axis=0) + row
-            total += float(logsumexp(forward))
-        return total
+        """Log-likelihood of all sequences."""
+        emissions = self._log_emissions(X)
+        return chain.log_likelihood(emissions, *self._chain(), self._begins(lengths, len(emissions)))
+
+    @property
+    def _parameters(self) -> int:
+        """The number of free parameters."""
+        k, d = len(self.startprob_), self.n_features_in_
+        own = {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[self.covariance_type_]
+        return int(k - 1 + k * (k - 1) + (k * (d - 1) if self.emissions == "categorical" else k * d + own))
+
+    def bic(self, X: Any, lengths: Any = None) -> float:
+        """Bayesian information criterion of sequences; lower is better."""
+        return -2 * self.score(X, lengths=lengths) + self._parameters * float(np.log(len(self._columns(X))))
+
+    def aic(self, X: Any, lengths: Any = None) -> float:
+        """Akaike's information criterion of sequences; lower is better."""
+        return -2 * self.score(X, lengths=lengths) + 2 * self._parameters
 
     def sample(self, n_samples: int = 1) -> tuple[Array, np.ndarray]:
         """Draw one sequence, and its states."""
@@ -182,29 +258,80 @@ class HiddenMarkov(Learner):
             states[t] = min(int(np.searchsorted(law, draws[t], side="right")), k - 1)
         if self.emissions == "gaussian":
             noise = rng.standard_normal((n_samples, self.n_features_in_))
+            if self.covariance_type_ != "spherical":
+                roots = np.linalg.cholesky(self._full_covariances())
+                return self.means_[states] + np.einsum("nij,nj->ni", roots[states], noise), states
             return self.means_[states] + np.sqrt(self.covars_[states])[:, None] * noise, states
         laws = self.emissionprob_.cumsum(axis=1)[states]
         symbols = np.minimum((rng.random(n_samples)[:, None] >= laws).sum(axis=1), self.n_features_in_ - 1)
         return symbols[:, None], states
 
-    def to_hmmlearn(self) -> Any:
-        """A fitted ``hmmlearn`` model with these parameters.
+    def _full_covariances(self) -> Array:
+        k, d = self.means_.shape
+        if self.covariance_type_ == "spherical":
+            return np.asarray(self.covars_[:, None, None] * np.eye(d))
+        return np.asarray(np.broadcast_to(self.covars_, (k, d, d)))  # hmmlearn gives matrices for every kind
 
-        Its ``fit`` starts EM from them: a separate step, which needs the full data, since a coreset does not keep the
-        likelihood.
-        """
+    def _empty_peer(self, kind: str) -> Any:
         try:
             from hmmlearn import hmm
         except ImportError as error:
             raise MissingExtraError("to_hmmlearn", "models") from error
-        self._check_fitted()
         k = len(self.startprob_)
         if self.emissions == "categorical":
-            peer = hmm.CategoricalHMM(k, init_params="", n_features=self.n_features_in_, random_state=self.random_state)
-            peer.emissionprob_ = self.emissionprob_
+            return hmm.CategoricalHMM(k, n_features=self.n_features_in_, random_state=self.random_state, n_iter=100)
+        return hmm.GaussianHMM(k, covariance_type=kind, random_state=self.random_state, n_iter=100)
+
+    def to_hmmlearn(self, kind: str | None = None, n_features: int | None = None) -> Any:
+        """A fitted ``hmmlearn`` model with these parameters, smoothed so that EM can leave zeros.
+
+        One per cent of the uniform law is mixed into probabilities, and tiny variances are raised.  Its ``fit`` starts EM from
+        them: a separate step, which needs the full data, since a coreset does not keep the likelihood (see ``refine``).
+
+        Parameters
+        ----------
+        kind : {None, "spherical", "diag", "tied", "full"}
+            Of the covariances; None: as they are.
+        n_features : int, optional
+            Number of symbols, if there are more than were seen.
+        """
+        self._check_fitted()
+        kind = kind or self.covariance_type_
+        peer = self._empty_peer(kind)
+        peer.init_params = ""
+        if self.start == "windows":  # few sequences say nothing about the first state; EM would make it certain
+            peer.params = peer.params.replace("s", "")
+        peer.startprob_, peer.transmat_ = refining.smoothed(self.startprob_), refining.smoothed(self.transmat_)
+        if self.emissions == "categorical":
+            more = max((n_features or 0) - self.n_features_in_, 0)
+            peer.emissionprob_ = refining.smoothed(np.pad(self.emissionprob_, ((0, 0), (0, more))))
+            peer.n_features = self.n_features_in_ + more
+            return peer
+        peer.n_features, peer.means_ = self.n_features_in_, self.means_
+        if self.covariance_type_ == "spherical":
+            variances = refining.floored(self.covars_)
+            d = self.n_features_in_
+            peer.covars_ = {
+                "spherical": variances,
+                "diag": np.repeat(variances[:, None], d, axis=1),
+                "tied": float(variances.mean()) * np.eye(d),
+                "full": variances[:, None, None] * np.eye(d),
+            }[kind]
+        elif kind != self.covariance_type_:
+            raise InputError(f"The covariances are {self.covariance_type_!r} already, not {kind!r}.")
         else:
-            peer = hmm.GaussianHMM(k, covariance_type="spherical", init_params="", random_state=self.random_state)
-            peer.n_features = self.n_features_in_
-            peer.means_, peer.covars_ = self.means_, self.covars_
-        peer.startprob_, peer.transmat_ = self.startprob_, self.transmat_
+            full = self._full_covariances()
+            peer.covars_ = {"diag": np.diagonal(full, axis1=1, axis2=2), "tied": full[0], "full": full}[kind]
         return peer
+
+
+def symbols_of(values: np.ndarray) -> np.ndarray:
+    """Symbols 0, 1, .. of one column, checked."""
+    if values.shape[1] != 1:
+        raise InputError(f"Categorical emissions are symbols 0, 1, .. in one column; X has {values.shape[1]} columns.")
+    column = np.asarray(values[:, 0], dtype=float)
+    bad = ~np.isfinite(column) | (column < 0) | (column != np.floor(column))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise InputError(f"Symbols must be whole numbers of at least 0; row {row} of X holds {column[row]:g}.")
+    return column.astype(np.int64)

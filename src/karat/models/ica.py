@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from karat.engine.linalg import Array
+from karat.models import misfit
 from karat.models.base import Learner
-from karat.models.tensor import warn_recovery
+from karat.models.misfit import Check
+from karat.models.recovery import warn_recovery
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.terms import expand
 
+CAP = 3.0  # squares of sources are compared up to that of this many standard deviations
 
-class ICA(Learner):
+
+class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     """Independent component analysis by the fourth-cumulant tensor; takes sample weights.
 
     Parameters
@@ -50,7 +57,8 @@ class ICA(Learner):
         G = expand(moments["second"], problem.k, 2)
         pairs = np.multiply.outer(G, G)
         cumulant = moments["tensor"] - pairs - pairs.transpose(0, 2, 1, 3) - pairs.transpose(0, 3, 2, 1)
-        self.kurtosis_, mixing = self._components(cumulant, maps, problem)
+        self.kurtosis_, V = self._components(cumulant, maps, problem)
+        mixing = V @ maps["B"].T
         sign = np.where(np.take_along_axis(mixing, np.abs(mixing).argmax(axis=1)[:, None], axis=1) < 0, -1.0, 1.0)
         self.mixing_ = (sign * mixing).T
         # B V has the inverse V^-1 M' also where the estimated vectors are not quite orthogonal
@@ -65,6 +73,18 @@ class ICA(Learner):
                 "such source can be found."
             )
 
+    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+        """Functions of different sources are uncorrelated; here squares, up to CAP^2."""
+        if sample is None or problem.k < 2:
+            return []
+        index = misfit.probe(sample)
+        V = self._basis[1]
+        h = (read(sample.views[0], index) - maps["mean"]) @ maps["M"] @ misfit.orthonormal(V).T
+        bent = np.column_stack([_bent(one) for one in h.T])
+        pairs = list(combinations(range(problem.k), 2))
+        values = np.column_stack([bent[:, i] * bent[:, j] for i, j in pairs])
+        return [Check("squares", misfit.wald(values), "the sources are not independent: their sizes are correlated")]
+
     def transform(self, X: Any) -> Array:
         """The sources of each row (n x k)."""
         return np.asarray((self._table(X) - self.mean_) @ self.components_.T)
@@ -72,6 +92,10 @@ class ICA(Learner):
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Learn from data and give its sources."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
 
     def inverse_transform(self, sources: Any) -> Array:
         """Rows from their sources."""
@@ -90,3 +114,13 @@ class ICA(Learner):
         peer.components_, peer.mixing_, peer.mean_ = self.components_, self.mixing_, self.mean_
         peer.whitening_, peer.n_iter_, peer.n_features_in_ = self.components_, 0, self.n_features_in_
         return peer
+
+
+def _bent(h: Array) -> Array:
+    """``g(h) - c h`` of mean zero, g the square up to CAP^2, with c = E g'.
+
+    A turn of the basis by a small angle changes the mean product of two such functions in second order only.
+    """
+    inside = np.abs(h) < CAP
+    bent = np.minimum(np.square(h), CAP**2) - 2 * np.mean(h * inside) * h
+    return np.asarray(bent - bent.mean())

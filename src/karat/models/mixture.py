@@ -6,20 +6,26 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.special import logsumexp
+from sklearn.base import DensityMixin
 
 from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
 from karat.engine.linalg import Array
 from karat.errors import InputError
-from karat.models.base import Learner, positive_variances, solve_small, spherical_log_density
-from karat.models.tensor import warn_recovery
+from karat.models import misfit
+from karat.models import refine as refining
+from karat.models.base import Learner, as_distributions, positive_variances, solve_small, spherical_log_density
+from karat.models.misfit import Check
+from karat.models.recovery import warn_recovery
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.mixture import within
 from karat.problems.latent.plain import mean_and_covariance
+from karat.problems.latent.sample import Sample, read
 
 
-class GaussianMixture(Learner):
+class GaussianMixture(DensityMixin, Learner):
     """Mixture of spherical Gaussians, learned by moments: no starting values, no local optima, sample weights.
 
     Parameters
@@ -28,19 +34,26 @@ class GaussianMixture(Learner):
         Number of components; "gap" reads it off the largest gap in the spectrum of the covariance.
     variances : {"shared", "spherical"}
         One variance for all components, or one for each.
+    refine : {None, "spherical", "diag", "tied", "full"}
+        Go on by scikit-learn's EM with covariances of this kind, on all rows; the better one by held-out likelihood is kept.
     random_state : int
-        For :meth:`sample`.
+        For :meth:`sample` and ``refine``.
 
     Attributes
     ----------
     weights_, means_, covariances_ : arrays (k,), (k, d), (k,)
-        Mixing weights, means and variances.
+        Mixing weights, means and variances; after ``refine`` covariances in scikit-learn's shape.
+    covariance_type_ : str
+        "spherical", or what ``refine`` gave.
+    refinement_ : Refinement or None
+        Likelihoods before and after ``refine``.
     n_components_ : int
     mass_ : float
         Sum of the mixing weights before they were normalised; near 1 if the model fits.
     recovery_ : Recovery
     """
 
+    refinement_: refining.Refinement | None
     problem_type: ClassVar[type[Latent]] = latent.GaussianMixture
 
     def __init__(
@@ -48,21 +61,51 @@ class GaussianMixture(Learner):
         n_components: int | Literal["gap"] = 2,
         *,
         variances: Literal["shared", "spherical"] = "shared",
+        refine: Literal["spherical", "diag", "tied", "full"] | None = None,
         random_state: int = 0,
     ) -> None:
         self.n_components = n_components
         self.variances = variances
+        self.refine = refine
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from data; y is there for scikit-learn's pipelines only."""
+        if self.refine is not None and sample_weight is not None:
+            raise InputError("scikit-learn's EM takes no sample_weight; leave it out, or use refine=None.", argument="refine")
         self._weight = sample_weight  # n_components="gap" looks at the weighted covariance
         try:
-            return self._fit(X, sample_weight)
+            self._fit(X, sample_weight)
         finally:
             del self._weight
+        return self if self.refine is None else self.refine_with(X)
+
+    def refine_with(self, X: Any) -> Self:
+        """Go on by scikit-learn's EM on rows, for example after :meth:`fit_coreset`; see ``refine``."""
+        refining.check_kind(self.refine, refining.KINDS)
+        table = self._table(X)
+        kind = self.refine or "spherical"
+
+        def start_of(rows: Array) -> Any:
+            part = GaussianMixture(self.n_components_, variances=self.variances, random_state=self.random_state)
+            return part.fit(rows)._start(kind)
+
+        fits, seed = self.recovery_.fits, self.random_state
+        peer, self.refinement_ = refining.refine_mixture(self._start(kind), start_of, table, seed, fits)
+        if self.refinement_.kept:
+            self.weights_, self.means_, self.covariances_ = peer.weights_, peer.means_, peer.covariances_
+            self.covariance_type_ = peer.covariance_type
+        return self
+
+    def _start(self, kind: str) -> Any:
+        """scikit-learn's mixture with the parameters of the moments, smoothed."""
+        self._check_fitted()
+        if self.covariance_type_ != "spherical":
+            raise InputError("This mixture has been refined already; fit it again.")
+        return refining.mixture_start(self.weights_, self.means_, self.covariances_, kind, self.random_state)
 
     def _problem(self, X: Any) -> latent.GaussianMixture:
+        refining.check_kind(self.refine, refining.KINDS)
         k = self.n_components
         if k == "gap":
             if X is None:
@@ -74,30 +117,32 @@ class GaussianMixture(Learner):
 
     def _matching(self, core: Coreset) -> Latent:
         if self.n_components == "gap" and isinstance(core.problem, latent.GaussianMixture):
-            chosen = GaussianMixture(core.problem.n_components, variances=self.variances)
-            return chosen._matching(core)
+            return latent.GaussianMixture(
+                core.problem.n_components, self.variances, core.problem.keep, core.problem.total_weight, core.problem.centred
+            )
         return super()._matching(core)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
-        ell, rows = self._components(moments["tensor"], maps, problem)
-        weights = 1.0 / ell**2
-        self.means_ = ell[:, None] * rows
-        self.mass_ = float(weights.sum())
+        found = self._mixture(moments["tensor"], maps, problem)
+        lifted = problem.lifted(maps)
+        self.means_ = found.points + maps["mean"] if lifted else found.points
+        self.mass_ = found.mass
         common, d = float(maps["sigma2"]), len(maps["mean"])
         if self.variances == "spherical":
-            across = weights[:, None] * (self.means_ @ maps["M"])
-            own = solve_small(across.T, moments["spread"], problem.parts)
+            own = solve_small((found.weights[:, None] * found.small).T, moments["spread"], problem.parts)
             variances = positive_variances(own, common, "The variances of the components")
         else:
             variances = np.full(problem.k, common)
-        self.weights_ = weights / self.mass_
+        self.weights_ = as_distributions(found.weights[None], "The mixing weights")[0]
         self.covariances_ = variances
         self.n_components_ = problem.k
+        self.covariance_type_, self.refinement_ = "spherical", None
         noise = 4.0 * common * np.sqrt(d / float(maps["n"]))
-        if problem.k > 1 and maps["spectrum"][problem.k - 1] < noise:
+        last = problem.k - 1 - lifted
+        if problem.k > 1 and maps["spectrum"][last] < noise:
             warn_recovery(
-                f"The second moments do not clearly show {problem.k} components: eigenvalue {problem.k} is "
-                f"{maps['spectrum'][problem.k - 1]:.3g}, "
+                f"The second moments do not clearly show {problem.k} components: eigenvalue {last + 1} is "
+                f"{maps['spectrum'][last]:.3g}, "
                 f"and sampling noise alone reaches about {noise:.3g}. Ask for fewer components."
             )
         if not 0.5 < self.mass_ < 2.0:
@@ -105,10 +150,47 @@ class GaussianMixture(Learner):
                 f"The mixing weights add up to {self.mass_:.3g} before they were normalised; the data are not of this model."
             )
 
+    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+        if not problem.lifted(maps):  # a file of karat 0.1.0
+            return []
+        k, common = problem.k, float(maps["sigma2"])
+        free = len(maps["mean"]) - k + 1
+        weights = self.weights_ * np.square(self.covariances_)
+        inflation = max(1.0, float(weights.sum()) / common**2) if common > 0 else 1.0
+        n = float(maps["effective"])
+        equal = misfit.sphericity(float(maps["low"]), common, free, n, inflation)
+        checks = [
+            Check("equal variances", equal, "the directions in which the components do not differ have unequal variances")
+        ]
+        if sample is None:
+            return checks
+        shared = self.variances == "shared"
+        index = misfit.probe(sample)
+        x = read(sample.views[0], index) - maps["mean"]
+        top = x @ maps["top"]
+        q = (np.square(x).sum(axis=1) - np.square(top).sum(axis=1)) / free
+        round_ = misfit.directions(x, maps["top"])
+        checks.append(Check("round noise", round_, "the noise about the components is not the same in all directions"))
+        if shared and common > 0:
+            tails = misfit.gaussian_tails(q, free)
+            checks.append(Check("Gaussian noise", tails, "the components are not Gaussians of one variance"))
+        if k > 1:
+            ell, V = self._basis
+            V = misfit.orthonormal(V)
+            z = np.column_stack([x @ maps["M"], np.ones(len(x))]) @ V.T
+            values = misfit.off_diagonal(*_parts(z, q, common, V @ within(maps["M"], k) @ V.T, V[:, -1], shared), ell)
+            checks.append(Check("tensor", misfit.wald(values), "the third moments are not those of spherical components"))
+        return checks
+
     def _log_joint(self, X: Any) -> Array:
         X = self._table(X)
         with np.errstate(divide="ignore"):
-            return spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300)) + np.log(self.weights_)
+            if self.covariance_type_ != "spherical":
+                # the sum over components is theirs, the parts are its logarithm and the posterior
+                peer = self._peer()
+                return np.asarray(np.log(peer.predict_proba(X)) + peer.score_samples(X)[:, None])
+            joint = spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300)) + np.log(self.weights_)
+            return np.asarray(joint)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely component of each row."""
@@ -127,33 +209,75 @@ class GaussianMixture(Learner):
         """Mean log-likelihood; y is there for scikit-learn's searches only."""
         return float(self.score_samples(X).mean())
 
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """Learn from data and give the component of each row."""
+        return self.fit(X, sample_weight=sample_weight).predict(X)
+
+    @property
+    def _parameters(self) -> int:
+        """The number of free parameters."""
+        k, d = self.means_.shape
+        own = {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[self.covariance_type_]
+        shared = (
+            self.covariance_type_ == "spherical"
+            and self.variances == "shared"
+            and not (self.refinement_ and self.refinement_.kept)
+        )
+        return int(k * d + k - 1 + (1 if shared else own))
+
+    def bic(self, X: Any) -> float:
+        """Bayesian information criterion of rows; lower is better."""
+        table = self._table(X)
+        return float(-2 * self.score_samples(table).sum() + self._parameters * np.log(len(table)))
+
+    def aic(self, X: Any) -> float:
+        """Akaike's information criterion of rows; lower is better."""
+        return float(-2 * self.score_samples(X).sum() + 2 * self._parameters)
+
     def sample(self, n_samples: int = 1) -> tuple[Array, np.ndarray]:
         """Draw rows from the model, and the component of each."""
         self._check_fitted()
+        if self.covariance_type_ != "spherical":
+            peer = self._peer()
+            peer.random_state = self.random_state
+            return peer.sample(n_samples)  # type: ignore[no-any-return]
         rng = np.random.default_rng(self.random_state)
         labels = rng.choice(self.n_components_, size=n_samples, p=self.weights_)
         noise = rng.standard_normal((n_samples, self.n_features_in_))
         return self.means_[labels] + np.sqrt(self.covariances_[labels])[:, None] * noise, labels
 
     def to_sklearn(self) -> Any:
-        """A fitted ``sklearn.mixture.GaussianMixture`` with these parameters.
+        """A fitted ``sklearn.mixture.GaussianMixture`` with these parameters, smoothed by 1 % so that EM can leave them.
 
         Its ``fit`` would start EM from them: a separate step, which needs the full data, since a coreset does not keep the
         likelihood.
         """
+        return self._peer()
+
+    def _peer(self) -> Any:
+        if self.covariance_type_ == "spherical":
+            self._check_fitted()
+            return refining.mixture_start(self.weights_, self.means_, self.covariances_, "spherical", self.random_state)
+        covariances = self.covariances_
+        precisions = np.linalg.inv(covariances) if self.covariance_type_ in ("tied", "full") else 1.0 / covariances
         from sklearn.mixture import GaussianMixture as Peer
 
-        self._check_fitted()
-        precisions = 1.0 / np.maximum(self.covariances_, 1e-300)
         peer = Peer(
-            self.n_components_, covariance_type="spherical", weights_init=self.weights_, means_init=self.means_,
+            self.n_components_, covariance_type=self.covariance_type_, weights_init=self.weights_, means_init=self.means_,
             precisions_init=precisions, random_state=self.random_state,
         )  # fmt: skip
-        peer.weights_, peer.means_, peer.covariances_ = self.weights_, self.means_, self.covariances_
-        peer.precisions_, peer.precisions_cholesky_ = precisions, np.sqrt(precisions)
-        peer.converged_, peer.n_iter_, peer.lower_bound_ = True, 0, -np.inf
-        peer.n_features_in_ = self.n_features_in_
-        return peer
+        return refining.settled(peer, self.weights_, self.means_, precisions)
+
+
+def _parts(z: Array, q: Array, common: float, G: Array, mean: Array, shared: bool) -> tuple[Any, Any]:
+    """Every sample's part in the entries of the tensor and of the whitened second moments, noise taken off."""
+    noise = (common * z + (q - common)[:, None] * mean) if shared else q[:, None] * z  # with the error of sigma^2
+    cube = misfit.triple(z, z, z)
+
+    def entry(i: int, j: int, m: int) -> Array:
+        return np.asarray(cube(i, j, m) - noise[:, i] * G[j, m] - noise[:, j] * G[i, m] - noise[:, m] * G[i, j])
+
+    return entry, lambda i, j: z[:, i] * z[:, j] - q * G[i, j]
 
 
 def components_by_gap(X: Any, sample_weight: Any = None) -> int:

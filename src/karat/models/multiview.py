@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+import numpy as np
+from scipy.special import softmax
+
+from karat._data import containers
 from karat.engine.linalg import Array
-from karat.models.base import Learner, solve_small
+from karat.errors import InputError, NotExactError
+from karat.models import misfit
+from karat.models.base import Learner, as_distributions, dense, solve_small, spherical_log_density, view_checks
+from karat.models.misfit import Check
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.sample import Sample, read
 
 
 class MultiView(Learner):
@@ -24,6 +32,8 @@ class MultiView(Learner):
         Mixing weights.
     means_ : tuple of three arrays (k, d_a)
         Means of the views in each component.
+    variances_ : tuple of three arrays (d_a,)
+        Variances of the columns within components, for :meth:`predict_proba`; only after :meth:`fit`.
     mass_ : float
         Sum of the mixing weights before they were normalised; near 1 if the model fits.
     recovery_ : Recovery
@@ -38,16 +48,67 @@ class MultiView(Learner):
         """Learn from a tuple of three tables; y is there for scikit-learn's pipelines only."""
         return self._fit(X, sample_weight)
 
+    def _validated(self, X: Any, reset: bool) -> Any:
+        return X  # three tables
+
     def _problem(self, X: Any) -> latent.MultiView:
         return latent.MultiView(self.n_components)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
-        ell, rows = self._components(moments["tensor"], maps, problem)
-        weights = 1.0 / ell**2
-        second = ell[:, None] * rows
-        small = second @ maps["M"]  # A2'M
-        first, third = (solve_small(small.T, maps[name].T, problem.parts) / weights[:, None] for name in ("cross1", "cross3"))
-        self.mass_ = float(weights.sum())
-        self.weights_ = weights / self.mass_
-        self.means_ = (first, second, third)
+        found = self._mixture(moments["tensor"], maps, problem)
+        lifted = problem.lifted(maps)
+        views = []
+        for name, mean in (("cross1", "mean1"), ("cross3", "mean3")):
+            cross = maps[name].T  # M'P2a; about the means, with the constant
+            cross = np.vstack([cross, np.zeros((1, cross.shape[1]))]) if lifted else cross
+            rows = solve_small(found.small.T, cross, problem.parts) / found.weights[:, None]
+            views.append(rows + maps[mean] if lifted else rows)
+        second = found.points + maps["mean2"] if lifted else found.points
+        self.mass_ = found.mass
+        self.weights_ = as_distributions(found.weights[None], "The mixing weights")[0]
+        self.means_ = (views[0], second, views[1])
         self.n_features_in_ = tuple(m.shape[1] for m in self.means_)
+
+    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+        if sample is not None and problem.lifted(maps):
+            self.variances_ = self._spreads(sample)
+        return [] if sample is None else view_checks(maps, problem, sample, self._basis)
+
+    def _spreads(self, sample: Sample) -> tuple[Array, ...]:
+        """Variance of every column about the nearest mean of a component: the noise that :meth:`predict_proba` assumes."""
+        index = misfit.probe(sample)
+        found = []
+        for view, means in zip(sample.views, self.means_, strict=True):
+            x = dense(read(view, index))
+            total = np.var(x, axis=0)
+            between = self.weights_ @ np.square(means - self.weights_ @ means)
+            found.append(np.maximum(total - between, 1e-3 * np.maximum(total, 1e-300)))
+        return tuple(found)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Posterior probabilities of the components (n x k), if the noise is Gaussian and the same for all components."""
+        self._check_fitted()
+        if not hasattr(self, "variances_"):
+            raise NotExactError(
+                "predict needs the variances of the columns, which a coreset of MultiView does not keep; use fit."
+            )
+        if not isinstance(X, tuple | list) or len(X) != 3:
+            raise InputError("MultiView takes X as a tuple of three tables, one per view, with the same number of rows.")
+        joint = np.log(self.weights_)
+        for view, means, variances in zip(X, self.means_, self.variances_, strict=True):
+            table = np.asarray(dense(containers.as_table(view, "X")), dtype=float)
+            if table.shape[1] != means.shape[1]:
+                raise InputError(f"A view has {table.shape[1]} columns; the model was fitted with {means.shape[1]}.")
+            if not np.isfinite(table).all():
+                raise InputError("A view holds NaN or infinity; drop or fill such rows first.")
+            scale = np.sqrt(variances)
+            joint = joint + spherical_log_density(table / scale, means / scale, np.ones(len(means)))
+        return np.asarray(softmax(joint, axis=1))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most likely component of each row."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1))
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """Learn from data and give the component of each row."""
+        return self.fit(X, sample_weight=sample_weight).predict(X)

@@ -17,91 +17,19 @@ inverse of that matrix, times |T|, is the condition of the decomposition; that o
 
 from __future__ import annotations
 
-import sys
-import warnings
-from dataclasses import asdict, dataclass
-from typing import Any
-
 import numpy as np
 
 from karat.engine.linalg import Array
+from karat.models.recovery import Recovery
 
 STARTS = 30
 SETTLED = 1e-15  # squared movement of a unit vector that counts as none
 PATIENCE, STEPS = 100, 2000  # plain and shifted power steps
 CLOSE = 1e-4  # how far Newton's method may move a vector that has converged
 SCREEN = 20  # plain steps, then shifted ones, before the best start is chosen
+EQUAL = 1e-6  # relative difference of eigenvalues that are tied: their order is that of the vectors
 TIED = 1e-8  # relative difference of eigenvalues below which the first start wins, so that rounding does not decide
-SLANTED = 0.2  # |cosine| of whitened components beyond which the data are not of the model, or too few
 MERGED = 0.7  # |cosine| beyond which two vectors are one
-
-
-class RecoveryWarning(UserWarning):
-    """The moments do not look like those of the model."""
-
-
-def warn_recovery(message: str) -> None:
-    """Warn, at the line of the user's code that led here."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("karat."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, RecoveryWarning, stacklevel=level)
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """How far the data are from an exact model, and how much an error of the moments is magnified.
-
-    Attributes
-    ----------
-    spectrum : tuple of float
-        The k largest eigenvalues of the second-moment matrix, and the next.
-    eigen_gap : float
-        ``(e_k - e_(k+1)) / e_1``: how clearly the second moments show k components.
-    whitening_condition : float
-        ``e_1 / e_k``.
-    effective_rank : float
-        ``(sum e)^2 / sum e^2`` of the k eigenvalues: k if they are equal, less if few of them dominate.
-    tensor_residual : float
-        ``|T - sum_j lambda_j v_j (x) .. (x) v_j| / |T|``: 0 for an exact model.
-    off_diagonal : float
-        Largest ``|v_i . v_j|``, i != j: 0 for an exact model.
-    tensor_condition : float
-        By how much the eigenvectors magnify a relative error of T.
-    converged : bool
-        Whether every component converged.
-    refined : bool
-        Whether the components are fixed points of T itself (else of its deflations).
-    iterations : int
-        Power steps in all.
-    """
-
-    spectrum: tuple[float, ...]
-    eigen_gap: float
-    whitening_condition: float
-    effective_rank: float
-    tensor_residual: float
-    off_diagonal: float
-    tensor_condition: float
-    converged: bool
-    refined: bool
-    iterations: int
-
-    @property
-    def condition(self) -> float:
-        """By how much the parameters magnify a relative error of the moments."""
-        return self.tensor_condition * max(self.whitening_condition, 1.0 / max(self.eigen_gap, 1e-12))
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, and ``condition``, for JSON."""
-        return asdict(self) | {"condition": self.condition}
-
-    def __str__(self) -> str:
-        return (
-            f"eigen-gap {self.eigen_gap:.2g}, whitening condition {self.whitening_condition:.2g}, effective rank "
-            f"{self.effective_rank:.3g}, tensor residual {self.tensor_residual:.2g}, off-diagonal {self.off_diagonal:.2g}, "
-            f"condition {self.condition:.2g}, {'converged' if self.converged else 'NOT converged'}"
-        )
 
 
 def contract(tensor: Array, vectors: Array, times: int) -> Array:
@@ -176,7 +104,7 @@ def rank_one(value: float, vector: Array, order: int) -> Array:
     return result
 
 
-def decompose(tensor: Array, spectrum: Array, parts: str) -> tuple[Array, Array, Recovery]:
+def decompose(tensor: Array, spectrum: Array, lifted: bool = False) -> tuple[Array, Array, Recovery]:
     """Eigenvalues (k,), eigenvectors (k, k; rows) and the recovery report of a whitened tensor.
 
     Parameters
@@ -184,8 +112,8 @@ def decompose(tensor: Array, spectrum: Array, parts: str) -> tuple[Array, Array,
     tensor : array (k, k, k) or (k, k, k, k), symmetric
     spectrum : array
         Eigenvalues of the second-moment matrix it was whitened by: the k largest, and the next if there is one.
-    parts : str
-        What the components are called, for warnings.
+    lifted : bool
+        Whether the last coordinate is a constant, so that k components have k - 1 eigenvalues.
     """
     k, order = len(tensor), tensor.ndim
     rest, taken, still = tensor.copy(), 0, True
@@ -220,15 +148,22 @@ def decompose(tensor: Array, spectrum: Array, parts: str) -> tuple[Array, Array,
     if order == 4:
         largest = np.abs(vectors).argmax(axis=1)
         vectors = vectors * np.where(vectors[np.arange(k), largest] < 0, -1.0, 1.0)[:, None]
-    by_size = np.argsort(-np.abs(values), kind="stable")
+    by_size = canonical_order(np.abs(values), vectors)
     values, vectors = values[by_size], vectors[by_size]
-    report = _report(tensor, values, vectors, spectrum, still, refined, taken + more)
-    _warn(report, k, parts)
+    report = _report(tensor, values, vectors, spectrum, k - lifted, still, refined, taken + more)
     return values, vectors, report
 
 
+def canonical_order(sizes: Array, vectors: Array) -> list[int]:
+    """Decreasing sizes; vectors whose sizes are tied up to rounding by their entries, so that rounding does not decide."""
+    order = np.argsort(-sizes, kind="stable")
+    groups = np.cumsum(np.diff(sizes[order], prepend=sizes[order[0]]) < -EQUAL * sizes.max())
+    keys = [(int(group), *np.round(-vectors[row], 4)) for group, row in zip(groups, order, strict=True)]
+    return [int(order[i]) for i in sorted(range(len(order)), key=keys.__getitem__)]
+
+
 def _report(
-    tensor: Array, values: Array, vectors: Array, spectrum: Array, still: bool, refined: bool, iterations: int
+    tensor: Array, values: Array, vectors: Array, spectrum: Array, leading: int, still: bool, refined: bool, iterations: int
 ) -> Recovery:
     k, order = len(tensor), tensor.ndim
     size = max(float(np.linalg.norm(tensor)), 1e-300)
@@ -241,8 +176,8 @@ def _report(
         worst = max(worst, size / max(float(np.linalg.svd(across, compute_uv=False)[-1]), 1e-300 * size))
     overlap = np.abs(vectors @ vectors.T)
     np.fill_diagonal(overlap, 0.0)
-    e = spectrum[:k]
-    following = float(spectrum[k]) if len(spectrum) > k else 0.0
+    e = spectrum[:leading] if leading else np.ones(1)  # one component has no second moments about its mean
+    following = float(spectrum[leading]) if 0 < leading < len(spectrum) else 0.0
     return Recovery(
         spectrum=tuple(float(x) for x in spectrum),
         eigen_gap=float((e[-1] - following) / e[0]),
@@ -254,26 +189,6 @@ def _report(
         converged=still,
         refined=refined,
         iterations=iterations,
+        leading=leading,
+        order=order,
     )
-
-
-def _warn(report: Recovery, k: int, parts: str) -> None:
-    """Warn if the moments do not look like those of k components."""
-    doubts = []
-    if not report.converged:
-        doubts.append(f"a component did not converge in {STEPS} power steps")
-    if len(report.spectrum) > k and report.spectrum[k] > 0.5 * report.spectrum[k - 1]:
-        doubts.append(
-            f"the second moments do not show {k} {parts}: eigenvalue {k} is {report.spectrum[k - 1]:.3g}, the next "
-            f"{report.spectrum[k]:.3g}"
-        )
-    if report.tensor_residual > 0.5:
-        doubts.append(f"{report.tensor_residual:.0%} of the tensor is not explained by {k} {parts}")
-    elif report.off_diagonal > SLANTED:
-        doubts.append(f"the whitened {parts} are not at right angles (cosine {report.off_diagonal:.2g}), as a model's are")
-    elif not report.refined:
-        doubts.append(
-            f"the {parts} found one by one are not stable on the whole tensor (residual {report.tensor_residual:.2g})"
-        )
-    if doubts:
-        warn_recovery(f"The model may not fit: {'; '.join(doubts)}. Ask for fewer {parts}, or give more data. [{report}]")

@@ -8,32 +8,51 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
-from scipy.special import digamma, softmax
+from scipy.special import digamma, logsumexp, softmax
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from karat._core.latent import read_sample
 from karat._data import containers
 from karat.engine.linalg import Array
-from karat.errors import InputError
-from karat.models.base import Learner, as_distributions
-from karat.models.tensor import warn_recovery
+from karat.engine.powers import monomials
+from karat.errors import InputError, NotExactError
+from karat.models import misfit
+from karat.models.base import SEEN, Learner, as_distributions
+from karat.models.misfit import Check
+from karat.models.recovery import warn_recovery
+from karat.models.tensor import decompose
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.topics import checked_counts
 
 FEW = 20  # long documents per topic below which the answer is mostly noise
+GRID = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # values of alpha_0 that are tried first
+ENOUGH = 1000  # words of a topic for every word of the vocabulary, at least, in the peer's counts
 SMOOTH = 1e-3  # share of the uniform distribution mixed in where a likelihood is taken: no word is impossible
 ROUNDS, STILL = 200, 1e-6  # of the fixed-point iteration for a document's proportions
 CHUNK = 2**20  # non-zero counts handled at a time
 
 
-class _TopicLearner(Learner):
+class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     """Base class of both topic models."""
 
     n_topics: int
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.topics_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from word counts (dense or sparse); y is there for scikit-learn's pipelines only."""
@@ -47,7 +66,24 @@ class _TopicLearner(Learner):
                 f"Only {documents} documents of at least 3 words for {problem.k} topics; the result is mostly noise below "
                 f"{FEW * problem.k}."
             )
-        return as_distributions(rows, "The word distributions of the topics")
+        return as_distributions(rows, "The word distributions of the topics", documents)
+
+    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+        """Word pairs have rank k, and word triples a diagonal tensor."""
+        if sample is None:
+            return []
+        counts = csr_array(read(sample.views[0], misfit.probe(sample)))
+        rank = misfit.word_remainder(counts, maps["B"])
+        checks = [Check("rank", misfit.beyond(rank), f"words occur together more often than {problem.k} topics explain")]
+        if problem.k > 1:
+            seen = misfit.word_remainder(counts, maps["B"][:, :-1])
+            if seen < SEEN:
+                checks.append(Check("too many", 0.0, f"pairs of words do not clearly show {problem.k} topics"))
+            ell, V = self._basis
+            values = misfit.off_diagonal(*topic_parts(counts, maps, problem, misfit.orthonormal(V)), ell)
+            says = "triples of words are not those of this model" + (" and this alpha0" if hasattr(self, "alpha0_") else "")
+            checks.append(Check("tensor", misfit.wald(values), says))
+        return checks
 
     def top_words(self, vocabulary: Sequence[str] | None = None, n_words: int = 10) -> list[list[Any]]:
         """The most frequent words of each topic: their names, or numbers without a vocabulary."""
@@ -59,7 +95,7 @@ class _TopicLearner(Learner):
 
     def _counts(self, X: Any) -> csr_array:
         self._check_fitted()
-        counts = checked_counts(containers.as_table(X, "X"))
+        counts = checked_counts(containers.as_table(self._validated(X, reset=False), "X"))
         if counts.shape[1] != self.n_features_in_:
             raise InputError(f"X has {counts.shape[1]} words; the model was fitted with {self.n_features_in_}.")
         return counts
@@ -82,16 +118,13 @@ class _TopicLearner(Learner):
         self._check_fitted()
         k, d = self.topics_.shape
         peer = Peer(k, doc_topic_prior=prior, topic_word_prior=1.0 / k, learning_method="batch", random_state=0)
-        peer.components_ = self.topics_ * self._mass()[:, None] + 1.0 / k
+        words = np.maximum(self.n_words_ * self.weights_, ENOUGH * d)  # with few words the peer's prior would blur the topics
+        peer.components_ = (1 - SMOOTH) * words[:, None] * self.topics_ + SMOOTH * words[:, None] / d
         peer.exp_dirichlet_component_ = np.exp(digamma(peer.components_) - digamma(peer.components_.sum(axis=1, keepdims=True)))
         peer.doc_topic_prior_, peer.topic_word_prior_ = prior, 1.0 / k
         peer.n_batch_iter_, peer.n_iter_, peer.bound_, peer.n_features_in_ = 1, 0, np.inf, d
         peer.random_state_ = np.random.RandomState(0)
         return peer
-
-    def _mass(self) -> Array:
-        """Pseudo-counts of words per topic, for a peer that counts words."""
-        return np.asarray(self.n_words_ * self.weights_)
 
     def to_sklearn(self) -> Any:
         """A fitted ``sklearn.decomposition.LatentDirichletAllocation`` with these topics.
@@ -100,6 +133,37 @@ class _TopicLearner(Learner):
         """
         prior = float(np.mean(getattr(self, "alpha_", np.full(1, 1.0 / len(self.weights_)))))
         return self._peer(prior)
+
+
+def topic_parts(counts: csr_array, maps: Maps, problem: Any, V: Array) -> tuple[Any, Any]:
+    """Every document's part in the entries of the tensor and of the whitened pairs, with the error of the mean taken off.
+
+    With a = alpha_0 and delta = t1 - m1 of a document, M3 = E t3 - a/(a+2) [m1 | E t2] + c m1 (x) m1 (x) m1 changes by
+    ``-a/(a+2) [delta | E t2] + c (delta, m1, m1 in every order)``, and M2 by ``-a/(a+1) (delta m1' + m1 delta')``.
+    """
+    a = problem.concentration
+    M = maps["M"] @ V.T
+    length = np.asarray(counts.sum(axis=1)).ravel()
+    z, mean = counts @ M, M.T @ maps["m1"]
+    apart = z / length[:, None] - mean
+    pairs = np.eye(len(V)) + a / (a + 1) * np.outer(mean, mean)  # E t2
+    less, more = a / (a + 2), 2 * a**2 / ((a + 1) * (a + 2))
+    triples = problem.reader(maps | {"M": M}, "tensor")(counts)
+    table = monomials(len(V), 3)
+    place = {tuple(t): p for p, t in enumerate(table.indices.tolist())}
+
+    def entry(i: int, j: int, m: int) -> Array:
+        at = place[tuple(sorted((i, j, m)))]
+        moved = sum(
+            apart[:, x] * (more * mean[y] * mean[w] - less * pairs[y, w]) for x, y, w in ((i, j, m), (j, i, m), (m, i, j))
+        )
+        return np.asarray(triples[:, at] / np.sqrt(table.multinomials[at]) + (moved if a else 0.0))
+
+    def pair(i: int, j: int) -> Array:
+        own = (z[:, i] * z[:, j] - counts @ (M[:, i] * M[:, j])) / (length * (length - 1))
+        return np.asarray(own - a / (a + 1) * (apart[:, i] * mean[j] + apart[:, j] * mean[i] + mean[i] * mean[j]))
+
+    return entry, pair
 
 
 class SingleTopic(_TopicLearner):
@@ -131,7 +195,8 @@ class SingleTopic(_TopicLearner):
         return latent.SingleTopic(self.n_topics)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
-        ell, rows = self._components(moments["tensor"], maps, problem)
+        ell, V = self._components(moments["tensor"], maps, problem)
+        rows = V @ maps["B"].T
         weights = 1.0 / ell**2
         self.topics_ = self._topics(ell[:, None] * rows, maps, problem)
         self.mass_ = float(weights.sum())
@@ -140,12 +205,65 @@ class SingleTopic(_TopicLearner):
 
     def transform(self, X: Any) -> Array:
         """Posterior probability of each topic for each document (n x k)."""
+        return self._posterior(X)
+
+    def _posterior(self, X: Any) -> Array:
         counts = self._counts(X)
         return np.asarray(softmax(counts @ self._log_words() + np.log(self.weights_), axis=1))
 
+    def predict_proba(self, X: Any) -> Array:
+        """The same as :meth:`transform`, always as an array."""
+        return self._posterior(X)
+
     def predict(self, X: Any) -> np.ndarray:
         """The most likely topic of each document."""
-        return np.asarray(self.transform(X).argmax(axis=1))
+        return np.asarray(self._posterior(X).argmax(axis=1))
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """Learn from documents and give their most likely topics."""
+        return self.fit(X, sample_weight=sample_weight).predict(X)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Log-likelihood of the words per document, without the number of their orders; y is there for searches only."""
+        joint = self._counts(X) @ self._log_words() + np.log(self.weights_)
+        return float(logsumexp(joint, axis=1).mean())
+
+    def bic(self, X: Any) -> float:
+        """Bayesian information criterion of documents; lower is better."""
+        (k, d), n = self.topics_.shape, self._counts(X).shape[0]
+        return float(-2 * n * self.score(X) + (k * (d - 1) + k - 1) * np.log(n))
+
+
+def alpha0_curve(X: Any, n_topics: int, sample_weight: Any = None) -> tuple[Array, Array]:
+    """Values of alpha_0 and the share of the tensor that topics do not explain at each; the smallest marks the best alpha_0.
+
+    A grid of GRID values first, then golden-section search between the neighbours of the best.
+    """
+    problem = latent.LatentDirichlet(n_topics, 1.0)
+    sample, _ = read_sample(X, problem, sample_weight, None)
+    sums = problem.sums(sample)
+    known: dict[float, float] = {}
+
+    def residual(log: float) -> float:
+        value = float(np.exp(log))
+        one = latent.LatentDirichlet(n_topics, value)
+        try:
+            maps = one.maps_of(sums)
+            known[value] = decompose(one.statistics(sample, maps)["tensor"], maps["spectrum"])[2].tensor_residual
+        except InputError:  # the data hold fewer topics at this value
+            known[value] = 1.0
+        return known[value]
+
+    grid = np.log(GRID)
+    found = np.array([residual(x) for x in grid])
+    best = int(found.argmin())
+    inside = 0 < best < len(grid) - 1
+    if inside:
+        minimize_scalar(residual, bracket=grid[best - 1 : best + 2].tolist(), method="golden", options={"maxiter": 12})
+    else:
+        warn_recovery(f"alpha0 = {GRID[best]:g} is the end of the values that were tried; the moments do not determine alpha0.")
+    values = np.array(sorted(known))
+    return values, np.array([known[x] for x in values])
 
 
 class LatentDirichlet(_TopicLearner):
@@ -154,13 +272,17 @@ class LatentDirichlet(_TopicLearner):
     Parameters
     ----------
     n_topics : int
-    alpha0 : float
-        Sum of the Dirichlet parameters.
+    alpha0 : float or "auto"
+        Sum of the Dirichlet parameters; "auto" takes that for which the tensor is most nearly that of topics.
 
     Attributes
     ----------
     topics_ : array (k, d)
         Word distributions.
+    alpha0_ : float
+        The sum that was used.
+    alpha0_curve_ : (array, array) or None
+        Values tried by "auto" and the tensor residual at each, for :class:`karat.report.Alpha0Display`.
     alpha_ : array (k,)
         Dirichlet parameters, as recovered; they add up to about alpha0 if the model fits.
     weights_ : array (k,)
@@ -172,16 +294,40 @@ class LatentDirichlet(_TopicLearner):
 
     problem_type: ClassVar[type[Latent]] = latent.LatentDirichlet
 
-    def __init__(self, n_topics: int = 10, *, alpha0: float = 1.0) -> None:
+    def __init__(self, n_topics: int = 10, *, alpha0: float | Literal["auto"] = 1.0) -> None:
         self.n_topics = n_topics
         self.alpha0 = alpha0
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from word counts (dense or sparse); y is there for scikit-learn's pipelines only."""
+        self._weight = sample_weight  # alpha0="auto" looks at the weighted documents
+        try:
+            return self._fit(X, sample_weight)
+        finally:
+            del self._weight
+
     def _problem(self, X: Any) -> latent.LatentDirichlet:
-        return latent.LatentDirichlet(self.n_topics, self.alpha0)
+        if self.alpha0 != "auto":
+            self.alpha0_, self.alpha0_curve_ = float(self.alpha0), None
+            return latent.LatentDirichlet(self.n_topics, self.alpha0)
+        if X is None:
+            raise InputError('alpha0="auto" needs data; a coreset was built for one alpha0, give that one.', argument="alpha0")
+        self.alpha0_curve_ = alpha0_curve(X, self.n_topics, self._weight)
+        self.alpha0_ = float(self.alpha0_curve_[0][self.alpha0_curve_[1].argmin()])
+        return latent.LatentDirichlet(self.n_topics, self.alpha0_)
+
+    def _matching(self, core: Any) -> Latent:
+        if self.alpha0 == "auto" and isinstance(core.problem, latent.LatentDirichlet):
+            if core.problem.n_topics != self.n_topics:
+                raise NotExactError(f"The coreset is of {core.problem.n_topics} topics, not {self.n_topics}.")
+            self.alpha0_, self.alpha0_curve_ = float(core.problem.alpha0), None
+            return core.problem
+        return super()._matching(core)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
-        a = float(self.alpha0)
-        ell, rows = self._components(moments["tensor"], maps, problem)
+        a = self.alpha0_
+        ell, V = self._components(moments["tensor"], maps, problem)
+        rows = V @ maps["B"].T
         self.topics_ = self._topics((a + 2) / 2 * ell[:, None] * rows, maps, problem)
         self.alpha_ = 4 * a * (a + 1) / ((a + 2) ** 2 * ell**2)
         self.weights_ = self.alpha_ / self.alpha_.sum()

@@ -120,6 +120,11 @@ class Problem(ABC):
         """Number of kernel features, which bounds the number of rows a coreset needs."""
         return self.kernel(columns, targets if self.needs_target else 0).width
 
+    @classmethod
+    def from_params(cls, params: dict[str, Any]) -> Problem:
+        """The problem with the parameters that a file has stored."""
+        return cls(**params)
+
     def params(self) -> dict[str, Any]:
         """The parameters, for files and reports."""
         return asdict(self)  # type: ignore[call-overload,no-any-return]
@@ -129,7 +134,7 @@ class Problem(ABC):
         changed = [
             f"{f.name}={getattr(self, f.name)!r}"
             for f in fields(self)  # type: ignore[arg-type]
-            if getattr(self, f.name) != f.default
+            if f.repr and getattr(self, f.name) != f.default
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 

@@ -15,10 +15,12 @@ and once they are known pass two is an ordinary problem (:mod:`karat.problems.la
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows, pass_over
 from karat.engine.tolerances import EPS, EXACT
@@ -32,6 +34,7 @@ Keep = Literal["tensor", "moments", "all"]
 Maps = dict[str, Array]
 
 KEEPS = ("tensor", "moments", "all")
+NEAR = 100.0  # offset in the whitened space up to which it may be subtracted after the product
 WIDEST = 2000  # most features for which mode C makes a small coreset
 
 
@@ -49,6 +52,41 @@ class Latent(Problem):
     input_tables: ClassVar[int] = 1  # tables that X consists of
     keep: Keep
     total_weight: bool
+    centred: bool = False  # whether new maps are about the mean, with a constant coordinate
+
+    @classmethod
+    def from_params(cls, params: dict[str, Any]) -> Problem:
+        """The problem of a file; those of karat 0.1.0 do not say that their maps are about the origin."""
+        old = {"centred": False} if "centred" in getattr(cls, "__dataclass_fields__", {}) else {}
+        return cls(**old | params)
+
+    def lifted(self, maps: Maps | None) -> bool:
+        """Whether the last of the k coordinates is the constant 1: maps about the mean have k - 1 columns."""
+        return self.centred if maps is None else maps["M"].shape[1] < self.k
+
+    def for_maps(self, maps: Maps) -> Latent:
+        """This problem, as it was when the maps were made."""
+        return replace(self, centred=False) if self.lifted(None) > self.lifted(maps) else self  # type: ignore[type-var]
+
+    @staticmethod
+    def whitening(M: Array, mean: Array, lifted: bool) -> Reader:
+        """The function from rows to ``M'x``, or to ``(M'(x - mean), 1)`` if they are lifted."""
+        if not lifted:
+            return lambda x: linalg.mapped(x, M)
+        width = M.shape[1]
+        away = mean @ M
+        near = bool(np.abs(away).max(initial=0.0) < NEAR)
+
+        def whiten_rows(x: Array) -> Array:
+            z = np.empty((len(x), width + 1))
+            if near:
+                np.subtract(linalg.mapped(x, M), away, out=z[:, :width])
+            else:
+                z[:, :width] = linalg.mapped(x - mean, M)
+            z[:, width] = 1.0
+            return z
+
+        return whiten_rows
 
     @property
     @abstractmethod
@@ -130,14 +168,16 @@ class Latent(Problem):
     def __post_init__(self) -> None:
         """Check the parameters that all latent-variable problems have."""
         check_whole(f"The number of {self.parts}", self.k)
+        vars(self)[fields(self)[0].name] = int(self.k)  # type: ignore[arg-type]  # JSON has no NumPy integers
         if self.keep not in KEEPS:
             raise InputError(f'keep must be one of "tensor", "moments" and "all", not {self.keep!r}.')
 
-    def check_columns(self, columns: int, what: str = "columns") -> None:
-        if self.k > columns:
+    def check_columns(self, columns: int, what: str = "columns", more: int = 0) -> None:
+        """Raise if k > d + ``more``."""
+        if self.k > columns + more:
             raise InputError(
-                f"{self.k} {self.parts} cannot be told apart in {columns} {what}: the method needs k <= d. Ask for at "
-                f"most {columns}."
+                f"{self.k} {self.parts} cannot be told apart in {columns} {what}: the method needs k <= "
+                f"{'d + 1' if more else 'd'}. Ask for at most {columns + more}."
             )
 
     @property
@@ -181,7 +221,7 @@ class Latent(Problem):
 
     def _terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
         terms, count = self.terms(columns, maps, keep)
-        if self.total_weight or keep != "tensor":
+        if keep != "tensor" or (self.total_weight and not self.lifted(maps)):
             terms = [*terms, Columns("total", None)]
         return terms, count
 
@@ -193,7 +233,7 @@ class Latent(Problem):
         terms, count = self.terms(sample.columns, maps, "tensor")
         kernel = TermKernel(terms, count, sum(sample.columns) * self.k)
         rows = sample.rows(self.reader(maps, "tensor"), count)
-        target = kernel.fitted_moments(pass_over(rows, kernel), sample.total).target
+        target = kernel.learned(pass_over(rows, kernel.sums()))
         if not np.isfinite(target).all():
             raise InputError("The third moments overflow double precision; rescale the columns.")
         values = kernel.parts(target / float(maps["total"]))

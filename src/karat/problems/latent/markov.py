@@ -5,12 +5,14 @@ With O the emissions (A2 of the views), pi the law of a window's first state and
     E[x2 | h2] = O,    E[x3 | h2] = O T,    E[x1 | h2] = O diag(pi) T' diag(g)^-1,    g = T pi;
 
 the joint law of two neighbouring states is J = (M'O)^-1 (M'P12 M) (O'M)^-1.  Gaussian emissions N(mu_h, s_h^2 I) in d
-dimensions add E[|x2|^2 z1] = sum_h g_h (|mu_h|^2 + d s_h^2) M'mu_h: k more features.
+dimensions are centred, and add E[q z1] = sum_h g_h s_h^2 E[z1 | h], q = |P(x2 - m)|^2 / p with P onto the p = d-k+1 dimensions
+in which the means do not differ: k more features.  (If p = 0, q = |x2 - m|^2, and |mu_h - m|^2 + d s_h^2 takes the place of
+s_h^2.)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -31,13 +33,15 @@ class HiddenMarkov(ThreeViews):
     Parameters
     ----------
     n_states : int
-        Number k of states, at most the number of symbols or columns.
+        Number k of states, at most the number of symbols, or of columns and one.
     emissions : {"categorical", "gaussian"}
         Symbols 0, 1, .. in one column, or spherical Gaussians, one column per dimension.
     keep : {"tensor", "moments", "all"}
         What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes, and Gaussian emissions, always do.
+    centred : bool, default True
+        Learn Gaussian emissions about their mean.  False is for files of karat 0.1.0, which learned about the origin.
 
     Notes
     -----
@@ -50,6 +54,7 @@ class HiddenMarkov(ThreeViews):
     emissions: Literal["categorical", "gaussian"] = "categorical"
     keep: Keep = "tensor"
     total_weight: bool = True
+    centred: bool = field(default=True, compare=False, repr=False)
     parts: ClassVar[str] = "states"
     why_dropped: ClassVar[str] = "sequences have fewer than 3 steps"
     takes: ClassVar[frozenset[str]] = frozenset({"lengths"})
@@ -78,20 +83,22 @@ class HiddenMarkov(ThreeViews):
         steps = np.arange(count) if steps is None else steps
         starts = np.flatnonzero(steps[2:] == steps[:-2] + 2)
         begins = starts[steps[starts] == 0]
+        long = len(begins)
         first = starts if weights is None else starts[weights[starts] > 0]
-        observed = self._observations(table)
+        observed = self._observations(table, used=first)
+        begins = begins if weights is None else begins[weights[begins] > 0]
         share = np.ones(len(begins)) if weights is None else weights[begins]
         opening = np.asarray(observed[begins].T @ share).ravel(), float(share.sum())
         views = tuple(select(observed, first + a) for a in range(3))
         sequences = int((steps == 0).sum())
         own = None if weights is None else weights[first]
-        return Sample(views, own, first, count, sequences, sequences - len(begins), opening)
+        return Sample(views, own, first, count, sequences, sequences - long, opening)
 
     def empty_message(self, inputs: int, dropped: int) -> str:
         return "No window of three steps has a positive weight: every sequence is shorter than 3, or has weight 0."
 
-    def _observations(self, table: Any, symbols: int | None = None) -> Any:
-        """One-hot rows of the symbols, or the table itself."""
+    def _observations(self, table: Any, symbols: int | None = None, used: Indices | None = None) -> Any:
+        """One-hot rows of the symbols, or the table itself; symbols outside the windows ``used`` do not count."""
         if self.emissions == "gaussian":
             return table.toarray() if sparse.issparse(table) else table
         values = table.toarray() if sparse.issparse(table) else table[:]
@@ -103,6 +110,10 @@ class HiddenMarkov(ThreeViews):
             row = int(np.flatnonzero(bad)[0])
             raise InputError(f"Symbols must be whole numbers of at least 0; row {row} of X holds {values[row]!r}.")
         codes = values.astype(np.int64)
+        if used is not None:
+            inside = np.zeros(len(codes), dtype=bool)
+            inside[(used[:, None] + np.arange(3)).ravel()] = True
+            codes = np.where(inside, codes, 0)
         width = int(codes.max(initial=-1)) + 1 if symbols is None else symbols
         return sparse.csr_array((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), shape=(len(codes), width))
 

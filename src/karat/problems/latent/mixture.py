@@ -1,19 +1,23 @@
-"""Mixtures of k spherical Gaussians in d >= k dimensions (the paper's Algorithm 4; Hsu and Kakade 2013).
+"""Mixtures of k spherical Gaussians in d >= k dimensions (the paper's Algorithm 4; Hsu and Kakade 2013), about their mean.
 
-x given component j ~ N(mu_j, s_j^2 I), with probability g_j; the mu_j are linearly independent.  With m = E x, E2 = E xx':
+x given component j ~ N(mu_j, s_j^2 I), with probability g_j.  With m = E x and cov = E (x-m)(x-m)':
 
-    sigma^2  mean of the d-k+1 smallest eigenvalues of cov = E2 - mm'  (each estimates sum_j g_j s_j^2; their mean best)
-    M2     = E2 - sigma^2 I           = sum_j g_j mu_j mu_j'
-    q(x)   = |P(x - m)|^2 / (d-k+1),  P onto their eigenspace:  E[q | j] = s_j^2
-    M3     = E x (x) x (x) x - [E q x | I]  = sum_j g_j mu_j (x) mu_j (x) mu_j;    shared variances: q = sigma^2 for every x.
+    sigma^2  mean of the d-k+1 smallest eigenvalues of cov  (each estimates sum_j g_j s_j^2; their mean best)
+    between  = cov - sigma^2 I  = sum_j g_j (mu_j - m)(mu_j - m)',  of rank k - 1, whitened by M (d x (k-1))
+    z        = (M'(x - m), 1):    E zz' - sigma^2 G = I_k,    G = M'M and zeros for the constant
+    q(x)     = |P(x - m)|^2 / (d-k+1),  P onto the eigenspace of the smallest:  E[q | j] = s_j^2
+    t~(x)    = z (x) z (x) z - q(x) [z | G];    shared variances: q = sigma^2 for every x.
 
-Whitened, with z = M'x:  t~(x) = z (x) z (x) z - q(x) [z | M'M],  linear in the sample once M, sigma^2, m, P are fixed.
-The s_j^2 solve ``sum_j (g_j M'mu_j) s_j^2 = E[q z]``: k more features.
+The centred means add up to zero, so they depend on each other.  The constant coordinate makes them independent again, wherever
+the origin is, and t~ keeps the total weight.  It is linear in the sample once M, sigma^2, m and P are fixed.
+The s_j^2 solve ``sum_j (g_j nu_j) s_j^2 = E[q z]``, nu_j = E[z | j]: k more features.
+
+Files of karat 0.1.0 (``centred=False``) hold maps about the origin, z = M'x with M (d x k) from E xx' - sigma^2 I.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, final
 
 import numpy as np
@@ -24,9 +28,11 @@ from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.plain import PlainRows, mean_and_covariance
 from karat.problems.latent.sample import Reader
-from karat.problems.latent.sums import Sums
+from karat.problems.latent.sums import Sums, effective
 from karat.problems.latent.terms import Columns, Cubic, Power, Product, Term
-from karat.problems.latent.whiten import largest_eigenpairs, unit_axes, whiten
+from karat.problems.latent.whiten import largest_eigenpairs, unit_axes, whiten, whitened
+
+SHOWN = 8  # eigenvalues that are stored beyond those that k components have
 
 
 @final
@@ -43,7 +49,9 @@ class GaussianMixture(PlainRows, Latent):
     keep : {"tensor", "moments", "all"}
         What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
+        Keep the total weight.  The tensor about the mean holds it anyway.
+    centred : bool, default True
+        Learn about the mean of the columns.  False is for files of karat 0.1.0, which learned about the origin.
 
     Examples
     --------
@@ -52,13 +60,14 @@ class GaussianMixture(PlainRows, Latent):
     >>> X = 4 * np.eye(4, 8)[rng.integers(4, size=20_000)] + rng.standard_normal((20_000, 8))
     >>> core = karat.coreset(X, problem=karat.problems.GaussianMixture(4))
     >>> len(core), core.certificate.ok
-    (21, True)
+    (20, True)
     """
 
     n_components: int
     variances: Literal["shared", "spherical"] = "shared"
     keep: Keep = "tensor"
     total_weight: bool = True
+    centred: bool = field(default=True, compare=False, repr=False)
     parts: ClassVar[str] = "components"
 
     def __post_init__(self) -> None:
@@ -74,24 +83,29 @@ class GaussianMixture(PlainRows, Latent):
         mean, cov = mean_and_covariance(sums)
         self.check_columns(len(mean))
         d, k = len(mean), self.k
-        values, top = largest_eigenpairs(cov, max(k - 1, 1))
-        top, values = top[:, : k - 1], values[: k - 1]
-        sigma2 = max(float(np.trace(cov) - values.sum()) / (d - k + 1), 0.0)
-        white = whiten(cov - sigma2 * np.eye(d) + np.outer(mean, mean), k, "components")
-        maps = {
-            "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify),
-            "sigma2": np.array(sigma2), "mean": mean, "top": top, "total": sums["total"], "n": sums["n"],
-        }  # fmt: skip
+        values, vectors = largest_eigenpairs(cov, min(d, k + SHOWN))
+        sigma2 = max(float(np.trace(cov) - values[: k - 1].sum()) / (d - k + 1), 0.0)
+        maps = {"sigma2": np.array(sigma2), "mean": mean, "top": vectors[:, : k - 1], "total": sums["total"], "n": sums["n"]}
+        if self.centred:
+            white = whitened(values - sigma2, vectors, k - 1, self.parts, more=1)
+            rest = cov - (vectors[:, : k - 1] * values[: k - 1]) @ vectors[:, : k - 1].T
+            maps |= {"low": np.array(float(np.square(rest).sum())), "effective": effective(sums)}
+        else:
+            white = whiten(cov - sigma2 * np.eye(d) + np.outer(mean, mean), k, self.parts)
+        maps |= {"M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify)}
         if self.keep != "tensor":
-            maps |= {"centre": mean @ white.M, "axes": unit_axes(white.M.T @ cov @ white.M)}
+            maps |= {"centre": np.zeros(k - 1) if self.centred else mean @ white.M}
+            maps |= {"axes": unit_axes(white.M.T @ cov @ white.M)}
         return maps | {"frame": whitening_matrix(cov)} if self.keep == "all" else maps
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
-        M, mean, top = maps["M"], maps["mean"], maps["top"]
+        mean, top = maps["mean"], maps["top"]
         free, own = len(mean) - self.k + 1, self.variances == "spherical"
+        whiten_rows = self.whitening(maps["M"], mean, lifted=self.lifted(maps))
+        axes = maps.get("axes", np.zeros((0, 0)))
 
         def coordinates(x: Array) -> Array:
-            z = linalg.mapped(x, M)
+            z = whiten_rows(x)
             columns = [z]
             if own:
                 centred = x - mean
@@ -100,7 +114,7 @@ class GaussianMixture(PlainRows, Latent):
                 # with the lower moments kept as well, q z has the span of (q - sigma^2) z, which is far from that of z
                 columns += [(q if keep == "tensor" else q - float(maps["sigma2"]))[:, None]]
             if keep != "tensor":
-                columns += [linalg.mapped(z - maps["centre"], maps["axes"])]
+                columns += [linalg.mapped(z[:, : len(axes)] - maps["centre"], axes)]
             if keep == "all":
                 columns += [linalg.mapped(x - mean, maps["frame"])]
             return z if len(columns) == 1 else np.hstack(columns)
@@ -109,25 +123,33 @@ class GaussianMixture(PlainRows, Latent):
 
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
         k, (d,) = self.k, columns
-        z, own = slice(0, k), self.variances == "spherical"
+        lifted, own = self.lifted(maps), self.variances == "spherical"
+        z, free = slice(0, k), k - lifted
         count = k + own
         terms: list[Term] = []
         if keep == "tensor":
-            metric = np.eye(k) if maps is None else maps["M"].T @ maps["M"]
+            metric = np.eye(k) if maps is None else within(maps["M"], k)
             terms += [Cubic("tensor", z, metric, k if own else 0.0 if maps is None else float(maps["sigma2"]))]
         else:  # the lower moments are in the span, so q [z | G] need not be taken off
-            whole = slice(count, count + k)
-            count += k
-            terms += [Power("third", whole, 3)]
-            if keep == "moments":
+            whole = slice(count, count + free)
+            count += free
+            terms += [Power("third", whole, 3)] if free else []
+            if keep == "moments" and free:
                 terms += [Columns("first", whole), Power("second", whole, 2)]
-            else:
+            elif keep == "all":
                 x = slice(count, count + d)
                 count += d
                 terms += [Columns("first", x), Power("second", x, 2)]
-        if own:
-            terms += [Product("spread", slice(k, k + 1), z)]
-        return terms, count
+        if own:  # q itself is a combination of second moments
+            terms += [Product("spread", slice(k, k + 1), slice(0, free) if lifted and keep == "all" else z)]
+        return [term for term in terms if term.width], count
+
+
+def within(M: Array, k: int) -> Array:
+    """``M'M``, with zeros for a constant coordinate, which has no noise."""
+    metric = np.zeros((k, k))
+    metric[: M.shape[1], : M.shape[1]] = M.T @ M
+    return metric
 
 
 def whitening_matrix(cov: Array) -> Array:

@@ -6,6 +6,7 @@ Most add up entry by entry.  The scatter about the mean does not, because batche
     W = W1 + W2,    m = m1 + (W2 / W) d,    S = S1 + S2 + (W1 W2 / W) dd',    d = m2 - m1,
 
 which, unlike a difference of raw moments, loses no digits when the columns have an offset (Chan, Golub and LeVeque 1979).
+Likewise the scatter S_ab of two views about their means.
 """
 
 from __future__ import annotations
@@ -27,23 +28,56 @@ def counted(sample: Sample, **parts: Any) -> Sums:
         values = part.data if sparse.issparse(part) else part
         if isinstance(values, np.ndarray | float) and not np.isfinite(values).all():
             raise NonFiniteError
-    return {"n": np.array(float(len(sample))), "total": np.array(sample.total)} | parts
+    weights = sample.weights
+    squares = float(len(sample)) if weights is None else float(weights @ weights)
+    return {"n": np.array(float(len(sample))), "total": np.array(sample.total), "squares": np.array(squares)} | parts
+
+
+def effective(sums: Sums) -> Any:
+    """Kish's effective number of samples; their number in sums of karat 0.1.0."""
+    return np.array(float(sums["total"]) ** 2 / float(sums["squares"])) if "squares" in sums else sums["n"]
+
+
+SCATTERS = {"scatter": ("mean", "mean")} | {
+    f"S{a}{b}": (f"centre{a}", f"centre{b}") for a, b in ((1, 2), (1, 3), (2, 3), (2, 2))
+}
+MEANS = {mean for pair in SCATTERS.values() for mean in pair}
 
 
 def add(one: Sums, two: Sums) -> Sums:
     """The sums of both together."""
-    both = {name: _plus(one[name], two[name]) for name in one if name not in ("mean", "scatter")}
-    if "scatter" in one:
-        share = two["total"] / both["total"]
-        apart = two["mean"] - one["mean"]
-        both["mean"] = one["mean"] + share * apart
-        both["scatter"] = one["scatter"] + two["scatter"] + float(one["total"] * share) * np.outer(apart, apart)
+    if "P12" in one and "S12" in two:  # a checkpoint of karat 0.1.0 goes on
+        two = about_origin(two)
+    both = {name: _plus(one[name], two[name]) for name in one if name in two and name not in MEANS and name not in SCATTERS}
+    share = two["total"] / both["total"]
+    apart = {name: two[name] - one[name] for name in one if name in MEANS}
+    both |= {name: one[name] + share * difference for name, difference in apart.items()}
+    for name in one.keys() & SCATTERS.keys():
+        left, right = SCATTERS[name]
+        both[name] = one[name] + two[name] + float(one["total"] * share) * np.outer(apart[left], apart[right])
     return both
+
+
+def about_origin(sums: Sums) -> Sums:
+    """Products of views in place of their scatter about the means, as karat 0.1.0 had them."""
+    products = {name: pair for name, pair in SCATTERS.items() if name in sums and name != "scatter"}
+    rest = {name: value for name, value in sums.items() if name not in products and name not in MEANS}
+    total = float(sums["total"])
+    raw = {f"P{name[1:]}": sums[name] + total * np.outer(sums[a], sums[b]) for name, (a, b) in products.items()}
+    return rest | raw | {"mean2": total * sums["centre2"]}
 
 
 def _plus(one: Any, two: Any) -> Any:
     """Entry by entry; symbols that one of the two has not met count as zero there."""
-    if sparse.issparse(one) or one.shape == two.shape:
+    if one.shape == two.shape:
         return one + two
     shape = tuple(np.maximum(one.shape, two.shape))
-    return sum(np.pad(a, [(0, long - short) for short, long in zip(a.shape, shape, strict=True)]) for a in (one, two))
+    return sum(_padded(a, shape) for a in (one, two))
+
+
+def _padded(array: Any, shape: tuple[int, ...]) -> Any:
+    if sparse.issparse(array):
+        array = sparse.csr_array(array, copy=True)
+        array.resize(shape)
+        return array
+    return np.pad(array, [(0, long - short) for short, long in zip(array.shape, shape, strict=True)])

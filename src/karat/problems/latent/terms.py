@@ -111,7 +111,9 @@ class Power(Term):
         self.shape = (len(self.left), len(self.right))
 
     def features(self, c: Array) -> Array:
-        return self.table.values(c[self.columns]) * self.root[:, None]
+        values = self.table.values(c[self.columns])
+        values *= self.root[:, None]
+        return values
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         z = c[self.columns]
@@ -134,7 +136,9 @@ class Cubic(Term):
         return c[self.columns] * (c[self.q] if isinstance(self.q, int) else self.q)
 
     def features(self, c: Array) -> Array:
-        return self.cube.features(c) - self.minus @ self._scaled(c)
+        values = self.cube.features(c)
+        values -= self.minus @ self._scaled(c)
+        return values
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         qz = self._scaled(c)
@@ -215,22 +219,26 @@ class TermKernel(Kernel):
 
     @property
     def statistic_size(self) -> int:
-        return sum(left * right for left, right in (term.shape for term in self.terms))
+        return 2 * self.width
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
         return self  # whitening has been done by the maps
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
-        c = np.ascontiguousarray(block[:, 1:].T)
-        sizes = np.abs(np.concatenate([term.features(c) for term in self.terms]))
-        absolute = (sizes if weights is None else sizes * weights).sum(axis=1)
-        return *self._sums(c, weights), absolute
+        values = self._features(np.ascontiguousarray(block[:, 1:].T))
+        share = np.ones(len(block)) if weights is None else weights
+        sums = values @ share
+        return sums, np.abs(values, out=values) @ share
+
+    def _features(self, c: Array) -> Array:
+        values = [term.features(c) for term in self.terms]
+        return values[0] if len(values) == 1 and isinstance(self.terms[0], Cubic) else np.concatenate(values)
 
     def _sums(self, c: Array, weights: Array | None) -> Statistic:
         return tuple(part for term in self.terms for part in term.statistic(c, weights))
 
     def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
-        return FittedMoments(self, self._moments(statistic[:-1]), statistic, total, absolute=statistic[-1])
+        return FittedMoments(self, statistic[0], statistic, total, absolute=statistic[1])
 
     def _moments(self, sums: Statistic) -> Array:
         rest, moments = list(sums), []
@@ -242,12 +250,31 @@ class TermKernel(Kernel):
 
     def features(self, block: Array) -> Array:
         c = np.ascontiguousarray(block[:, 1:].T)
-        return np.concatenate([term.features(c) for term in self.terms]).T
+        return self._features(c).T
 
     def moments(self, block: Array, weights: Array) -> Array:
         return self._moments(self._sums(np.ascontiguousarray(block[:, 1:].T), weights))
+
+    def sums(self) -> TermSums:
+        """For a pass that only learns, without what the proof of a coreset needs."""
+        return TermSums(self)
+
+    def learned(self, statistic: Statistic) -> Array:
+        """The moments, from the statistic of :meth:`sums`."""
+        return self._moments(statistic)
 
     def parts(self, moments: Array) -> dict[str, Array]:
         """Moments by the names of their terms."""
         edges = np.cumsum([term.width for term in self.terms])[:-1]
         return dict(zip([term.name for term in self.terms], np.split(moments, edges), strict=True))
+
+
+class TermSums:
+    """The sums of the terms alone: neither the features of single samples nor their absolute values are formed."""
+
+    def __init__(self, kernel: TermKernel) -> None:
+        self.terms, self.shift, self.product_shape = kernel.terms, kernel.shift, kernel.product_shape
+
+    def statistic(self, block: Array, weights: Array | None) -> Statistic:
+        c = np.ascontiguousarray(block[:, 1:].T)
+        return tuple(part for term in self.terms for part in term.statistic(c, weights))

@@ -10,11 +10,17 @@ A_b'.  Everything is carried over to view 2:
 The empirical tensor is not symmetric (unsymmetrised it has rank k^3), so its symmetric part is the definition, for all rows and
 coreset alike.  Then A2 = [ell_j B v_j], g = 1 / ell^2, and from P12 = A1 diag(g) A2':  A1 = P12 M (A2'M)^-1 diag(g)^-1; A3
 likewise.
+
+Numbers (not symbols) are first centred, and a constant is appended: y_a = (x_a - m_a, 1).  Then the answer does not depend on
+the origin, and k <= d + 1.  E y_a y_b' consists of the blocks S_ab = E (x_a - m_a)(x_b - m_b)', of rank k - 1, and 1; so all of
+the above is done with S_ab and k - 1 in place of P_ab and k, and the constant becomes the last coordinate of every z.
+Files of karat 0.1.0 (``centred=False``) hold maps without centring.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -25,11 +31,14 @@ from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.sample import Reader, Sample, plain_sample
-from karat.problems.latent.sums import Sums, counted
+from karat.problems.latent.sums import Sums, about_origin, counted
 from karat.problems.latent.terms import Columns, Product, Symmetric, Term
 from karat.problems.latent.whiten import unit_axes, whiten
 
 PAIRS = ((0, 1), (0, 2), (1, 2))
+BY_SYMBOL = ("M", "B", "W1", "W3", "cross1", "cross3")  # maps with a row per column of a view
+SHOWN = 8  # singular values that are stored beyond those that k components have
+DENSE_SYMBOLS, MANY_SYMBOLS = 600, 3000  # symbols up to which products are arrays, and up to which they are decomposed
 
 
 class ThreeViews(Latent):
@@ -39,7 +48,7 @@ class ThreeViews(Latent):
 
     @property
     def with_variances(self) -> bool:
-        """Whether |x2|^2 z1 is kept too."""
+        """Whether the noise of the second view times z1 is kept too."""
         return False
 
     @property
@@ -47,107 +56,202 @@ class ThreeViews(Latent):
         """Whether the entries of a view add up to 1, so that products of two views hold their first moments."""
         return False
 
+    def lifted(self, maps: Maps | None) -> bool:
+        return not self.has_constant and super().lifted(maps)
+
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
-        """Products of the views, in one pass; where coordinates are to be standardised, also the moments of the second."""
+        """Products of the views, in one pass, numbers about their means; that of the second with itself for coordinates."""
         pairs = PAIRS if self.keep == "tensor" else (*PAIRS, (1, 1))
-        products = {(a, b): np.zeros((sample.columns[a], sample.columns[b])) for a, b in pairs}
-        mean = np.zeros(sample.columns[1])
-        for views, weights in sample.blocks():
+        products: dict[tuple[int, int], Any] = dict.fromkeys(pairs, 0.0)
+        firsts = [np.zeros(count) for count in sample.columns]
+        shifts: list[Array] | None = None
+        for blocks, weights in sample.blocks():
+            views = blocks
+            if not self.has_constant:  # a shift by the means of the first block, for accuracy
+                shifts = [view.mean(axis=0) for view in blocks] if shifts is None else shifts
+                with np.errstate(over="ignore", invalid="ignore"):
+                    views = [view - shift for view, shift in zip(blocks, shifts, strict=True)]
             for a, b in pairs:
                 right = views[b] if weights is None else views[b] * weights[:, None]
                 with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
                     product = views[a].T @ right
-                products[a, b] += product.toarray() if sparse.issparse(product) else product
-            mean += views[1].sum(axis=0) if weights is None else views[1].T @ weights
-        sums = counted(sample, mean2=mean, **{f"P{a + 1}{b + 1}": product for (a, b), product in products.items()})
+                products[a, b] = products[a, b] + product
+            own = [view.sum(axis=0) if weights is None else view.T @ weights for view in views]
+            firsts = [first + more for first, more in zip(firsts, own, strict=True)]
+        if self.has_constant:
+            raw = {f"P{a + 1}{b + 1}": _dense_if_small(product) for (a, b), product in products.items()}
+            sums = counted(sample, mean2=firsts[1], **raw)
+        else:
+            sums = self._about_means(sample, products, firsts, shifts or firsts)
         if sample.opening is not None:
             sums |= {"opening": sample.opening[0], "opened": np.array(sample.opening[1])}
         return sums
 
+    @staticmethod
+    def _about_means(sample: Sample, products: dict[tuple[int, int], Any], firsts: list[Array], shifts: list[Array]) -> Sums:
+        total = sample.total
+        with np.errstate(over="ignore", invalid="ignore"):
+            apart = [first / total for first in firsts]
+            scatters = {
+                f"S{a + 1}{b + 1}": product - total * np.outer(apart[a], apart[b]) for (a, b), product in products.items()
+            }
+            means = {f"centre{a + 1}": shifts[a] + apart[a] for a in range(3)}
+        return counted(sample, **scatters, **means)
+
     def sums_size(self, columns: int) -> int:
-        return columns * (columns * (3 if self.keep == "tensor" else 4) + 2)
+        return columns * (columns * (3 if self.keep == "tensor" else 4) + (2 if self.has_constant else 3))
 
     def columns_of(self, maps: Maps) -> tuple[int, ...]:
         return len(maps["W1"]), len(maps["M"]), len(maps["W3"])
 
     def maps_of(self, sums: Sums) -> Maps:
-        P12, P13, P23 = (sums[name] / sums["total"] for name in ("P12", "P13", "P23"))
+        if "S12" in sums and not self.centred:
+            sums = about_origin(sums)
+        lifted = "S12" in sums
+        letter, total, k = "S" if lifted else "P", float(sums["total"]), self.k - lifted
+        P12, P13, P23 = (sums[f"{letter}{pair}"] / total for pair in ("12", "13", "23"))
         columns = (*P12.shape, P13.shape[1])
         for count in columns:
-            self.check_columns(count, "columns of a view" if len(set(columns)) > 1 else "dimensions")
-        inverse = self._inverse(P13)
+            self.check_columns(count, "columns of a view" if len(set(columns)) > 1 else "dimensions", more=lifted)
+        P12, P13, P23, seen = self.without_unseen(P12, P13, P23)
+        inverse, singular = self._inverse(P13, k)
         C1, C3 = P23 @ inverse, P12.T @ inverse.T
         second = C1 @ P12
-        white = whiten((second + second.T) / 2, self.k, self.parts)
+        white = whiten((second + second.T) / 2, k, self.parts, lifted)
         M = white.M
         maps = {
             "M": M, "B": white.B, "spectrum": white.spectrum, "W1": C1.T @ M, "W3": C3.T @ M,
             "cross1": P12 @ M, "cross3": P23.T @ M, "total": sums["total"], "n": sums["n"],
         }  # fmt: skip
         sizes = [np.linalg.norm(W, 2) * s for W, s in zip((maps["W1"], M, maps["W3"]), self._sizes(P12, P23), strict=True)]
-        maps["magnify"] = np.array(max(1.0, *sizes))
+        maps["magnify"] = np.array(max(1.0, *sizes)) if k else np.array(1.0)
+        maps |= {"singular": singular}
+        maps = {name: spread_out(value, seen) if name in BY_SYMBOL else value for name, value in maps.items()}
+        M = maps["M"]
+        if lifted:
+            maps |= {f"mean{a}": sums[f"centre{a}"] for a in (1, 2, 3)}
+            maps |= {"top": np.linalg.qr(white.B)[0]} if self.with_variances else {}
         if self.keep != "tensor":
-            # Without first moments among the features (mode C, but for symbols) the span does not allow a shift.
+            # Without first moments among the features (mode C about the origin, but for symbols) the span allows no shift.
             shifted = self.keep == "moments" or self.has_constant
-            mean = sums["mean2"] / sums["total"] if shifted else np.zeros(columns[1])
+            mean = sums["mean2"] / total if shifted and not lifted else np.zeros(columns[1])
             maps["centre"] = mean @ M
-            maps["axes"] = unit_axes(M.T @ (sums["P22"] / sums["total"] - np.outer(mean, mean)) @ M)
+            maps["axes"] = unit_axes(M.T @ (sums[f"{letter}22"] @ M) / total - np.outer(mean @ M, mean @ M))
         if "opening" in sums:
-            maps["first"] = sums["opening"] / max(float(sums["opened"]), 1e-300) @ M
+            first = sums["opening"] / max(float(sums["opened"]), 1e-300)
+            maps["first"] = np.append((first - maps["mean2"]) @ M, 1.0) if lifted else first @ M
         return maps
+
+    def without_unseen(self, P12: Any, P13: Any, P23: Any) -> tuple[Array, Array, Array, Indices | None]:
+        """The products as arrays; where they are sparse, of those columns only that occur, and which these are."""
+        if not sparse.issparse(P12):
+            return P12, P13, P23, None
+        d = P12.shape[0]
+        seen = np.unique(np.concatenate([np.concatenate(sparse.csr_array(P).nonzero()) for P in (P12, P13, P23)]))
+        if len(seen) > MANY_SYMBOLS:
+            raise InputError(
+                f"X holds {len(seen):,} different symbols; the moments of a chain are matrices of that size, and at most "
+                f"{MANY_SYMBOLS:,} are supported. Merge rare symbols."
+            )
+        keep = sparse.csr_array((np.ones(len(seen)), (np.arange(len(seen)), seen)), shape=(len(seen), d))
+        dense = [np.asarray((keep @ P @ keep.T).toarray()) for P in (P12, P13, P23)]
+        return dense[0], dense[1], dense[2], spread_rows(seen, d)
 
     @staticmethod
     def _sizes(P12: Array, P23: Array) -> tuple[float, float, float]:
         one, two = (float(np.sqrt(np.linalg.norm(P, 2))) for P in (P12, P23))
         return one, max(one, two), two
 
-    def _inverse(self, P13: Array) -> Array:
-        """The pseudo-inverse of rank k."""
+    def _inverse(self, P13: Array, k: int) -> tuple[Array, Array]:
+        """The pseudo-inverse of rank k, and the first singular values."""
         u, s, vt = sla.svd(P13, full_matrices=False, check_finite=False)
-        k = self.k
-        if not s[k - 1] > 1e-12 * s[0]:
-            good = int(np.sum(s > 1e-12 * s[0]))
+        more = self.k - k
+        if k and not s[k - 1] > 1e-12 * s[0]:
+            good = int(np.sum(s > 1e-12 * s[0])) + more
             listed = ", ".join(f"{x:.3g}" for x in s[:k])
             raise InputError(
-                f"The data support {good} {self.parts}, not {k}: the first and third views are related by a matrix "
+                f"The data support {good} {self.parts}, not {self.k}: the first and third views are related by a matrix "
                 "with singular "
                 f"values {listed}. Ask for {max(good, 1)}, or give more data."
             )
-        return np.asarray((vt[:k].T / s[:k]) @ u[:, :k].T)
+        return np.asarray((vt[:k].T / s[:k]) @ u[:, :k].T), s[: k + SHOWN]
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
-        W1, M, W3 = maps["W1"], maps["M"], maps["W3"]
+        lifted = self.lifted(maps)
+        axes = maps.get("axes", np.zeros((0, 0)))
+        free = len(axes)
+        views = [
+            self.whitening(maps[name], maps[f"mean{a}"], True) if lifted else partial(_times, maps[name])
+            for a, name in enumerate(("W1", "M", "W3"), 1)
+        ]
 
-        def coordinates(x1: Any, x2: Any, x3: Any) -> Array:
-            columns = [x1 @ W1, x2 @ M, x3 @ W3]
+        def coordinates(*x: Any) -> Array:
+            z = [whiten_rows(view) for whiten_rows, view in zip(views, x, strict=True)]
+            columns = list(z)
             if keep != "tensor":
-                columns = [(z - maps["centre"]) @ maps["axes"] for z in columns]
+                columns = [np.hstack([(one[:, :free] - maps["centre"]) @ axes, one[:, free:]]) for one in z]
+            centred = [view - maps[f"mean{a}"] if lifted else view for a, view in enumerate(x, 1)]
             if self.with_variances:
-                columns += [np.einsum("ij,ij->i", x2, x2)[:, None] * (x1 @ W1)]
+                columns += [self.noise(centred[1], maps)[:, None] * z[0]]
             if keep == "all":
-                columns += [x.toarray() if sparse.issparse(x) else x for x in (x1, x2, x3)]
+                columns += [view.toarray() if sparse.issparse(view) else view for view in centred]
             return np.hstack(columns)
 
         return coordinates
 
+    @staticmethod
+    def noise(x: Array, maps: Maps) -> Array:
+        """``|P x|^2 / p``, P onto the p dimensions in which the means do not differ; ``|x|^2`` if there are none."""
+        squares = np.einsum("ij,ij->i", x, x)
+        top = maps.get("top")
+        if top is None or top.shape[1] == x.shape[1]:
+            return np.asarray(squares)
+        inside = x @ top
+        return np.asarray((squares - np.einsum("ij,ij->i", inside, inside)) / (x.shape[1] - top.shape[1]))
+
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
-        k = self.k
-        z = [slice(a * k, (a + 1) * k) for a in range(3)]
-        terms: list[Term] = [Symmetric("tensor", *z)]
+        k, lifted = self.k, self.lifted(maps)
+        free = k - (lifted and keep != "tensor")
+        z = [slice(a * k, a * k + free) for a in range(3)]
+        terms: list[Term] = [Symmetric("tensor", *z)] if free else []
         count = 3 * k
         if self.with_variances:
             terms += [Columns("spread", slice(count, count + k))]
             count += k
         if keep == "moments":
-            terms += [Columns("first", slice(0, 3 * k))]
-            terms += [Product(f"pair{a + 1}{b + 1}", z[a], z[b]) for a, b in PAIRS]
+            terms += [Columns("first", own) for own in z] + [Product(f"pair{a + 1}{b + 1}", z[a], z[b]) for a, b in PAIRS]
         if keep == "all":
             sizes = columns if len(columns) == 3 else (columns[0],) * 3
             edges = np.cumsum([count, *sizes]).tolist()
             x = [slice(edges[a], edges[a + 1]) for a in range(3)]
             terms += [Product(f"pair{a + 1}{b + 1}", x[a], x[b]) for a, b in PAIRS]
+            terms += [Columns("first", slice(edges[0], edges[-1]))] if lifted else []
             count = edges[-1]
-        return terms, count
+        return [term for term in terms if term.width], count
+
+
+def _times(matrix: Array, x: Any) -> Array:
+    return np.asarray(x @ matrix)
+
+
+def _dense_if_small(product: Any) -> Any:
+    if not sparse.issparse(product):
+        return product
+    return product.toarray() if max(product.shape) <= DENSE_SYMBOLS else sparse.csr_array(product)
+
+
+def spread_rows(seen: Indices, count: int) -> Indices:
+    """For every one of ``count`` columns its place among those seen, -1 if it was not."""
+    places = np.full(count, -1)
+    places[seen] = np.arange(len(seen))
+    return places
+
+
+def spread_out(rows: Array, places: Indices | None) -> Array:
+    """The rows of all columns, from those of the columns seen; zero for the others."""
+    if places is None:
+        return rows
+    return np.asarray(np.where((places >= 0)[:, None], rows[places], 0.0))
 
 
 @final
@@ -158,11 +262,13 @@ class MultiView(ThreeViews):
     Parameters
     ----------
     n_components : int
-        Number k of components, at most the number of columns of each view.
+        Number k of components, at most the number of columns of each view, and one.
     keep : {"tensor", "moments", "all"}
         What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        With ``keep="tensor"``, also keep the total weight (one more row); other modes always do.
+        Keep the total weight.  The tensor about the means holds it anyway.
+    centred : bool, default True
+        Learn about the means of the columns.  False is for files of karat 0.1.0, which learned about the origin.
 
     Notes
     -----
@@ -172,6 +278,7 @@ class MultiView(ThreeViews):
     n_components: int
     keep: Keep = "tensor"
     total_weight: bool = True
+    centred: bool = field(default=True, compare=False, repr=False)
     parts: ClassVar[str] = "components"
     input_tables: ClassVar[int] = 3
 

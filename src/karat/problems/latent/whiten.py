@@ -32,7 +32,7 @@ class Whitening:
     ----------
     M, B : arrays (d, k)
     spectrum : array
-        The k largest eigenvalues, and the next one if there is one.
+        The k largest eigenvalues, and the next ones as far as they are known.
     """
 
     M: Array
@@ -42,7 +42,8 @@ class Whitening:
     @property
     def magnify(self) -> float:
         """By how much ``M'x`` magnifies the rounding of x."""
-        return float(np.sqrt(self.spectrum[0] / self.spectrum[self.M.shape[1] - 1]))
+        k = self.M.shape[1]
+        return float(np.sqrt(self.spectrum[0] / self.spectrum[k - 1])) if k else 1.0
 
 
 def largest_eigenpairs(matrix: Any, count: int) -> tuple[Array, Array]:
@@ -73,8 +74,8 @@ def _across(U: Array, v: Array) -> Array:
     return np.asarray(v.ravel() - U @ (U.T @ v.ravel()))
 
 
-def whiten(matrix: Any, k: int, what: str) -> Whitening:
-    """Whiten a symmetric d x d matrix (array or LinearOperator); ``what`` names the parts it should hold, for the error."""
+def whiten(matrix: Any, k: int, what: str, more: int = 0) -> Whitening:
+    """Whiten a symmetric d x d matrix (array or LinearOperator); ``what`` and ``more`` as in :func:`whitened`."""
     d = matrix.shape[0]
     if isinstance(matrix, LinearOperator):  # the next eigenvalue lies among many: two digits of it are enough, and cheap
         spectrum, U = largest_eigenpairs(matrix, k)
@@ -82,15 +83,20 @@ def whiten(matrix: Any, k: int, what: str) -> Whitening:
         spectrum = np.append(spectrum, _lanczos(rest, 1, 1e-2)[0])
     else:
         spectrum, U = largest_eigenpairs(matrix, min(k + 1, d))
+    return whitened(spectrum, U, k, what, more)
+
+
+def whitened(spectrum: Array, U: Array, k: int, what: str, more: int = 0) -> Whitening:
+    """The whitening of the k largest eigenpairs; ``what`` they stand for, ``more`` of which there are beside them."""
     e = spectrum[:k]
-    if not e[-1] > POSITIVE * max(e[0], 0.0):
-        good = int(np.sum(e > POSITIVE * max(e[0], 0.0)))
+    if k and not e[-1] > POSITIVE * max(e[0], 0.0):
+        good = int(np.sum(e > POSITIVE * max(e[0], 0.0))) + more
         listed = ", ".join(f"{x:.3g}" for x in e)
         offset = (
             " A large common offset of the columns hides the rest: subtract it." if k > 1 and e[0] > OFFSET * abs(e[1]) else ""
         )
         raise InputError(
-            f"The data support {good} {what}, not {k}: the {k} largest eigenvalues of the second-moment matrix must be "
+            f"The data support {good} {what}, not {k + more}: the {k} largest eigenvalues of the second-moment matrix must be "
             f"positive to rounding, and they are {listed}. Ask for {max(good, 1)}, or give more data.{offset}"
         )
     root = np.sqrt(e)
@@ -102,6 +108,8 @@ def unit_axes(cov: Array) -> Array:
 
     The symmetric root: unlike eigenvectors, it moves little when the covariance does, whatever its eigenvalues.
     """
+    if not len(cov):
+        return cov
     values, vectors = sla.eigh(cov, check_finite=False)
     seen = values > POSITIVE * values[-1]
     return np.asarray((vectors / np.sqrt(np.where(seen, values, 1.0))) @ vectors.T)

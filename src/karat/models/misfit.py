@@ -1,0 +1,230 @@
+"""Do the data look like the model?  Statistics whose law is known if they do, so that false alarms are rare.
+
+Every learner compares moments that the model fixes with what sampling noise allows, on at most PROBE samples: a deviation that
+cannot be seen among so many is too small to matter.  The checks:
+
+    tensor     the whitened tensor of a model is diagonal in the right basis.  With v_j that basis and ell_j the diagonal,
+                   s_ij = ell_j T_iij + ell_i T_ijj  (i < j)    and    T_ijl  (i < j < l)
+               vanish.  They do not change, to first order, with errors of the basis; the error of the whitening is taken off:
+               if M'M2M = I + D for the samples at hand, T_iij changes by -ell_i D_ij / 2 (:func:`off_diagonal`).
+    rank       products of two views (of two words) have rank k: what remains beyond is noise.  The direction of the largest
+               remainder is found in one half of the samples and tested in the other (:func:`remainder`).
+    equal      the smallest eigenvalues of the covariance of a spherical mixture are equal (:func:`sphericity`).
+    round      the directions P(x - m) / |P(x - m)| of a spherical mixture are uniform, whatever its variances
+               (:func:`directions`).
+    tails      q = |P(x - m)|^2 / p has the fourth moments of p Gaussians (:func:`gaussian_tails`).
+
+A check fails if its p-value is below LEVEL.  Samples that follow each other in a chain are compared by the means of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from scipy import stats
+from scipy.sparse import csr_array
+
+from karat.engine.linalg import Array, Indices
+from karat.problems.latent.sample import Sample
+
+LEVEL = 3e-4  # p-value below which a check fails: with at most five checks, fewer than 2 false alarms in 1,000 fits
+PROBE = 20_000  # samples that are looked at
+BLOCKS = 100  # blocks of a chain
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison of the data with the model.
+
+    Attributes
+    ----------
+    name : str
+    p_value : float
+        Probability of a deviation this large if the data follow the model.
+    says : str
+        What a deviation means.
+    """
+
+    name: str
+    p_value: float
+    says: str
+
+    @property
+    def ok(self) -> bool:
+        return self.p_value >= LEVEL
+
+    def __str__(self) -> str:
+        return f"{self.says} (p = {self.p_value:.1e})"
+
+
+def probe(sample: Sample, chain: bool = False) -> Indices:
+    """Some of the samples: evenly spaced, by their weights if they have any; of a chain, BLOCKS blocks of neighbours."""
+    n = len(sample)
+    if sample.weights is not None and not chain:
+        weights = sample.weights
+        size = int(min(PROBE, n, weights.sum() ** 2 / (weights @ weights)))
+        return np.sort(np.random.default_rng(0).choice(n, size, p=weights / weights.sum()))
+    if n <= PROBE:
+        return np.arange(n)
+    if not chain:
+        return np.linspace(0, n - 1, PROBE).astype(np.int64)
+    starts = np.linspace(0, n - PROBE // BLOCKS, BLOCKS).astype(np.int64)
+    return np.asarray((starts[:, None] + np.arange(PROBE // BLOCKS)).ravel())
+
+
+def block_means(values: Array) -> Array:
+    """Means of BLOCKS blocks of neighbouring rows."""
+    size = len(values) // BLOCKS
+    return values[: size * BLOCKS].reshape(BLOCKS, size, -1).mean(axis=1) if size > 1 else values
+
+
+def wald(values: Array) -> float:
+    """The p-value of "all columns have mean zero" (Hotelling's T^2, directions of no variance left out)."""
+    n = len(values)
+    size = np.sqrt(np.mean(np.square(values), axis=0))
+    values = values / np.where(size > 0, size, 1.0)
+    mean = values.mean(axis=0)
+    apart = values - mean
+    variances, vectors = np.linalg.eigh(apart.T @ apart / (n - 1))
+    used = variances > 1e-10 * max(float(variances[-1:].sum()), 1e-300)
+    m = int(used.sum())
+    if not m or n <= m + 10:
+        return 1.0
+    distance = n * float((np.square(vectors[:, used].T @ mean) / variances[used]).sum())
+    return float(stats.f.sf(distance * (n - m) / (m * (n - 1)), m, n - m))
+
+
+def orthonormal(V: Array) -> Array:
+    """The nearest orthonormal rows."""
+    u, _, vt = np.linalg.svd(V)
+    return np.asarray(u @ vt)
+
+
+def triple(a: Array, b: Array, c: Array) -> Callable[[int, int, int], Array]:
+    """Entries of the symmetric part of ``a (x) b (x) c`` of every sample."""
+
+    def entry(i: int, j: int, l: int) -> Array:  # noqa: E741
+        if a is b:
+            return np.asarray(a[:, i] * a[:, j] * a[:, l])
+        orders = ((i, j, l), (i, l, j), (j, i, l), (j, l, i), (l, i, j), (l, j, i))
+        return np.asarray(sum(a[:, x] * b[:, y] * c[:, z] for x, y, z in orders) / 6.0)
+
+    return entry
+
+
+def off_diagonal(entry: Callable[[int, int, int], Array], pair: Callable[[int, int], Array], ell: Array) -> Array:
+    """What a diagonal tensor does not have, sample by sample.
+
+    Parameters
+    ----------
+    entry : callable
+        Entries (i, j, l) of every sample's part in the tensor, in the basis of its components.
+    pair : callable
+        Entries (i, j), i != j, of every sample's part in M'M2M.
+    ell : array
+        The diagonal.
+    """
+    k = len(ell)
+    columns = [
+        ell[j] * entry(i, i, j) + ell[i] * entry(i, j, j) - ell[i] * ell[j] * pair(i, j) for i, j in combinations(range(k), 2)
+    ]
+    columns += [entry(i, j, m) for i, j, m in combinations(range(k), 3)]
+    return np.column_stack(columns) if columns else np.zeros((0, 0))
+
+
+def sphericity(second: float, mean: float, count: int, n: float, inflation: float = 1.0) -> float:
+    """The p-value of "``count`` eigenvalues with this sum of squares and mean are equal" (John 1972, Ledoit and Wolf 2002).
+
+    ``inflation``: how much larger fourth moments are than those of one Gaussian.
+    """
+    if count < 2 or not mean > 0:
+        return 1.0
+    unequal = max(second / (count * mean**2) - 1.0, 0.0)
+    n = min(n, PROBE)
+    # n p U / 2 is about chi-squared for few eigenvalues, and n U - p about N(1, 4) for many: nearly the same moments
+    freedom = count * (count + 1) / 2 - 1
+    return float(stats.chi2.sf(n * count * unequal / 2 / inflation, freedom))
+
+
+def gaussian_tails(q: Array, count: int) -> float:
+    """The p-value of "q, of mean 1, is the mean of ``count`` squares of Gaussians", by its variance."""
+    q = q / q.mean()
+    excess = float(np.mean(np.square(q - 1.0))) - 2.0 / count
+    noise = np.sqrt((8.0 / count**2 + 48.0 / count**3) / len(q))
+    return float(2 * stats.norm.sf(abs(excess) / noise / 1.2))  # 1.2: the law has heavier tails than a Gaussian
+
+
+def directions(rows: Array, top: Array) -> float:
+    """The p-value of "the parts of the rows across ``top`` point in uniform directions", by third and fourth powers."""
+    across = rows - (rows @ top) @ top.T
+    count = rows.shape[1] - top.shape[1]
+    size = np.linalg.norm(across, axis=1)
+    if count < 2 or not size.all():
+        return 1.0
+    unit = across / size[:, None]
+    shares = 1.0 - np.square(top).sum(axis=1)  # diagonal of the projection
+    fourth = 3.0 * float(np.square(shares).sum()) / (count * (count + 2))
+    squares = unit * unit
+    cubes, fourths = np.einsum("ij,ij->i", squares, unit), np.einsum("ij,ij->i", squares, squares) - fourth
+    return wald(np.column_stack([cubes, fourths]))
+
+
+def remainder(left: Array, right: Array, rank: int) -> float:
+    """How many standard errors the part of ``left' right`` beyond its rank has, in the direction where it is largest.
+
+    The direction comes from one half of the samples, the size from the other, and the halves change places.  What the error of
+    the last direction within the rank may leave over, if it is tau standard errors long, is taken off.
+    """
+    n = len(left)
+    size = [np.sqrt(np.mean(np.square(part), axis=0)) for part in (left, right)]
+    left, right = (part / np.where(s > 0, s, 1.0) for part, s in zip((left, right), size, strict=True))
+    u, _, vt = np.linalg.svd(left.T @ right / n)
+    left_over = 0.0
+    if rank:
+        tau = _standard_errors((left @ u[:, rank - 1]) * (right @ vt[rank - 1]))
+        left_over = 3.0 * np.sqrt((left.shape[1] - rank) * (right.shape[1] - rank)) / max(tau, 1e-3)
+    left, right = (part - (part @ w) @ w.T for part, w in ((left, u[:, :rank]), (right, vt[:rank].T)))
+    errors = []
+    halves = (np.arange(n) < n // 2), (np.arange(n) >= n // 2)
+    for find, test in (halves, halves[::-1]):
+        a, _, b = np.linalg.svd(left[find].T @ right[find])
+        errors.append(_standard_errors((left[test] @ a[:, 0]) * (right[test] @ b[0])))
+    return float(sum(errors) / np.sqrt(2.0)) - left_over
+
+
+def _standard_errors(values: Array) -> float:
+    """The mean, in standard errors."""
+    return float(values.mean() / max(float(values.std()) / np.sqrt(len(values)), 1e-300))
+
+
+def word_remainder(counts: csr_array, topics: Array) -> float:
+    """How many standard errors the part of the word pairs across some topics has, where it is largest; as :func:`remainder`."""
+    n, d = counts.shape
+    length = np.asarray(counts.sum(axis=1)).ravel()
+    share = 1.0 / (length * (length - 1))
+    basis = np.linalg.qr(topics)[0]
+    errors = []
+    halves = np.arange(n // 2), np.arange(n // 2, n)
+    for find, test in (halves, halves[::-1]):
+        own, words = counts[find], counts[find].T @ share[find]
+        vectors = np.linalg.qr(_across(np.random.default_rng(0).standard_normal((d, min(8, d))), basis))[0]
+        for _ in range(30):  # subspace iteration; the shift makes the largest eigenvalue the largest in size
+            image = own.T @ (share[find][:, None] * (own @ vectors)) - words[:, None] * vectors + words.max() * vectors
+            vectors = np.linalg.qr(_across(image, basis))[0]
+        small = vectors.T @ (own.T @ (share[find][:, None] * (own @ vectors)) - words[:, None] * vectors)
+        best = vectors @ np.linalg.eigh((small + small.T) / 2)[1][:, -1]
+        pairs = (np.square(counts[test] @ best) - counts[test] @ np.square(best)) * share[test]
+        errors.append(_standard_errors(pairs))
+    return float(sum(errors) / np.sqrt(2.0))
+
+
+def _across(vectors: Array, basis: Array) -> Array:
+    return np.asarray(vectors - basis @ (basis.T @ vectors))
+
+
+def beyond(errors: float) -> float:
+    """The p-value of a remainder."""
+    return float(stats.norm.sf(errors))

@@ -1,0 +1,125 @@
+"""How well the moments of the data fit a model, as numbers and in words."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from karat.models.misfit import Check
+
+SLANTED = 0.2  # |cosine| of whitened components beyond which the data are not of the model, or too few
+NOISE = 5.0  # what sampling noise adds to that, times the square root of the number of samples
+FLAT = 0.7  # ratio of neighbours in the spectrum above which no gap is seen
+STRETCHED = 1e4  # ratio of eigenvalues beyond which the components are hardly seen in some direction
+
+
+class RecoveryWarning(UserWarning):
+    """The moments do not look like those of the model."""
+
+
+def warn_recovery(message: str) -> None:
+    """Warn, at the line of the user's code that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("karat."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, RecoveryWarning, stacklevel=level)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """How far the data are from an exact model, and how much an error of the moments is magnified.
+
+    Attributes
+    ----------
+    spectrum : tuple of float
+        The largest eigenvalues of the second-moment matrix (for chains and views, singular values of E x1 x3'), and the next.
+    eigen_gap : float
+        ``(e_k - e_(k+1)) / e_1``: how clearly the second moments show k components.
+    whitening_condition : float
+        ``e_1 / e_k``.
+    effective_rank : float
+        ``(sum e)^2 / sum e^2`` of the k eigenvalues: k if they are equal, less if few of them dominate.
+    tensor_residual : float
+        ``|T - sum_j lambda_j v_j (x) .. (x) v_j| / |T|``: 0 for an exact model.
+    off_diagonal : float
+        Largest ``|v_i . v_j|``, i != j: 0 for an exact model.
+    tensor_condition : float
+        By how much the eigenvectors magnify a relative error of T.
+    converged : bool
+        Whether every component converged.
+    refined : bool
+        Whether the components are fixed points of T itself (else of its deflations).
+    iterations : int
+        Power steps in all.
+    leading : int
+        How many entries of the spectrum belong to the components: k, or k - 1 about the mean.
+    order : int
+        Order of the tensor.
+    samples : float
+        Number of samples.
+    checks : tuple of Check
+        Comparisons of the data with the model (:mod:`karat.models.misfit`); fewer from a coreset, whose rows are no sample.
+    """
+
+    spectrum: tuple[float, ...]
+    eigen_gap: float
+    whitening_condition: float
+    effective_rank: float
+    tensor_residual: float
+    off_diagonal: float
+    tensor_condition: float
+    converged: bool
+    refined: bool
+    iterations: int
+    leading: int = 0
+    order: int = 3
+    samples: float = float("inf")
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def condition(self) -> float:
+        """By how much the parameters magnify a relative error of the moments."""
+        return self.tensor_condition * max(self.whitening_condition, 1.0 / max(self.eigen_gap, 1e-12))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, and ``condition``, for JSON."""
+        return asdict(self) | {"condition": self.condition}
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing speaks against the model."""
+        return not self.doubts("components", self.leading)
+
+    def doubts(self, parts: str, k: int) -> list[str]:
+        """What speaks against k components, in words."""
+        found = [] if self.converged else ["a component did not converge"]
+        e, last = self.spectrum, self.leading
+        tested = any(check.name == "rank" for check in self.checks)
+        if not tested and 0 < last < len(e) and e[last] > FLAT * e[last - 1]:
+            found.append(
+                f"the second moments do not show {k} {parts}: eigenvalue {last} is {e[last - 1]:.3g}, the next {e[last]:.3g}"
+            )
+        if self.order == 3 and self.whitening_condition > STRETCHED:
+            found.append(
+                f"the {parts} are {self.whitening_condition:.1e} times more spread in one direction than in another "
+                f"(effective rank {self.effective_rank:.2g} of {last}); if the columns have different units, standardise them"
+            )
+        if self.tensor_residual > 0.5:
+            found.append(f"{self.tensor_residual:.0%} of the tensor is not explained by {k} {parts}")
+        elif self.off_diagonal > SLANTED + NOISE / max(self.samples, 1.0) ** 0.5:
+            found.append(f"the whitened {parts} are not at right angles (cosine {self.off_diagonal:.2g}), as a model's are")
+        elif not self.refined and self.tensor_residual > SLANTED:
+            found.append(
+                f"the {parts} found one by one are not stable on the whole tensor (residual {self.tensor_residual:.2g})"
+            )
+        return found + [str(check) for check in self.checks if not check.ok]
+
+    def __str__(self) -> str:
+        return (
+            f"eigen-gap {self.eigen_gap:.2g}, whitening condition {self.whitening_condition:.2g}, effective rank "
+            f"{self.effective_rank:.3g}, tensor residual {self.tensor_residual:.2g}, off-diagonal {self.off_diagonal:.2g}, "
+            f"condition {self.condition:.2g}, {'converged' if self.converged else 'NOT converged'}"
+            + "".join(f"; {check.name}: p = {check.p_value:.1e}" for check in self.checks)
+        )

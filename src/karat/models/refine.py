@@ -1,0 +1,220 @@
+"""EM from the moments: scikit-learn's and hmmlearn's own iterations, from a start that they can use.
+
+The method of moments needs no starting values, but its error is larger than that of the maximum of the likelihood.  EM has the
+smaller error, if it starts near enough.  So:
+
+    1.  the moments give a start; zeros and tiny variances, which EM cannot leave, are smoothed (:data:`SMOOTH`, :data:`FLOOR`);
+    2.  on a part of the data, EM runs from such a start and, in case the model does not fit, from the library's own;
+    3.  rows that were held out say whether EM improved on the moments of that part; if not, the moments are kept;
+    4.  otherwise EM goes on with all rows from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from karat.engine.linalg import Array
+from karat.errors import InputError
+
+SMOOTH = 0.01  # share of the uniform law that is mixed into probabilities
+FLOOR = 0.01  # smallest variance, relative to the mean one
+PART, HELD = 20_000, 0.2  # rows on which starts are compared, and the share of them that is held out
+SMALL, STARTS = 2_000, 3  # rows up to which several of the library's own starts are tried as well
+KINDS = ("spherical", "diag", "tied", "full")
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """What EM did.
+
+    Attributes
+    ----------
+    before, after : float
+        Log-likelihood per held-out row of the moments and of EM.
+    kept : bool
+        Whether EM was better; otherwise the parameters are those of the moments.
+    iterations : int
+        On all rows.
+    start : str
+        "moments", or "library" if EM from the library's own start was better.
+    """
+
+    before: float
+    after: float
+    kept: bool
+    iterations: int
+    start: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def smoothed(laws: Array, share: float = SMOOTH) -> Array:
+    """Distributions (rows) without zeros."""
+    return np.asarray((1 - share) * laws + share / laws.shape[-1])
+
+
+def floored(variances: Array) -> Array:
+    """Variances that are not tiny beside the others."""
+    return np.maximum(variances, FLOOR * max(float(np.mean(variances)), 1e-300))
+
+
+def check_kind(refine: Any, kinds: tuple[Any, ...]) -> None:
+    if refine is not None and (not isinstance(refine, str) or refine not in kinds):
+        raise InputError(f"refine must be None or one of {', '.join(map(repr, kinds))}, not {refine!r}.", argument="refine")
+
+
+def improve(
+    start: Any, start_of: Callable[[Array], Any], rows: Array, parts: tuple[Array, Array], own: list[Callable[[], Any]],
+    run: Callable[[Any, Array], Any], score: Callable[[Any, Array], float],
+) -> tuple[Any, Refinement]:  # fmt: skip
+    """The better of the moments and EM.
+
+    Parameters
+    ----------
+    start : model
+        With the parameters that the moments of all rows give.
+    start_of : callable
+        The same for some rows: what is compared on held-out rows must not have seen them.
+    rows : array
+        All rows.
+    parts : two arrays
+        Those on which both learn to be compared, and those that are held out.
+    own : list of callables
+        Models that begin at the library's own starts.
+    run : callable
+        From a model with parameters and rows to the model after EM.
+    score : callable
+        Mean log-likelihood of rows.
+    """
+    train, held = parts
+    with quiet():
+        first = start_of(train)
+        before = score(first, held)
+        found = _best([("moments", first), *(("library", make()) for make in own)], train, run, score)
+        after = -np.inf if found is None else score(found[1], held)
+        if found is None or not after >= before:
+            return start, Refinement(before, after, False, 0, "moments")
+        again = [("moments", start), *(("library", make()) for make in own)] if len(own) > 1 else []
+        final = _best([found, *again], rows, run, score) or found
+        return final[1], Refinement(before, after, True, int(final[1].n_iter_), final[0])
+
+
+def _best(
+    starts: list[tuple[str, Any]], rows: Array, run: Callable[[Any, Array], Any], score: Callable[[Any, Array], float]
+) -> tuple[str, Any] | None:
+    """The most likely result of EM from several starts, and the name of the start."""
+    ends = [(name, _attempt(run, model, rows)) for name, model in starts]
+    likely = [(score(model, rows), -place) for place, (_, model) in enumerate(ends) if model is not None]
+    likely = [one for one in likely if np.isfinite(one[0])]
+    return ends[-max(likely)[1]] if likely else None
+
+
+def _attempt(run: Callable[[Any, Array], Any], model: Any, rows: Array) -> Any:
+    """The model after EM; None if the library gives up."""
+    try:
+        return run(model, rows)
+    except (ValueError, FloatingPointError, np.linalg.LinAlgError):
+        return None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence what the libraries say about convergence; the likelihoods are compared here."""
+    log = logging.getLogger("hmmlearn")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
+
+
+def mixture_start(weights: Array, means: Array, variances: Array, kind: str, seed: int) -> Any:
+    """scikit-learn's mixture at given weights, means and variances (k,)."""
+    from sklearn.mixture import GaussianMixture as Peer
+
+    k, d = means.shape
+    variances = floored(variances)
+    weights = smoothed(weights) if weights.min() < SMOOTH / k else weights
+    spherical = 1.0 / variances
+    common = float(weights @ variances)
+    precisions = {
+        "spherical": spherical,
+        "diag": np.repeat(spherical[:, None], d, axis=1),
+        "tied": np.eye(d) / common,
+        "full": spherical[:, None, None] * np.eye(d),
+    }[kind]
+    peer = Peer(
+        k, covariance_type=kind, weights_init=weights, means_init=means, precisions_init=precisions, random_state=seed,
+        max_iter=200,
+    )  # fmt: skip
+    return settled(peer, weights, means, precisions)
+
+
+def settled(peer: Any, weights: Array, means: Array, precisions: Array) -> Any:
+    """A scikit-learn mixture that counts as fitted with these parameters."""
+    matrices = peer.covariance_type in ("full", "tied")
+    peer.weights_, peer.means_, peer.precisions_ = weights, means, precisions
+    peer.covariances_ = np.linalg.inv(precisions) if matrices else 1.0 / precisions
+    peer.precisions_cholesky_ = np.linalg.cholesky(precisions) if matrices else np.sqrt(precisions)
+    peer.converged_, peer.n_iter_, peer.lower_bound_, peer.n_features_in_ = True, 0, -np.inf, means.shape[1]
+    return peer
+
+
+def refine_mixture(start: Any, start_of: Callable[[Array], Any], X: Array, seed: int, fits: bool) -> tuple[Any, Refinement]:
+    """EM of scikit-learn on all rows, from a mixture with parameters."""
+    from sklearn.base import clone
+
+    def run(model: Any, rows: Array) -> Any:
+        again = clone(model)
+        if hasattr(model, "means_"):
+            again.set_params(weights_init=model.weights_, means_init=model.means_, precisions_init=model.precisions_)
+        return again.fit(rows)
+
+    def own(seed: int) -> Callable[[], Any]:
+        return lambda: clone(start).set_params(weights_init=None, means_init=None, precisions_init=None, random_state=seed)
+
+    order = np.random.default_rng(seed).permutation(len(X))[:PART]
+    edge = int(len(order) * (1 - HELD))
+    starts = [own(seed + i) for i in range(STARTS if len(X) <= SMALL else 0 if fits else 1)]
+    parts = X[order[:edge]], X[order[edge:]]
+    return improve(start, start_of, X, parts, starts, run, lambda model, rows: float(model.score(rows)))
+
+
+def refine_chain(
+    start: Any, start_of: Callable[[Array, Array], Any], X: Array, lengths: Array, own: list[Callable[[], Any]]
+) -> tuple[Any, Refinement]:
+    """EM of hmmlearn on all sequences, from a model with parameters."""
+    edges = np.cumsum(lengths)
+    part = min(len(X), PART)
+    edge = int(part * (1 - HELD))
+    train, held = X[:edge], X[edge:part]
+    place = {id(X): 0, id(train): 0, id(held): edge}
+
+    def cut(rows: Array) -> Array:
+        """Lengths of the sequences, whole or cut, among neighbouring rows."""
+        first = place[id(rows)]
+        inside = edges[(edges > first) & (edges < first + len(rows))] - first
+        return np.diff(np.concatenate([[0], inside, [len(rows)]]))
+
+    def run(model: Any, rows: Array) -> Any:
+        fitted = deepcopy(model).fit(rows, cut(rows))
+        fitted.init_params = ""
+        fitted.n_iter_ = fitted.monitor_.iter
+        return fitted
+
+    def score(model: Any, rows: Array) -> float:
+        return float(model.score(rows, cut(rows))) / len(rows)
+
+    return improve(start, lambda rows: start_of(rows, cut(rows)), X, (train, held), own, run, score)

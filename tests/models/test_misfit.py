@@ -1,0 +1,92 @@
+"""Learners notice data that do not follow their model, and are silent about data that do; see benchmarks/misfit.py."""
+
+import warnings
+
+import misfit_cases as misfit
+import numpy as np
+import pytest
+from latent_data import make_mixture, make_topics
+
+import karat
+from karat import models, problems
+
+KINDS = [(family, kind) for family, (_, kinds) in misfit.FAMILIES.items() for kind in kinds]
+HARD = {("chain, symbols", "symbols repeat"), ("latent Dirichlet", "correlated topics"), ("sources", "squares added")}
+
+
+@pytest.mark.parametrize("family", misfit.FAMILIES)
+def test_data_of_the_model_are_no_alarm(family):
+    assert misfit.share(family, None, 3000, 8)[0] == 0
+
+
+@pytest.mark.parametrize(("family", "kind"), KINDS)
+def test_data_of_another_model_are_noticed(family, kind):
+    if (family, kind) in HARD:
+        pytest.skip("needs more rows than this test has; see docs/latent.md")
+    assert misfit.share(family, kind, 3000, 2)[0] >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", misfit.FAMILIES)
+def test_at_least_four_in_five_are_noticed_and_one_in_fifty_is_a_false_alarm(family):
+    assert misfit.share(family, None, 3000, 50)[0] <= 1
+    kinds = misfit.FAMILIES[family][1]
+    assert sum(misfit.share(family, kind, 3000, 5)[0] for kind in kinds) >= 0.8 * 5 * len(kinds)
+
+
+def test_a_coreset_knows_the_second_moments():
+    rng = np.random.default_rng(0)
+    X = make_mixture(5000, 8, 3).X + rng.standard_normal((5000, 8)) * np.linspace(0.1, 2, 8)
+    core = karat.coreset(X, problem=problems.GaussianMixture(3))
+    with pytest.warns(models.RecoveryWarning, match="unequal variances"):
+        model = models.GaussianMixture(3).fit_coreset(core)
+    assert not model.recovery_.fits
+    assert [check.name for check in model.recovery_.checks] == ["equal variances"]
+
+
+def test_columns_of_other_units_are_named():
+    X = make_mixture(3000, 6, 3).X * np.array([1e4, 1, 1, 1, 1, 1])
+    with pytest.warns(models.RecoveryWarning, match="standardise them"):
+        models.GaussianMixture(3).fit(X)
+
+
+def test_wrong_alpha0_is_noticed_and_auto_finds_it():
+    X = make_topics(6000, alpha=[0.3, 0.4, 0.5, 0.6], length=40).X
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        models.LatentDirichlet(4, alpha0=12.0).fit(X)
+    assert any("and this alpha0" in str(one.message) for one in said)
+    model = models.LatentDirichlet(4, alpha0="auto").fit(X)
+    assert 1.2 < model.alpha0_ < 2.7  # the truth is 1.8
+    assert model.recovery_.fits
+    core = karat.coreset(X, problem=problems.LatentDirichlet(4, model.alpha0_))
+    again = models.LatentDirichlet(4, alpha0="auto").fit_coreset(core)
+    np.testing.assert_allclose(again.topics_, model.topics_, atol=1e-9)
+    with pytest.raises(karat.NotExactError, match="of 4 topics, not 3"):
+        models.LatentDirichlet(3, alpha0="auto").fit_coreset(core)
+
+
+def test_displays_of_the_spectrum_and_of_alpha0():
+    pytest.importorskip("matplotlib").use("agg")
+    from karat.report import Alpha0Display, SpectrumDisplay
+
+    X = make_mixture(4000, 8, 4).X
+    display = SpectrumDisplay.from_estimator(models.GaussianMixture(4).fit(X)).plot()
+    assert display.leading == display.gap == 3
+    assert display.ax_.get_yscale() == "log"
+    with pytest.raises(karat.InputError, match="no spectrum"):
+        SpectrumDisplay.from_estimator(models.GaussianMixture(4))
+    documents = make_topics(3000, alpha=[0.3, 0.4, 0.5], k=3, length=30).X
+    model = models.LatentDirichlet(3, alpha0="auto").fit(documents)
+    curve = Alpha0Display.from_estimator(model).plot()
+    assert curve.best == model.alpha0_
+    assert len(curve.ax_.lines) == 2
+    with pytest.raises(karat.InputError, match='alpha0="auto"'):
+        Alpha0Display.from_estimator(models.LatentDirichlet(3).fit(documents))
+
+
+def test_messages_are_one_warning():
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        models.GaussianMixture(3).fit(misfit.FAMILIES["mixture"][0]("correlation", 3000, np.random.default_rng(0)))
+    assert sum("may not fit" in str(one.message) for one in said) == 1

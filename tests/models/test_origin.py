@@ -1,0 +1,154 @@
+"""Parameters do not depend on where the origin is: offsets, centred and standardised data."""
+
+import numpy as np
+import pytest
+from golden.recipes import RIGHT
+from golden.stored import stored
+from latent_data import make_chain, make_mixture, make_views
+from scipy.optimize import linear_sum_assignment
+
+import karat
+from karat import models, problems
+from karat._core.latent import read_sample
+
+OFFSETS = (0.0, 1.0, 1e4, 1e8)
+
+
+def error(found, truth):
+    """Largest distance of a matched component, relative to the spread of the true ones."""
+    cost = np.linalg.norm(found[:, None] - truth[None], axis=2)
+    rows, columns = linear_sum_assignment(cost)
+    return cost[rows, columns].max() / np.linalg.norm(truth - truth.mean(axis=0), axis=1).mean()
+
+
+def mixture(offset, spherical):
+    data = make_mixture(6000, 8, 4, spherical)
+    model = models.GaussianMixture(4, variances="spherical" if spherical else "shared").fit(data.X + offset)
+    return error(model.means_ - offset, data.means), np.sort(model.covariances_)
+
+
+def chain(offset):
+    data = make_chain(20_000, gaussian=True)
+    model = models.HiddenMarkov(3, emissions="gaussian").fit(data.X + offset)
+    return error(model.means_ - offset, data.means), np.sort(model.covars_)
+
+
+def views(offset):
+    data = make_views(5000)
+    model = models.MultiView(3).fit(tuple(view + offset for view in data.X))
+    return max(error(found - offset, truth) for found, truth in zip(model.means_, data.means, strict=True)), model.weights_
+
+
+KINDS = {
+    "mixture": lambda offset: mixture(offset, False),
+    "mixture, own variances": lambda offset: mixture(offset, True),
+    "chain": chain,
+    "views": views,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_error_does_not_depend_on_the_offset(kind):
+    errors, others = zip(*(KINDS[kind](offset) for offset in OFFSETS), strict=True)
+    assert errors[0] < 0.1
+    np.testing.assert_allclose(errors, errors[0], rtol=0.01)
+    for other in others:
+        np.testing.assert_allclose(other, others[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["mixture", "chain", "views"])
+@pytest.mark.parametrize("keep", ["tensor", "moments", "all"])
+def test_coresets_far_from_the_origin_are_exact(kind, keep):
+    offset = 1e6
+    data = {"mixture": make_mixture(3000, 5, 3), "chain": make_chain(4000, gaussian=True), "views": make_views(3000)}[kind]
+    X = tuple(view + offset for view in data.X) if kind == "views" else data.X + offset
+    learner, problem = {
+        "mixture": (models.GaussianMixture(3), problems.GaussianMixture(3, keep=keep)),
+        "chain": (models.HiddenMarkov(3, emissions="gaussian"), problems.HiddenMarkov(3, "gaussian", keep)),
+        "views": (models.MultiView(3), problems.MultiView(3, keep)),
+    }[kind]
+    core = karat.coreset(X, problem=problem)
+    assert core.certificate.ok
+    assert core.verify(X).ok
+    full, few = learner.fit(X).means_, type(learner)(**learner.get_params()).fit_coreset(core).means_
+    pairs = zip(full, few, strict=True) if kind == "views" else [(full, few)]
+    for a, b in pairs:
+        np.testing.assert_allclose(a - offset, b - offset, atol=1e-7)
+
+
+def test_two_clusters_on_both_sides_of_the_origin():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4000, 4))
+    X[:, 0] += 3 * (2 * rng.integers(2, size=4000) - 1)
+    model = models.GaussianMixture(2).fit(X - X.mean(axis=0))
+    assert error(model.means_, np.array([[-3.0, 0, 0, 0], [3.0, 0, 0, 0]])) < 0.05
+    np.testing.assert_allclose(model.covariances_, 1.0, atol=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # there are three
+@pytest.mark.parametrize("keep", ["tensor", "moments", "all"])
+def test_one_component_is_the_mean(keep):
+    X = make_mixture(500, 4, 3).X
+    full = models.GaussianMixture(1).fit(X)
+    core = karat.coreset(X, problem=problems.GaussianMixture(1, keep=keep))
+    for model in (full, models.GaussianMixture(1).fit_coreset(core)):
+        np.testing.assert_allclose(model.means_[0], X.mean(axis=0), atol=1e-12)
+        np.testing.assert_allclose(model.covariances_[0], np.trace(np.cov(X.T, bias=True)) / 4, rtol=1e-10)
+    views = make_views(500).X
+    for learner, given, mean in (
+        (models.MultiView(1), views, lambda m: m.means_[1][0] - views[1].mean(axis=0)),
+        (models.HiddenMarkov(1, emissions="gaussian"), X, lambda m: m.means_[0] - X[1:-1].mean(axis=0)),
+    ):
+        np.testing.assert_allclose(mean(learner.fit(given)), 0, atol=1e-12)
+
+
+def test_two_states_and_two_components_in_one_dimension():
+    rng = np.random.default_rng(0)
+    states = np.cumsum(rng.random(30_000) < 0.1) % 2
+    X = np.array([-1.0, 2.0])[states][:, None] + 0.5 * rng.standard_normal((30_000, 1))
+    model = models.HiddenMarkov(2, emissions="gaussian").fit(X)
+    np.testing.assert_allclose(np.sort(model.means_.ravel()), [-1, 2], atol=0.05)
+    np.testing.assert_allclose(model.covars_, 0.25, atol=0.06)
+    np.testing.assert_allclose(np.diag(model.transmat_), 0.9, atol=0.02)
+    hidden = rng.integers(2, size=10_000)
+    views = tuple(np.array(m)[hidden][:, None] + 0.5 * rng.standard_normal((10_000, 1)) for m in ([0, 2], [1, -1], [3, 0]))
+    found = models.MultiView(2).fit(views)
+    assert error(np.hstack(found.means_), np.array([[0.0, 1, 3], [2, -1, 0]])) < 0.05
+
+
+def test_sums_of_batches_far_from_the_origin():
+    views = tuple(view + 1e7 for view in make_views(900).X)
+    problem = problems.MultiView(3, "moments")
+    from karat.problems.latent.sums import add
+
+    sample, _ = read_sample(views, problem, None, None)
+    whole = problem.sums(sample)
+    parts = [problem.sums(read_sample(tuple(v[a:b] for v in views), problem, None, None)[0]) for a, b in ((0, 70), (70, 900))]
+    both = add(*parts)
+    assert both.keys() == whole.keys()
+    for name, value in whole.items():
+        np.testing.assert_allclose(both[name], value, rtol=1e-9, atol=1e-7 * np.abs(value).max())
+
+
+@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # 240 rows
+@pytest.mark.parametrize("name", ["mixture", "mixture_spherical", "mixture_weights", "hidden_markov_gaussian", "multi_view",
+                                  "multi_view_all", "mixture_all"])  # fmt: skip
+def test_files_of_0_1_0_keep_their_meaning(name):
+    """What they hold was learned about the origin, and is still learned and verified so."""
+    case, core = RIGHT[name], stored(name, "npz")
+    data = case.data()
+    assert not core.problem.centred
+    sample, _ = read_sample(data.X, core.problem, data.weights, data.lengths)
+    maps = core.problem.maps(sample)
+    assert maps["M"].shape[1] == 2
+    full = core.problem.statistics(sample, maps)["tensor"]
+    kept = core.problem.kept_sample(core)
+    np.testing.assert_allclose(core.problem.statistics(kept, core.problem.kept_maps(core, kept))["tensor"], full, atol=1e-9)
+    learner = getattr(models, type(core.problem).__name__)(2)
+    options = {"variances": "spherical"} if name == "mixture_spherical" else {}
+    options |= {"emissions": "gaussian"} if "gaussian" in name else {}
+    found = learner.set_params(**options).fit_coreset(core)
+    fresh = type(learner)(2, **options).fit(data.X, **({} if data.weights is None else {"sample_weight": data.weights}),
+                                           **({} if data.lengths is None else {"lengths": data.lengths}))  # fmt: skip
+    one, two = (np.sort(np.hstack(m.means_) if isinstance(m.means_, tuple) else m.means_, axis=0) for m in (found, fresh))
+    np.testing.assert_allclose(one, two, atol=1.0)  # another estimate of the same means
