@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,7 @@ from karat.errors import MissingExtraError
 try:
     import pyarrow as pa
     from dask.array import Array
-    from dask.base import clone_key, unpack_collections
     from dask.delayed import Delayed, delayed
-    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
 
@@ -189,10 +187,7 @@ def _two_passes(
     data: Any, problem: Latent, columns: Any, sample_weight: Any, sequence: Any, key: str | None, on_missing: str,
     random_state: int, compute: bool,
 ) -> Coreset | Delayed:  # fmt: skip
-    """The coreset of a latent-variable problem.
-
-    Partitions are read again for the second pass: kept in between, they would fill the memory.
-    """
+    """The coreset of a latent-variable problem."""
     first: Callable[..., bytes]
     second: Callable[..., bytes]
     views = data if isinstance(data, tuple | list) else (data,)
@@ -214,22 +209,19 @@ def _two_passes(
         first, second = FirstTask.part_of_arrays, Task.part_of_views
     else:
         raise _wrong_kind(data, " (for MultiView a tuple of three arrays)" if problem.input_tables > 1 else "")
+    passes = partial(_run_passes, work, parts, first, second)
+    return passes() if compute else delayed(passes, pure=False, traverse=False)()
+
+
+def _run_passes(work: FirstTask, parts: list[Any], first: Callable[..., bytes], second: Callable[..., bytes]) -> Coreset:
+    """Both passes, one computed after the other: in one graph partitions would wait for the second pass in memory.
+
+    Where the passes are to be computed later, this is a task that starts tasks.
+    """
     opening = delayed(work, pure=False, traverse=False)
     sums = [delayed(first, pure=False)(opening, *part) for part in parts]
-    known = opening.second(_tree(opening, sums))
-    if compute:
-        known = delayed(known.compute(), pure=False, traverse=False)
-    else:
-        parts = _again(parts, known)
-    return _finished(known, [delayed(second, pure=False)(known, *part) for part in parts], compute)
-
-
-def _again(parts: list[Any], known: Delayed) -> list[Any]:
-    """The same partitions, to be read again after ``known`` is computed: read before, they would fill the memory."""
-    found, repack = unpack_collections(parts)
-    tasks = {key: task for graph in {id(one.dask): one.dask for one in found}.values() for key, task in dict(graph).items()}
-    seed, name = uuid.uuid4().bytes, f"read-again-{uuid.uuid4().hex}"
-    layer, _ = MaterializedLayer(tasks).clone(set(tasks), seed, known.key)
-    layers, needs = dict(known.dask.layers), dict(known.dask.dependencies)
-    graph = HighLevelGraph(layers | {name: layer}, needs | {name: set(known.__dask_layers__())})
-    return list(repack([Delayed(clone_key(one.key, seed), graph, layer=name) for one in found])[0])
+    known = opening.second(_tree(opening, sums)).compute()
+    again = delayed(known, pure=False, traverse=False)
+    core = _finished(again, [delayed(second, pure=False)(again, *part) for part in parts], True)
+    assert isinstance(core, Coreset)
+    return core
