@@ -98,14 +98,15 @@ def _is_frame(data: Any) -> bool:
 
 
 def _wrong_kind(data: Any, more: str = "") -> InputError:
-    remedy = "use karat.coreset"
+    kind, remedy = type(data).__name__, "use karat.coreset"
     if isinstance(data, Delayed):
+        kind = "Delayed"
         remedy = "make a frame of it by dask.dataframe.from_delayed, or an array by dask.array.from_delayed"
     elif hasattr(data, "npartitions") and hasattr(data, "to_frame"):
         remedy = "make a frame of it by to_frame()"
     elif hasattr(data, "npartitions") and hasattr(data, "to_dataframe"):
         remedy = "make a frame of it by to_dataframe()"
-    return InputError(f"data must be a Dask data frame or array{more}, not {type(data).__name__}; {remedy}.", argument="data")
+    return InputError(f"data must be a Dask data frame or array{more}, not {kind}; {remedy}.", argument="data")
 
 
 def _tree(work: Delayed, parts: list[Any]) -> list[Any]:
@@ -143,6 +144,9 @@ def _frame(
 def _chosen(data: Any, wanted: list[str]) -> list[Any]:
     """The partitions of some columns."""
     labels = list(data.columns)
+    twice = [label for i, label in enumerate(labels) if label in labels[:i]]
+    if twice:  # Dask itself cannot choose among such columns
+        raise InputError(f"{labels.count(twice[0])} columns of the data are called {str(twice[0])!r}; rename them.")
     return list(data[[labels[i] for i in positions(wanted, labels)]].to_delayed())
 
 
