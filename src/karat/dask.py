@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from karat.errors import MissingExtraError
 
 try:
     import pyarrow as pa
+    from dask.array import Array
     from dask.delayed import Delayed, delayed
-    from dask.graph_manipulation import clone
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
 
 from karat._cluster.latent import FirstTask
+from karat._cluster.names import as_text, positions
 from karat._cluster.task import Task
 from karat._core.coreset import Coreset
 from karat._core.plan import FAN
@@ -26,7 +28,7 @@ from karat.errors import InputError
 from karat.io.build import checked_problem
 from karat.io.layout import Layout
 from karat.problems import Problem
-from karat.problems.latent import Latent, MultiView
+from karat.problems.latent import Latent
 
 
 def coreset(
@@ -48,7 +50,7 @@ def coreset(
     Parameters
     ----------
     data : dask.dataframe.DataFrame or dask.array.Array
-        For MultiView also a tuple of three arrays.
+        For MultiView also a tuple of three arrays.  Chunks of an array may be SciPy matrices.
     target : str or list of str; for an array, a Dask array of shape (n,) or (n, T)
     problem : Problem, optional
         As in :func:`karat.coreset`.  Latent-variable problems read the data twice.
@@ -62,8 +64,8 @@ def coreset(
         What to do with rows of a data frame that lack a value.
     random_state : int
     sequence
-        For HiddenMarkov: a column (for an array, a Dask array) that names the sequence of every row.  No sequence may lie in
-        two partitions.
+        For HiddenMarkov: a column (for an array, a Dask array) that names the sequence of every row.  A sequence must lie in
+        one partition, its rows one after the other.
     compute : bool
         False: nothing is computed, a :class:`dask.delayed.Delayed` is returned.
 
@@ -75,14 +77,36 @@ def coreset(
         check_taken(problem, y=target, groups=groups)
         return _two_passes(data, problem, columns, sample_weight, sequence, key, on_missing, random_state, compute)
     refuse_sequence(problem, sequence)
-    if hasattr(data, "npartitions") and hasattr(data, "columns"):
+    if _is_frame(data):
         work, parts = _frame(data, target, problem, columns, sample_weight, groups, key, on_missing, random_state)
-    elif hasattr(data, "chunks") and hasattr(data, "rechunk"):
+    elif isinstance(data, Array):
         _refuse_names(columns, key, on_missing)
         work, parts = _array(data, target, problem, sample_weight, groups, random_state)
     else:
-        raise InputError(f"data must be a Dask data frame or array, not {type(data).__name__}; use karat.coreset.")
+        raise _wrong_kind(data)
     return _finished(delayed(work, pure=False, traverse=False), parts, compute)
+
+
+def _is_frame(data: Any) -> bool:
+    """Whether data is a Dask data frame; a Delayed object claims to have any attribute."""
+    return (
+        not isinstance(data, Delayed)
+        and hasattr(data, "npartitions")
+        and getattr(data, "ndim", 0) == 2
+        and hasattr(data, "columns")
+    )
+
+
+def _wrong_kind(data: Any, more: str = "") -> InputError:
+    kind, remedy = type(data).__name__, "use karat.coreset"
+    if isinstance(data, Delayed):
+        kind = "Delayed"
+        remedy = "make a frame of it by dask.dataframe.from_delayed, or an array by dask.array.from_delayed"
+    elif hasattr(data, "npartitions") and hasattr(data, "to_frame"):
+        remedy = "make a frame of it by to_frame()"
+    elif hasattr(data, "npartitions") and hasattr(data, "to_dataframe"):
+        remedy = "make a frame of it by to_dataframe()"
+    return InputError(f"data must be a Dask data frame or array{more}, not {kind}; {remedy}.", argument="data")
 
 
 def _tree(work: Delayed, parts: list[Any]) -> list[Any]:
@@ -105,18 +129,30 @@ def _refuse_names(columns: Any, key: Any, on_missing: str) -> None:
 
 
 def _frame(
-    data: Any, target: Any, problem: Problem | None, columns: Sequence[str] | None, sample_weight: Any, groups: Any,
-    key: str | None, on_missing: str, random_state: int,
+    data: Any, target: Any, problem: Problem | None, columns: Any, sample_weight: Any, groups: Any,
+    key: Any, on_missing: str, random_state: int,
 ) -> tuple[Task, list[Any]]:  # fmt: skip
+    labels = list(data.columns)
+    target, columns, weight, groups, key = (as_text(a, labels) for a in (target, columns, sample_weight, groups, key))
     problem = checked_problem(problem, target)
-    roles = column_roles(problem, target, columns, sample_weight, groups, key, None).among([str(c) for c in data.columns])
+    roles = column_roles(problem, target, columns, weight, groups, key, None).among([str(label) for label in labels])
+    chosen = _chosen(data, roles.columns)
     work = Task(problem, Layout.of(problem, roles, None, on_missing), random_state)
-    return work, [delayed(_part_of_frame, pure=False)(work, i, part) for i, part in enumerate(data[roles.columns].to_delayed())]
+    return work, [delayed(_part_of_frame, pure=False)(work, i, part) for i, part in enumerate(chosen)]
+
+
+def _chosen(data: Any, wanted: list[str]) -> list[Any]:
+    """The partitions of some columns."""
+    labels = list(data.columns)
+    twice = [label for i, label in enumerate(labels) if label in labels[:i]]
+    if twice:  # Dask itself cannot choose among such columns
+        raise InputError(f"{labels.count(twice[0])} columns of the data are called {str(twice[0])!r}; rename them.")
+    return list(data[[labels[i] for i in positions(wanted, labels)]].to_delayed())
 
 
 def _part_of_frame(work: Task | FirstTask, number: int, frame: Any) -> bytes:
-    table = pa.Table.from_pandas(frame, preserve_index=False)
     assert work.layout is not None
+    table = pa.Table.from_pandas(frame.set_axis(work.layout.columns, axis=1), preserve_index=False)
     work.layout.among(table.schema)
     return work.part(number, [table])
 
@@ -132,16 +168,22 @@ def _array(
 
 def _aligned(X: Any, others: dict[str, Any]) -> list[tuple[Any, ...]]:
     """The chunks of rows of an array, each with the same rows of others."""
+    if X.ndim not in (1, 2):
+        raise InputError(f"data has {X.ndim} dimensions; it must be a table of rows and columns.", argument="data")
     X = X if X.ndim == 1 else X.rechunk({1: -1})
     aligned = [list(np.ravel(X.to_delayed()))]
     for name, other in others.items():
-        if other is not None and (not hasattr(other, "rechunk") or other.shape[0] != X.shape[0]):
-            raise InputError(f"{name} must be a Dask array with as many rows as the data, {X.shape[0]}.")
         if other is None:
             aligned.append([None] * len(X.chunks[0]))
-        else:
-            chunks = (X.chunks[0],) if other.ndim == 1 else (X.chunks[0], -1)
-            aligned.append(list(np.ravel(other.rechunk(chunks).to_delayed())))
+            continue
+        if not isinstance(other, Array):
+            raise InputError(f"{name} must be a Dask array with as many rows as the data, not a {type(other).__name__}.")
+        if np.isnan(X.shape[0]) or np.isnan(other.shape[0]):
+            raise InputError(f"The rows of the data or of {name} are not counted; call compute_chunk_sizes() on both first.")
+        if other.ndim not in (1, 2) or other.shape[0] != X.shape[0]:
+            raise InputError(f"{name} must be a Dask array with as many rows as the data, {X.shape[0]}.")
+        chunks = (X.chunks[0],) if other.ndim == 1 else (X.chunks[0], -1)
+        aligned.append(list(np.ravel(other.rechunk(chunks).to_delayed())))
     return list(zip(*aligned, strict=True))
 
 
@@ -149,38 +191,41 @@ def _two_passes(
     data: Any, problem: Latent, columns: Any, sample_weight: Any, sequence: Any, key: str | None, on_missing: str,
     random_state: int, compute: bool,
 ) -> Coreset | Delayed:  # fmt: skip
-    """The coreset of a latent-variable problem.
-
-    Partitions are read again for the second pass: kept in between, they would fill the memory.
-    """
+    """The coreset of a latent-variable problem."""
     first: Callable[..., bytes]
     second: Callable[..., bytes]
     views = data if isinstance(data, tuple | list) else (data,)
-    if hasattr(data, "npartitions") and hasattr(data, "columns"):
-        names = [str(c) for c in data.columns]
-        roles = column_roles(problem, None, columns, sample_weight, None, key, sequence).among(names)
+    if _is_frame(data):
+        labels = list(data.columns)
+        columns, weight, sequence, key = (as_text(a, labels) for a in (columns, sample_weight, sequence, key))
+        roles = column_roles(problem, None, columns, weight, None, key, sequence).among([str(label) for label in labels])
         work = FirstTask(problem, Layout.of(problem, roles, None, on_missing), roles.widths, int(random_state))
-        parts = [(i, part) for i, part in enumerate(data[roles.columns].to_delayed())]
+        parts = list(enumerate(_chosen(data, roles.columns)))
         first = second = _part_of_frame
-    elif all(hasattr(view, "rechunk") for view in views) and len(views) == (3 if isinstance(problem, MultiView) else 1):
+    elif all(isinstance(view, Array) for view in views) and len(views) == problem.input_tables:
         refuse_sequence(problem, sequence)
         _refuse_names(columns, key, on_missing)
         others = {"The second view": views[1], "The third view": views[2]} if len(views) == 3 else {}
         aligned = _aligned(views[0], others | {"sample_weight": sample_weight, "sequence": sequence})
-        widths = tuple(int(view.shape[1]) for view in views) if len(views) == 3 else None
+        widths = tuple(1 if view.ndim == 1 else int(view.shape[1]) for view in views) if len(views) == 3 else None
         work = FirstTask(problem, None, widths, int(random_state))
         parts = [(i, list(part[: len(views)]), *part[len(views) :]) for i, part in enumerate(aligned)]
         first, second = FirstTask.part_of_arrays, Task.part_of_views
     else:
-        raise InputError(
-            f"data must be a Dask data frame or array{' (for MultiView also three arrays)' if len(views) > 1 else ''}, not "
-            f"{type(data).__name__}; use karat.coreset."
-        )
+        raise _wrong_kind(data, " (for MultiView a tuple of three arrays)" if problem.input_tables > 1 else "")
+    passes = partial(_run_passes, work, parts, first, second)
+    return passes() if compute else delayed(passes, pure=False, traverse=False)()
+
+
+def _run_passes(work: FirstTask, parts: list[Any], first: Callable[..., bytes], second: Callable[..., bytes]) -> Coreset:
+    """Both passes, one computed after the other: in one graph partitions would wait for the second pass in memory.
+
+    Where the passes are to be computed later, this is a task that starts tasks.
+    """
     opening = delayed(work, pure=False, traverse=False)
     sums = [delayed(first, pure=False)(opening, *part) for part in parts]
-    known = opening.second(_tree(opening, sums))
-    if compute:
-        known = delayed(known.compute(), pure=False, traverse=False)
-    else:
-        parts = clone(parts)  # tasks of other names
-    return _finished(known, [delayed(second, pure=False)(known, *part) for part in parts], compute)
+    known = opening.second(_tree(opening, sums)).compute()
+    again = delayed(known, pure=False, traverse=False)
+    core = _finished(again, [delayed(second, pure=False)(again, *part) for part in parts], True)
+    assert isinstance(core, Coreset)
+    return core

@@ -1,4 +1,4 @@
-"""Spark: partitions become sketches where they lie, by Arrow batches, and are merged in a tree of stages."""
+"""Spark: partitions become sketches where they lie, by Arrow batches, in one job per pass; the driver merges their messages."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ try:
     import pyarrow as pa
     from pyspark import TaskContext
     from pyspark.errors import PythonException
-    from pyspark.sql import functions
 except ImportError:
     raise MissingExtraError("karat.spark", "spark") from None
 
 from karat._cluster.latent import FirstTask
+from karat._cluster.names import positions
 from karat._cluster.task import Task
 from karat._core.coreset import Coreset
 from karat._core.plan import FAN
 from karat._data.checks import check_taken
 from karat._data.roles import column_roles
-from karat.errors import InputError
+from karat.errors import InputError, NotExactError
 from karat.io.build import checked_problem
 from karat.io.layout import Layout
 from karat.problems import Problem
@@ -53,7 +53,7 @@ def coreset(
     df : pyspark.sql.DataFrame
     target : str or list of str, optional
     problem : Problem, optional
-        As in :func:`karat.coreset`.  Latent-variable problems read the data twice.
+        As in :func:`karat.coreset`.  Latent-variable problems read the data twice, any other problem once.
     columns : list of str, optional
         The features; by default all columns that have no other role.  For MultiView, three lists.
     sample_weight, groups, key : str, optional
@@ -63,8 +63,8 @@ def coreset(
         What to do with rows that lack a value.
     random_state : int
     sequence : str, optional
-        For HiddenMarkov, a column that names the sequence of every row.  No sequence may lie in two partitions, and its rows
-        must come in order: ``df.repartition("sequence").sortWithinPartitions("sequence", "time")``.
+        For HiddenMarkov, a column that names the sequence of every row.  A sequence must lie in one partition, its rows one
+        after the other: ``df.repartition("sequence").sortWithinPartitions("sequence", "time")``.
 
     Returns
     -------
@@ -86,48 +86,34 @@ def coreset(
 
 
 def _messages(df: Any, layout: Layout, work: Task | FirstTask) -> list[bytes]:
-    """What the partitions have to say, joined in a tree until few messages are left."""
-    for name, kind in df.dtypes:
-        if name in layout.numeric and kind.partition("(")[0] not in NUMBERS:
-            raise InputError(f"Column {name!r} has type {kind}, which is not numeric; encode it or choose columns=.")
-    messages = df.select(*layout.columns).mapInArrow(_parts(work), SCHEMA)
-    count = df.rdd.getNumPartitions()
-    while count > FAN:
-        count = -(-count // FAN)
-        messages = messages.repartition(count, functions.floor(functions.col("part") / FAN)).mapInArrow(_joined(work), SCHEMA)
+    """What the partitions have to say, by one job; joined here until few messages are left.
+
+    The number of partitions is known when the job has run: to ask for it before would compute the data another time.
+    """
+    chosen = positions(layout.columns, df.columns)
+    kinds = [kind for _, kind in df.dtypes]
+    for name, i in zip(layout.columns, chosen, strict=True):
+        if name in layout.numeric and kinds[i].partition("(")[0] not in NUMBERS:
+            raise InputError(f"Column {name!r} has type {kinds[i]}, which is not numeric; encode it or choose columns=.")
+    plain = df.toDF(*(f"c{i}" for i in range(len(kinds)))).select(*(f"c{i}" for i in chosen))
     try:
-        rows = sorted(messages.collect(), key=lambda row: row["part"])
+        rows = plain.mapInArrow(_parts(work, layout.columns), SCHEMA).collect()
     except PythonException as error:  # what a worker has to say is one line of a long trace
-        said = re.search(r"karat\.errors\.InputError: (.*)", str(error))
+        said = re.search(r"karat\.errors\.(InputError|NotExactError): (.*)", str(error))
         if said is None:
             raise
-        raise InputError(said[1]) from error
-    return [bytes(row["message"]) for row in rows]
+        raise {"InputError": InputError, "NotExactError": NotExactError}[said[1]](said[2]) from error
+    messages = [bytes(row["message"]) for row in sorted(rows, key=lambda row: row["part"])]
+    while len(messages) > FAN:
+        messages = [work.join(messages[i : i + FAN]) for i in range(0, len(messages), FAN)]
+    return messages
 
 
-Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-def _parts(work: Task | FirstTask) -> Batches:
+def _parts(work: Task | FirstTask, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = TaskContext.get().partitionId()
-        yield _message(number, work.part(number, batches))
+        renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
+        message = work.part(number, renamed)
+        yield pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), pa.array([message], pa.binary())], schema=ARROW)
 
     return run
-
-
-def _joined(work: Task | FirstTask) -> Batches:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Several branches may share a task, and messages come in any order: rows are numbered in that of the partitions.
-        branches: dict[int, list[tuple[int, bytes]]] = {}
-        for batch in batches:
-            for part, message in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                branches.setdefault(part // FAN, []).append((part, message))
-        for branch, messages in branches.items():
-            yield _message(branch, work.join([message for _, message in sorted(messages)]))
-
-    return run
-
-
-def _message(part: int, message: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([part], pa.int32()), pa.array([message], pa.binary())], schema=ARROW)

@@ -102,7 +102,7 @@ class TestDask:
     def test_refusals(self):
         case = case_of("chain")
         for data, options, words in [
-            (dd.from_pandas(case.table.to_pandas(), npartitions=3), case.roles, "Sequence 's.*' ends one partition and begins"),
+            (dd.from_pandas(case.table.to_pandas(), npartitions=3), case.roles, "Sequence 's.*' lies in several partitions"),
             (frame_of(case), {"columns": case.columns}, "Without sequence= all rows are one sequence"),
             (da.from_array(case.views[0], chunks=(999, 1)), {}, "Without sequence= all rows are one sequence"),
             (frame_of(case), case.roles | {"groups": "w"}, "does not take groups"),
@@ -150,7 +150,7 @@ class TestSpark:
         case = case_of("chain")
         df = spark.read.parquet(str(case.write(tmp_path / "data"))).coalesce(1).repartitionByRange(3, "id")
         for problem, options, words in [
-            (case.problem(), case.roles, "Sequence 's.*' ends one partition"),
+            (case.problem(), case.roles, "Sequence 's.*' lies in several partitions"),
             (case.problem(), {"columns": case.columns, "sequence": "nowhere"}, "no column 'nowhere'"),
             (P.GaussianMixture(1), {"columns": ["seq"]}, "not numeric"),
             (P.GaussianMixture(1), {"sequence": "seq"}, "sequence is for HiddenMarkov only"),

@@ -36,7 +36,16 @@ def pages(tmp_path_factory):
     Z = pd.DataFrame(rng.standard_normal((2000, 62)), columns=[f"measurement_{i}" for i in range(62)])
     large = karat.coreset(Z)  # no more rows than features: all are kept
     karat.report.write_report(large, folder / "large.html", data=Z)
-    return {"core": core, "small": folder / "small.html", "large": folder / "large.html", "large core": large}
+    W = rng.standard_normal((900, 300)) * 10.0 ** rng.integers(-30, 31, size=300)
+    karat.report.write_report(karat.coreset(W, problem=karat.problems.Moments(1)), folder / "wide.html", data=W)
+    tiny = pd.DataFrame(rng.standard_normal((400, 3)) * [1e-17, 1e-120, 1e120], columns=list("abc"))
+    karat.report.write_report(karat.coreset(tiny, problem=karat.problems.Moments(1)), folder / "tiny.html", data=tiny)
+    return {"wide": folder / "wide.html", "tiny": folder / "tiny.html"} | {
+        "core": core,
+        "small": folder / "small.html",
+        "large": folder / "large.html",
+        "large core": large,
+    }
 
 
 def numbers(texts):
@@ -80,6 +89,100 @@ def test_hostile_names_and_cells_are_inert(browser, pages):
     assert browser.text("#table th button")[3:9] == HOSTILE
     assert set(browser.column(3)) == {CELL}
     assert set(browser.text("#tip th")) >= {HOSTILE[0], HOSTILE[1]}
+
+
+def test_other_scripts_and_styles_do_not_count(browser, pages, tmp_path):
+    """Whatever else gets into the page, only the style and the script with the hashes of the policy run."""
+    page = pages["small"].read_text(encoding="utf-8")
+    more = "<script>window.hacked = 9</script><p style='color: red' onclick='window.hacked = 8' id='more'>x</p></body>"
+    (tmp_path / "changed.html").write_text(page.replace("</body>", more), encoding="utf-8")
+    browser.open(tmp_path / "changed.html")
+    browser.run("document.getElementById('more').click()")
+    assert browser.run("return window.hacked") is None
+    assert browser.run("return getComputedStyle(document.getElementById('more')).color") != "rgb(255, 0, 0)"
+    assert len(browser.column(1)) == 25  # the page's own script runs
+    assert any("Content Security Policy" in entry["message"] for entry in browser.logs("browser"))
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("page", ["small", "wide"])
+def test_targets_are_large_enough(browser, pages, page, width):
+    """At least 24 x 24 px (WCAG 2.2, 2.5.8)."""
+    browser.open(pages[page], width=width)
+    small = browser.run(
+        "return [...document.querySelectorAll('button, input, summary')].map((e) => [e, e.getBoundingClientRect()])"
+        ".filter(([e, b]) => b.width && (b.width < 24 || b.height < 24)).map(([e, b]) => [e.outerHTML, b.width, b.height])"
+    )
+    assert small == []
+
+
+def press(browser, *names):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    ActionChains(browser.driver).send_keys(*(getattr(Keys, name) for name in names)).perform()
+
+
+def test_few_tab_stops_however_many_columns(browser, pages):
+    """The 302 headers are one stop; the arrow keys, Home and End reach every column."""
+    browser.open(pages["wide"])
+    stops = (
+        "return [...document.querySelectorAll('*')].filter((e) => e.tabIndex >= 0 && !e.disabled && e.getClientRects().length)"
+    )
+    assert len(browser.run(stops)) <= 14
+    browser.run("document.querySelector('#table th button').focus()")
+    name = "return document.activeElement.textContent"
+    press(browser, "ARROW_RIGHT", "ARROW_RIGHT")
+    assert browser.run(name) == "x0"
+    press(browser, "END")
+    assert browser.run(name) == "x299"
+    assert browser.run("return document.activeElement.getBoundingClientRect().right") <= 1440
+    press(browser, "ENTER")
+    assert browser.run("return document.activeElement.closest('th').ariaSort") == "ascending"
+    press(browser, "HOME", "ARROW_LEFT")
+    assert browser.run(name) == "row"
+    assert len(browser.run(stops)) <= 14
+
+
+def test_chart_points_by_keyboard(browser, pages):
+    core = pages["core"]
+    browser.open(pages["small"])
+    browser.run("document.getElementById('plane').focus()")
+    hidden = "return document.getElementById('tip').hidden"
+    assert browser.run(hidden)
+    seen = set()
+    for _ in range(len(core)):
+        press(browser, "ARROW_RIGHT")
+        seen.add(int(numbers(browser.text("#tip td")[:1])[0]))
+    assert seen == set(core.indices.tolist())  # every point
+    assert not browser.run(hidden)
+    press(browser, "ENTER")
+    assert [int(n) for n in numbers(browser.column(1))] == [int(numbers(browser.text("#tip td")[:1])[0])]
+    press(browser, "ESCAPE")
+    assert browser.run(hidden)
+    browser.run("document.getElementById('histogram').focus()")
+    press(browser, "HOME")
+    assert re.fullmatch(r"[\d\u202f]+ rows? of weight .*", browser.text("#tip")[0])
+    assert browser.run("return document.getElementById('tip').getBoundingClientRect().right") <= 1440
+    press(browser, "TAB")
+    assert browser.run(hidden)
+
+
+@pytest.mark.parametrize("page", ["small", "wide", "tiny"])
+def test_no_number_is_cut_on_paper(browser, pages, page):
+    browser.open(pages[page], width=688)  # A4 without its margins
+    browser.command("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    cut = (
+        "return [...document.querySelectorAll('td.num, dd')].filter((e) => e.getClientRects().length"
+        " && (e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > innerWidth + 1)).map((e) => e.textContent)"
+    )
+    try:
+        assert browser.run(cut) == []
+        assert any("10\u207b" in text for text in browser.text("td.num")) or page == "small"
+    finally:
+        browser.run("dispatchEvent(new Event('afterprint'))")
+        browser.command("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_sorting(browser, pages):

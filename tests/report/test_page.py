@@ -1,5 +1,8 @@
 """The page as a text: nothing from the data is markup, nothing comes from elsewhere, and its size is bounded."""
 
+import base64
+import hashlib
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -9,6 +12,7 @@ import pandas as pd
 import pytest
 
 import karat
+from karat import problems as P
 from karat.report.page import as_script_data, render
 
 HOSTILE = [
@@ -71,7 +75,12 @@ def test_nothing_comes_from_elsewhere(hostile_page):
     assert not re.search(r"https?://", hostile_page.replace("http://www.w3.org", ""))
     assert not any({"src", "href", "srcset", "action"} & set(attributes) for _, attributes in page.found)
     policy = next(a["content"] for tag, a in page.found if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy")
-    assert policy == "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+    style, script = (re.search(rf"<{tag}>(.*?)</{tag}>", hostile_page, re.S).group(1) for tag in ("style", "script"))
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
+    own = f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'"
+    assert policy == f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
+    assert "unsafe" not in policy
+    assert not any("style" in attributes for _, attributes in page.found)
     assert "url(" not in hostile_page
     assert "@import" not in hostile_page
 
@@ -86,6 +95,32 @@ def test_headline_and_tables_have_structure(core, table, tmp_path):
     assert "verified on the full data" in text
     assert core.certificate.keeps[1:] in text
     assert all(item[1:] in text for item in core.certificate.excludes)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [P.Moments(1), P.Moments(3), P.Mean(), P.LeastSquares(), P.Ridge(1.0), P.GaussianMixture(1), P.Kernel(lambda A: A, 2)],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_the_page_claims_what_the_problem_keeps(problem, table, tmp_path):
+    X, y = table[0][:200, :2], table[1][:200]
+    core = karat.coreset(X, y if problem.needs_target else None, problem)
+    text = html.unescape(render(karat.report.facts(core)))
+    assert f"with their weights, keep {problem.keeps}." in text
+    assert "model of all rows" not in text
+
+
+def test_one_row_is_one_row(tmp_path):
+    """Numbers and nouns agree, down to a single row, column, group, moment and pass."""
+    X = np.full((7, 1), 2.0)
+    core = karat.coreset(X, problem=P.Moments(1), groups=np.zeros(7, dtype=int))
+    text = re.sub(r"<[^>]+>", "", render(karat.report.facts(core, X, groups=np.zeros(7, dtype=int))))
+    assert len(core) == 1
+    assert "1 row is kept" in text
+    assert "This row, with its weight, keeps" in text
+    assert not re.search(r"(?<![\d\u202f.])1 (?:kept |more )?(rows|columns|groups|moments|passes|blocks|entries)\b", text)
+    many = re.sub(r"<[^>]+>", "", render(karat.report.facts(karat.coreset(np.random.default_rng(0).standard_normal((50, 3))))))
+    assert re.search(r"\d+ rows are kept", many)
 
 
 def test_a_report_without_data_says_so(core, tmp_path):

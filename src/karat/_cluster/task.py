@@ -1,6 +1,6 @@
 """What every cluster does: a sketch per partition, where it lies; messages of O(m) rows, merged in a tree.
 
-    message  = bytes of a sketch: at most rank rows per group, and peeled ones  # all that ever travels
+    message  = bytes of a sketch: at most rank rows per group, and peeled ones; small groups as they are  # all that travels
     join     = FAN messages become one, in the order of their partitions
     finish   = the coreset of all
 
@@ -10,14 +10,17 @@ the partitions in order; unless a key column identifies them, their keys are ``p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from karat._cluster.arrays import SHIFT, array_hashes, local, offsets, place, views_batch
+from karat._cluster.waiting import from_arrays, joined, moved, set_aside, take_large, to_arrays
 from karat._core.coreset import Coreset
+from karat._data import containers
 from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
 from karat._storage.archive import pack, unpack
@@ -30,10 +33,9 @@ from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import scan
 from karat.io.source import Chunk, ResumePoint, Source
 from karat.problems import Problem
-from karat.problems.latent import KnownMaps
+from karat.problems.latent import HiddenMarkov, KnownMaps
 
 OFFSET = "partition:offset"
-SHIFT = 40  # a partition and an offset in one number, while they travel
 WHOLE = 2**62  # rows between pauses of a scan: a partition has none
 COUNTS = ("dropped", "travelled", "parts")
 
@@ -55,6 +57,8 @@ class Task:
         Rows seen in a first pass.
     notes : tuple of str
         What the first pass has to say, for the certificate.
+    content : dict or None
+        Hashes of the rows of a first pass, which the second must read again.
     """
 
     problem: Problem
@@ -63,6 +67,7 @@ class Task:
     before: int = 0
     rows: int = 0
     notes: tuple[str, ...] = ()
+    content: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         self.sketch()  # refuses what cannot be merged
@@ -78,32 +83,41 @@ class Task:
         assert self.layout is not None
         layout, roles = self.layout, self.layout.roles
         hashes = Hashes(RowHashes(layout.columns, layout.gaps))
+        source = Partition(number, tables)
         if roles.key is None:
-            layout = replace(layout, roles=replace(roles, key=OFFSET))
+            source.offset = unused(OFFSET, layout.columns)
+            layout = replace(layout, roles=replace(roles, key=source.offset))
         reduce = Reduce(self.sketch(), layout)
         samples = Samples(self.problem.problem, roles.widths) if isinstance(self.problem, KnownMaps) else None
-        position = scan(Partition(number, tables), layout, [hashes, reduce], WHOLE, samples=samples)
-        return _message(reduce.sketch, {"dropped": position.dropped, "content": hashes.rows.to_dict()})
+        position = scan(source, layout, [hashes, reduce], WHOLE, samples=samples)
+        return self._first_message(reduce.sketch, {"dropped": position.dropped, "content": hashes.rows.to_dict()})
 
     def part_of_arrays(self, number: int, X: Any, y: Any, weights: Any, groups: Any) -> bytes:
         """The message of one partition, given as arrays."""
-        sketch = self.sketch()
-        if len(X):
+        sketch, X = self.sketch(), local(X)
+        count = containers.row_count(X)
+        if count:
             try:
-                sketch.update_keyed(X, y, weights, groups, offsets(number, 0, len(X)))
+                sketch.update_keyed(X, y, weights, groups, offsets(number, 0, count))
             except InputError as error:
                 raise InputError(f"Partition {number}: {error}") from error
-        return _message(sketch, {"content": array_hashes({"x": X, "y": y, "weight": weights, "group": groups})})
+        content = array_hashes({"x": X, "y": y, "weight": weights, "group": groups})
+        return self._first_message(sketch, {"content": content})
 
     def part_of_views(self, number: int, views: Sequence[Any], weights: Any, sequence: Any) -> bytes:
         """The message of one partition of a latent-variable problem, given as arrays."""
         assert isinstance(self.problem, KnownMaps)
-        reduce, batch = Reduce(self.sketch(), None), array_batch(number, views, weights, sequence)
+        views = [local(view) for view in views]
+        reduce, batch = Reduce(self.sketch(), None), views_batch(number, self.problem.problem, views, weights, sequence)
         if len(batch):
             samples = Samples(self.problem.problem, self.problem.widths)
             reduce.add_batch(taken(samples, batch, len(batch), place(number))[1], len(batch))
-        named = {f"view{i}_": view for i, view in enumerate(views)} | {"weight": weights, "sequence": sequence}
-        return _message(reduce.sketch, {"content": array_hashes(named)})
+        return self._first_message(reduce.sketch, {"content": views_hashes(views, weights, sequence)})
+
+    def _first_message(self, sketch: Sketch, state: dict[str, Any]) -> bytes:
+        """The message of a partition, of which the sketch has taken all rows."""
+        counts = {"dropped": 0, "travelled": 0, "parts": 1}
+        return _message(*set_aside(sketch, self.sketch), counts | state)
 
     def join(self, messages: Sequence[bytes]) -> bytes:
         """One message from several."""
@@ -111,7 +125,10 @@ class Task:
 
     def finish(self, messages: Sequence[bytes], way: str) -> Coreset:
         """The coreset, from the messages that are left."""
-        sketch, state = self._merged(messages)
+        sketch, waiting, state = self._merged(messages)
+        for batch in waiting:
+            sketch.take(batch, owned=True)
+        self._compare(state["content"])
         core = sketch.coreset()
         layout = Layout(ColumnRoles()) if self.layout is None else self.layout
         if layout.roles.key is None:
@@ -128,17 +145,57 @@ class Task:
         provenance = layout.provenance(core.problem, int(self.seed), source, dropped, state["content"])
         return replace(core, provenance=provenance)
 
-    def _merged(self, messages: Sequence[bytes]) -> tuple[Sketch, dict[str, Any]]:
-        opened = [unpack(message, "The message", "a sketch") for message in messages]
-        sketch = self.sketch().merge(*(Sketch.restore(*one, "The message", self.problem) for one in opened))
-        states = [header["extra"] for header, _ in opened]
+    def _merged(self, messages: Sequence[bytes]) -> tuple[Sketch, list[Batch], dict[str, Any]]:
+        sketch, parts, waiting, states, before = self.sketch(), [], [], [], 0
+        for message in messages:
+            header, arrays = unpack(message, "The message", "a sketch")
+            part, state = Sketch.restore(header, arrays, "The message", self.problem), header["extra"]
+            seen = part.summary
+            if seen.like is not None:
+                sketch.expect(seen.columns, seen.targets, seen.like, seen.names)
+            waiting += moved(from_arrays(arrays, state["waiting"]), before)
+            before += part.n_rows
+            parts.append(part)
+            states.append(state)
+        sketch.merge(*parts)
         state = {name: sum(one[name] for one in states) for name in COUNTS}
         state["travelled"] += sum(map(len, messages))
-        return sketch, state | {"content": joined_hashes([one["content"] for one in states])}
+        content = joined_hashes([one["content"] for one in states])
+        return sketch, joined(take_large(sketch, joined(waiting))), state | {"content": content}
+
+    def _compare(self, content: dict[str, Any] | None) -> None:
+        """Refuse a second pass over other rows than the first; a hidden Markov model needs their order, too."""
+        if self.content is None:
+            return
+        assert isinstance(self.problem, KnownMaps)
+        ordered = isinstance(self.problem.problem, HiddenMarkov)
+        if content is None or seen_rows(content, ordered) != seen_rows(self.content, ordered):
+            raise InputError(
+                f"The second pass read other rows than the first, or read them in another order: {self.rows:,} rows in the "
+                "first pass. The source must give the same rows both times; write it to files, or persist it, first."
+            )
 
 
-def _message(sketch: Sketch, state: dict[str, Any]) -> bytes:
-    return pack(*sketch.state({"dropped": 0, "travelled": 0, "parts": 1} | state))
+def seen_rows(content: dict[str, Any], ordered: bool) -> Any:
+    """What tells rows apart from others; partitions may come in any order, ``ordered`` rows of each may not."""
+    return content["rows"], content["sums"], sorted(content["blocks"]) if ordered else None
+
+
+def unused(name: str, names: Sequence[str]) -> str:
+    """A name of a new column that no other column has."""
+    while name in names:
+        name += "'"
+    return name
+
+
+def views_hashes(views: Sequence[Any], weights: Any, sequence: Any) -> dict[str, Any]:
+    """The hashes of the rows of a partition that comes as arrays."""
+    return array_hashes({f"view{i}_": view for i, view in enumerate(views)} | {"weight": weights, "sequence": sequence})
+
+
+def _message(sketch: Sketch, waiting: list[Batch], state: dict[str, Any]) -> bytes:
+    header, arrays = sketch.state(state | {"waiting": len(waiting)})
+    return pack(header, arrays | to_arrays(waiting))
 
 
 class Partition(Source):
@@ -146,6 +203,7 @@ class Partition(Source):
 
     def __init__(self, number: int, tables: Iterable[Any]) -> None:
         self.number, self.tables, self.names = number, tables, [f"Partition {number}"]
+        self.offset: str | None = None  # the name of the column of offsets, if there is one
 
     def read_schema(self) -> pa.Schema:
         raise NotImplementedError  # columns are checked before they are sent
@@ -156,47 +214,8 @@ class Partition(Source):
         done = 0
         for table in self.tables:
             whole = table
-            if OFFSET in columns:
+            if self.offset is not None:
                 column = pa.array(offsets(self.number, done, table.num_rows))
-                whole = table.append_column(OFFSET, column if isinstance(table, pa.RecordBatch) else [column])
+                whole = table.append_column(self.offset, column if isinstance(table, pa.RecordBatch) else [column])
             yield Chunk(self, whole, 0, done, None)
             done += table.num_rows
-
-
-def offsets(number: int, start: int, count: int) -> np.ndarray:
-    """The keys of rows of a partition."""
-    return (number << SHIFT) + np.arange(start, start + count)
-
-
-def place(number: int) -> Callable[[int], str]:
-    """Rows of a partition, for error messages."""
-    return lambda row: f"Partition {number}, row {row:,}"
-
-
-def array_batch(number: int, views: Sequence[Any], weights: Any, sequence: Any) -> Batch:
-    """The rows of a partition that comes as arrays."""
-    parts = [np.asarray(view) if np.ndim(view) == 2 else np.asarray(view)[:, None] for view in views]
-    count = len(parts[0])
-    for part in parts:
-        bad = np.argwhere(~np.isfinite(part)) if part.dtype.kind == "f" else np.zeros((0, 2), dtype=int)
-        if len(bad):
-            raise InputError(f"{place(number)(bad[0, 0])}: column {bad[0, 1]} is not finite; drop or fix the row.")
-    own = None if weights is None else np.asarray(weights, dtype=float)
-    if own is not None and not (own >= 0).all():
-        raise InputError(f"{place(number)(int(np.argmin(own >= 0)))}: the weight is not a number of at least 0.")
-    labels = None if sequence is None else np.asarray(sequence)
-    return Batch(parts, np.arange(count), own, labels, offsets(number, 0, count))
-
-
-def array_hashes(arrays: dict[str, Any]) -> dict[str, Any] | None:
-    """The hashes of the rows of some arrays, whose columns are numbered; None where they are not plain arrays."""
-    columns: dict[str, Any] = {}
-    for name, array in arrays.items():
-        if array is None:
-            continue
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
-            return None
-        columns |= {f"{name}{i}": column for i, column in enumerate(array.reshape(len(array), -1).T)}
-    hashes = RowHashes(list(columns))
-    hashes.add(pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()}))
-    return hashes.to_dict()

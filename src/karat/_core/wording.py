@@ -61,6 +61,10 @@ class Style:
         """Format a relative error: two digits."""
         return self.number(value, 2)
 
+    def several(self, value: int, noun: str) -> str:
+        """Write a number with its noun: 1 row, 2 rows."""
+        return f"{self.count(value)} {noun if value == 1 else plural(noun)}"
+
     def duration(self, seconds: float) -> str:
         """Format a time in milliseconds, seconds, minutes or hours."""
         if seconds < 1:
@@ -94,9 +98,22 @@ def _scaled(value: float, units: Sequence[str]) -> str:
     return f"{value:.3g}{units[power]}" if power else f"{value:.0f}{units[0]}"
 
 
+def plural(noun: str) -> str:
+    """The plural of a noun: rows, passes, entries."""
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
+
+
 def several(number: int, noun: str) -> str:
     """Write a number with its noun: 1 column, 2,000 columns."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return TERMINAL.several(number, noun)
+
+
+def claim(known: Mapping[str, Any]) -> str:
+    """Say what the kept rows have in common with all rows: what the problem keeps, and no more."""
+    subject = "This row, with its weight, keeps" if known["kept"] == 1 else "These rows, with their weights, keep"
+    return f"{subject} {known['keeps']}."
 
 
 def verdict(ok: bool) -> str:

@@ -60,9 +60,9 @@ def column_roles(
     key: str | None, sequence: str | None,
 ) -> ColumnRoles:  # fmt: skip
     """The roles that arguments name; refused if the problem has no use for one of them."""
-    targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+    targets = () if target is None else (target,) if isinstance(target, str) else _listed("target", target)
     refuse_sequence(problem, sequence)
-    features = () if columns is None else tuple(columns)
+    features = () if columns is None else _listed("columns", columns)
     if columns is not None and not features:
         raise InputError("No columns are left for the features; keep at least one.")
     widths = None
@@ -75,13 +75,40 @@ def column_roles(
             )
         widths = tuple(len(view) for view in features)
         features = tuple(name for view in features for name in view)
-    if isinstance(problem, Latent):
-        if any(not isinstance(name, str) for name in features):
-            raise InputError(f"{problem.describe()} takes columns as one list of names.")
-        twice = [name for i, name in enumerate(features) if name in features[:i]]
-        if twice or (widths is not None and not all(widths)):
-            raise InputError(f"Column {twice[0]!r} is named twice." if twice else "Each of the three views needs a column.")
+    if isinstance(problem, Latent) and any(not isinstance(name, str) for name in features):
+        raise InputError(f"{problem.describe()} takes columns as one list of names.", argument="columns")
+    if widths is not None and not all(widths):
+        raise InputError("Each of the three views needs a column.", argument="columns")
+    named = {"sample_weight": weight, "groups": group, "key": key, "sequence": sequence}
+    for argument, names in {"columns": features, "target": targets}.items():
+        for i, name in enumerate(names):
+            _check_name(argument, name)
+            if name in names[:i]:
+                raise InputError(f"Column {name!r} is named twice in {argument}; name it once.", argument=argument)
+    for argument, name in named.items():
+        if name is not None:
+            _check_name(argument, name)
     return ColumnRoles(features, targets, weight, group, key, sequence, widths)
+
+
+def _listed(argument: str, names: Any) -> tuple[Any, ...]:
+    """A list of names; a text would be a list of its letters."""
+    if isinstance(names, str):
+        raise InputError(f"{argument} must be a list of names; did you mean {argument}=[{names!r}]?", argument=argument)
+    try:
+        return tuple(names)
+    except TypeError:
+        wanted = "the name of a column, or a list of names" if argument == "target" else "a list of names"
+        raise InputError(f"{argument} must be {wanted}, not {_short(names)}.", argument=argument) from None
+
+
+def _check_name(argument: str, name: Any) -> None:
+    if not isinstance(name, str):
+        raise InputError(f"{argument} must name columns of the data by text, not {_short(name)}.", argument=argument)
+
+
+def _short(value: Any) -> str:
+    return repr(value) if isinstance(value, int | float | str | tuple | list) else f"a {type(value).__name__}"
 
 
 def refuse_sequence(problem: Problem | None, sequence: Any) -> None:

@@ -47,7 +47,9 @@ def report(
         _show.document(sizes | told | {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds})
     else:
         lines = {"report": f"{output} ({_show.amount(output.stat().st_size)})"} | _measured(verified)
-        _show.facts(f"{found['rows']:,} rows, {found['kept']:,} kept", lines | {"time": _show.seconds(seconds)})
+        _show.facts(
+            f"{wording.several(found['rows'], 'row')}, {found['kept']:,} kept", lines | {"time": _show.seconds(seconds)}
+        )
     if verified is not None and not verified["ok"]:
         raise typer.Exit(FAILED)
 

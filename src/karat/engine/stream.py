@@ -32,6 +32,7 @@ from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.reduce import (
+    FEW,
     PEELED,
     NonFiniteError,
     Reduction,
@@ -42,6 +43,7 @@ from karat.engine.reduce import (
     sampled,
     searches,
     vertex,
+    whole,
     without_rank_decision,
 )
 from karat.engine.rows import Rows, own_weights, pass_over, sample
@@ -229,6 +231,8 @@ def _afresh(
             left = np.setdiff1d(np.arange(len(rows)), heavy)
             rest, needs_tree = _fitted(rows.subset(left), int((left < held).sum()), kernel, rng, needs_tree)
             fresh = better(fresh, rest.with_peeled(rows, left, heavy))
+    if not fresh.proof.ok and len(rows) <= FEW * fresh.fitted.kernel.width:
+        fresh = whole(rows, fresh)
     fresh = replace(fresh, inherited=inherited, before=before, inflation=inflation)
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.wording import TIMES, count, number
+from karat._core.wording import PAGE, TIMES, number
 
 WIDTH, HEIGHT = 460, 320
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 42
@@ -94,7 +94,7 @@ def weights_chart(edges: list[float], counts: list[int]) -> dict[str, Any]:
         {
             "x": float(left), "width": round(max(float(right - left) - 1, 0.5), 1), "y": float(top),
             "height": round(height - BOTTOM - float(top), 1),
-            "title": f"{count(n)} rows of weight {number(a)} to {number(b)}",
+            "title": f"{PAGE.several(n, 'row')} of weight {number(a)} to {number(b)}",
         }
         for left, right, top, n, a, b in zip(lefts[:-1], lefts[1:], tops, counts, edges[:-1], edges[1:], strict=True)
         if n

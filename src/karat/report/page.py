@@ -4,13 +4,16 @@
     write_report(core, path, data)     the page of these facts
 
 The template escapes every value.  The table of rows is embedded as JSON with ``<``, ``>`` and ``&`` escaped, and the script
-inserts its values as text, so that a column named ``<script>`` does no harm.
+inserts its values as text, so that a column named ``<script>`` does no harm.  The page's policy allows its own style and script
+by their hashes, and no other.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +148,15 @@ def as_script_data(value: Any) -> str:
     return text
 
 
+def policy(style: str, script: str) -> str:
+    """The content security policy: nothing is loaded or sent, and only this style and this script count."""
+    style_hash, script_hash = (b64encode(sha256(text.encode()).digest()).decode() for text in (style, script))
+    return (
+        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
 @cache
 def _template() -> Any:
     try:
@@ -160,9 +172,12 @@ def _template() -> Any:
     )  # fmt: skip
     page = wording.PAGE
     environment.filters |= {"count": page.count, "number": wording.number, "error": page.error, "duration": page.duration}
+    environment.filters["several"] = page.several
     environment.filters["script_data"] = Markup
+    assets = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")}
     environment.globals["wording"] = wording
-    environment.globals["asset"] = lambda name: Markup((folder / name).read_text(encoding="utf-8"))
+    environment.globals["asset"] = lambda name: Markup(assets[name])
+    environment.globals["policy"] = Markup(policy(assets["page.css"], assets["page.js"]))
     return environment.get_template("page.html")
 
 

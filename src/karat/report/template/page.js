@@ -1,4 +1,5 @@
-// Sorts, filters and pages the table, shows the row under the pointer, and switches the theme.  Values are inserted as text.
+// Sorts, filters and pages the table, shows rows of the charts by pointer or keyboard, and switches the theme.  Values are
+// inserted as text.
 (() => {
   "use strict";
   const PAGE = 25, PRINTED = 200, NEAR = 28, TIP = 10;
@@ -43,6 +44,15 @@
     return column.role === "index" ? String(value).replace(/\B(?=(\d{3})+$)/g, THIN) : number(value);
   };
 
+  // Where a key leads among some things in a row; null if nowhere.
+  function step(key, at, count, sideways) {
+    const back = sideways ? ["ArrowLeft"] : ["ArrowLeft", "ArrowDown"], on = sideways ? ["ArrowRight"] : ["ArrowRight", "ArrowUp"];
+    if (key === "Home") return 0;
+    if (key === "End") return count - 1;
+    if (back.includes(key)) return Math.max(0, at - 1);
+    return on.includes(key) ? Math.min(count - 1, at + 1) : null;
+  }
+
   // The table.
   const everyRow = Array.from({ length: shown }, (_, i) => i);
   let rows = everyRow, first = 0, size = PAGE, sorted = null;
@@ -63,7 +73,7 @@
     body.replaceChildren(fresh);
     const last = Math.min(first + size, rows.length);
     get("place").textContent = rows.length ? `${first + 1}–${last} of ${rows.length}` : "0 of 0";
-    get("found").textContent = rows.length === shown ? "" : `${rows.length} of ${shown} rows match`;
+    get("found").textContent = rows.length === shown ? "" : `${rows.length} of ${shown} ${shown === 1 ? "row matches" : "rows match"}`;
     get("back").disabled = first === 0;
     get("forward").disabled = last >= rows.length;
   }
@@ -92,9 +102,13 @@
     draw();
   }
 
+  const buttons = [];
   [...head.cells].forEach((cell, column) => {
     const button = make("button", cell.textContent);
     button.type = "button";
+    button.tabIndex = column ? -1 : 0;  // one stop for Tab; the arrow keys go on from there
+    button.setAttribute("aria-describedby", "sort-help");
+    buttons.push(button);
     cell.replaceChildren(button);
     cell.setAttribute("aria-sort", "none");
     button.addEventListener("click", () => {
@@ -106,6 +120,14 @@
       select();
     });
   });
+  head.addEventListener("keydown", (event) => {
+    const to = step(event.key, buttons.indexOf(document.activeElement), buttons.length, true);
+    if (to === null) return;
+    event.preventDefault();
+    for (const button of buttons) button.tabIndex = -1;
+    buttons[to].tabIndex = 0;
+    buttons[to].focus();
+  });
   get("filter").addEventListener("input", select);
   get("back").addEventListener("click", () => { first = Math.max(0, first - size); draw(); });
   get("forward").addEventListener("click", () => { first += size; draw(); });
@@ -113,9 +135,10 @@
   addEventListener("afterprint", () => { size = PAGE; draw(); });
   draw();
 
-  // The projection: a box beside the pointer shows the nearest row.
-  const plane = get("plane"), focus = get("focus"), tip = get("tip");
-  const circles = [...plane.querySelectorAll(".rows circle")].map((c) => ({ x: c.cx.baseVal.value, y: c.cy.baseVal.value, r: c.r.baseVal.value, row: Number(c.dataset.row) }));
+  // The charts: a box beside the pointer, or beside the mark that the arrow keys have reached, says what it is.
+  const plane = get("plane"), focus = get("focus"), tip = get("tip"), histogram = get("histogram");
+  const circles = [...plane.querySelectorAll(".rows circle")].map((c) => ({ x: c.cx.baseVal.value, y: c.cy.baseVal.value, r: c.r.baseVal.value, row: Number(c.dataset.row), mark: c }));
+  const across = circles.slice().sort((a, b) => a.x - b.x || a.y - b.y), bars = [...histogram.querySelectorAll(".bars rect")];
 
   function nearest(event) {
     const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(plane.getScreenCTM().inverse());
@@ -126,11 +149,22 @@
     }
     return best;
   }
-  function leave() { tip.hidden = true; focus.setAttribute("r", 0); }
-
-  function point(event) {
-    const circle = nearest(event);
-    if (!circle) { leave(); return; }
+  function leave() {
+    tip.hidden = true;
+    focus.setAttribute("r", 0);
+    for (const bar of bars) bar.classList.remove("here");
+  }
+  function place(x, y) {  // the box, beside a point of the window
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect(), left = x + 16 + box.width > innerWidth ? x - 16 - box.width : x + 16;
+    tip.style.left = `${Math.max(8, Math.min(left, innerWidth - box.width - 8))}px`;
+    tip.style.top = `${Math.max(8, Math.min(y + 12, innerHeight - box.height - 8))}px`;
+  }
+  function placeAt(mark) {
+    const box = mark.getBoundingClientRect();
+    place(box.x + box.width / 2, box.y + box.height / 2);
+  }
+  function describe(circle) {
     focus.setAttribute("cx", circle.x); focus.setAttribute("cy", circle.y); focus.setAttribute("r", circle.r + 2.5);
     const table = make("table");
     for (const column of columns.slice(0, TIP)) {
@@ -139,21 +173,48 @@
       table.append(line);
     }
     tip.replaceChildren(table);
-    if (columns.length > TIP) tip.append(make("div", `and ${columns.length - TIP} more columns`));
-    tip.hidden = false;
-    const box = tip.getBoundingClientRect();
-    const x = event.clientX + 16 + box.width > innerWidth ? event.clientX - 16 - box.width : event.clientX + 16;
-    tip.style.left = `${Math.max(8, Math.min(x, innerWidth - box.width - 8))}px`;
-    tip.style.top = `${Math.max(8, Math.min(event.clientY + 12, innerHeight - box.height - 8))}px`;
+    const more = columns.length - TIP;
+    if (more > 0) tip.append(make("div", `and ${more} more ${more === 1 ? "column" : "columns"}`));
+  }
+  function showInTable(circle) {
+    get("filter").value = `row = ${columns[0].values[circle.row]}`;
+    select();
+  }
+
+  function point(event) {
+    const circle = nearest(event);
+    if (!circle) { leave(); return; }
+    describe(circle);
+    place(event.clientX, event.clientY);
   }
   plane.addEventListener("pointermove", point);
   plane.addEventListener("pointerdown", point);  // a finger does not hover: the box stays until the next touch
   plane.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") leave(); });
   addEventListener("pointerdown", (event) => { if (!plane.contains(event.target)) leave(); });
-  plane.addEventListener("click", (event) => {  // show the row in the table
-    const circle = nearest(event);
-    if (!circle) return;
-    get("filter").value = `row = ${columns[0].values[circle.row]}`;
-    select();
+  plane.addEventListener("click", (event) => { const circle = nearest(event); if (circle) showInTable(circle); });
+
+  // One stop for Tab per chart; the arrow keys walk along its marks.
+  function walk(chart, count, reach, enter) {
+    let at = -1;
+    chart.setAttribute("tabindex", "0");
+    chart.setAttribute("role", "application");
+    chart.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") { leave(); return; }
+      if (event.key === "Enter" && at >= 0 && enter) { enter(at); return; }
+      const to = step(event.key, at, count, false);
+      if (to === null) return;
+      event.preventDefault();
+      leave();
+      at = to;
+      reach(at);
+    });
+    chart.addEventListener("blur", leave);
+  }
+  plane.setAttribute("aria-describedby", "plane-help");
+  walk(plane, across.length, (at) => { describe(across[at]); placeAt(across[at].mark); }, (at) => showInTable(across[at]));
+  walk(histogram, bars.length, (at) => {
+    bars[at].classList.add("here");
+    tip.replaceChildren(make("div", bars[at].querySelector("title").textContent));
+    placeAt(bars[at]);
   });
 })();
