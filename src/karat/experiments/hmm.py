@@ -64,7 +64,7 @@ def run(settings: Settings) -> Experiment:
         [figure],
         [
             "The paper's bound binom(k+2, 3) + 1 = 11 holds after the tensor is symmetrised. Gaussian emissions are centred, "
-            "so that the tensor holds the total weight; they need k = 3 more rows for their variances, which makes 13. As for all "
-            "latent models, the maps of the full data (here also the cross moments of two steps) are stored with the rows.",
+            "so that the tensor holds the total weight; they need k = 3 more rows for their variances, which makes 13. As for "
+            "all latent models, the maps of the full data (here also the cross moments of two steps) are stored with the rows.",
         ],
     )
