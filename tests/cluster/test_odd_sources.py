@@ -210,11 +210,12 @@ class TestSpark:
     def test_passes(self, spark, counted, problem, passes, shuffled):
         make, reads = counted
         df = make(plain(), shuffled)
-        spark.sparkContext.setJobGroup("karat", "counted")
+        group = f"karat {problem.describe()} {shuffled}"
+        spark.sparkContext.setJobGroup(group, "counted")
         core = karat.spark.coreset(df, problem=problem, columns=["u", "v"])
         assert reads() == 3 * passes
         assert core.certificate.ok
-        jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("karat")
+        jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(group)
         if not shuffled:  # with adaptive execution a shuffle of the source is a job of its own
             assert len(jobs) == passes
 
@@ -232,7 +233,12 @@ class TestSpark:
         assert core.verify(np.column_stack([i * i, i % 7])).loss_error < 1e-11
 
     def test_a_second_pass_over_other_rows_is_refused(self, spark):
-        df = spark.range(0, 300, 1, 3).mapInPandas(_draws, "a double, b double")
+        def draws(batches):
+            rng = np.random.default_rng()
+            for batch in batches:
+                yield pd.DataFrame(rng.standard_normal((len(batch), 2)), columns=["a", "b"])
+
+        df = spark.range(0, 300, 1, 3).mapInPandas(draws, "a double, b double")
         with pytest.raises(karat.InputError, match="second pass read other rows than the first"):
             karat.spark.coreset(df, problem=P.GaussianMixture(1))
 
@@ -241,9 +247,3 @@ class TestSpark:
         df = spark.createDataFrame(frame).coalesce(1).repartition(5)
         with pytest.raises(karat.InputError, match=r"lies in several partitions|is interrupted"):
             karat.spark.coreset(df, problem=P.HiddenMarkov(2), columns=["x"], sequence="seq")
-
-
-def _draws(batches):
-    rng = np.random.default_rng()
-    for batch in batches:
-        yield pd.DataFrame(rng.standard_normal((len(batch), 2)), columns=["a", "b"])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from karat._cluster.arrays import local, place, views_batch
-from karat._cluster.sequences import Sequences, joined_names
+from karat._cluster.sequences import Sequences, StepHashes, joined_names
 from karat._cluster.task import WHOLE, Partition, Task, views_hashes
 from karat._storage.archive import flat, pack, prefixed, unflat, unpack, without_prefix
 from karat.errors import InputError
@@ -46,12 +46,18 @@ class FirstTask:
     widths: tuple[int, ...] | None
     seed: int
 
+    @property
+    def ordered(self) -> bool:
+        """Whether the places of rows in their sequences count."""
+        return isinstance(self.problem, HiddenMarkov)
+
     def part(self, number: int, tables: Iterable[Any]) -> bytes:
         """The sums of one partition, given as Arrow tables or batches."""
         assert self.layout is not None
         layout = replace(self.layout, roles=replace(self.layout.roles, key=None))
         first, sequences = LatentSums(self.problem, layout, self.widths), Sequences(number)
-        hashes = Hashes(RowHashes(self.layout.columns, layout.gaps))
+        columns = self.layout.columns
+        hashes = StepHashes(columns, layout.roles.sequence) if self.ordered else Hashes(RowHashes(columns, layout.gaps))
         position = scan(Partition(number, tables), layout, [hashes, sequences, first], WHOLE)
         return self._first_message(first, sequences, {"missing": position.dropped, "content": hashes.rows.to_dict()})
 
@@ -63,10 +69,12 @@ class FirstTask:
         if len(batch):
             sequences.add_batch(batch)
             first.add_batch(batch, len(batch), place(number))
-        return self._first_message(first, sequences, {"missing": 0, "content": views_hashes(views, weights, sequence)})
+        return self._first_message(
+            first, sequences, {"missing": 0, "content": views_hashes(views, weights, sequence, self.ordered)}
+        )
 
     def _first_message(self, first: LatentSums, sequences: Sequences, state: dict[str, Any]) -> bytes:
-        names = sequences.checked() if isinstance(self.problem, HiddenMarkov) else np.zeros(0, dtype=str)
+        names = sequences.checked() if self.ordered else np.zeros(0, dtype=str)
         return self._message(first, names, state | {"parts": 1, "travelled": 0})
 
     @staticmethod

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from karat._cluster.arrays import SHIFT, array_hashes, local, offsets, place, views_batch
+from karat._cluster.sequences import StepHashes, steps_of
 from karat._cluster.waiting import from_arrays, joined, moved, set_aside, take_large, to_arrays
 from karat._core.coreset import Coreset
 from karat._data import containers
@@ -89,8 +90,11 @@ class Task:
             layout = replace(layout, roles=replace(roles, key=source.offset))
         reduce = Reduce(self.sketch(), layout)
         samples = Samples(self.problem.problem, roles.widths) if isinstance(self.problem, KnownMaps) else None
-        position = scan(source, layout, [hashes, reduce], WHOLE, samples=samples)
-        return self._first_message(reduce.sketch, {"dropped": position.dropped, "content": hashes.rows.to_dict()})
+        steps = StepHashes(self.layout.columns, roles.sequence) if self.ordered else None
+        consumers = [hashes, reduce] if steps is None else [hashes, steps, reduce]
+        position = scan(source, layout, consumers, WHOLE, samples=samples)
+        state = {"dropped": position.dropped, "content": hashes.rows.to_dict()}
+        return self._first_message(reduce.sketch, state | ({} if steps is None else {"again": steps.rows.to_dict()}))
 
     def part_of_arrays(self, number: int, X: Any, y: Any, weights: Any, groups: Any) -> bytes:
         """The message of one partition, given as arrays."""
@@ -112,11 +116,13 @@ class Task:
         if len(batch):
             samples = Samples(self.problem.problem, self.problem.widths)
             reduce.add_batch(taken(samples, batch, len(batch), place(number))[1], len(batch))
-        return self._first_message(reduce.sketch, {"content": views_hashes(views, weights, sequence)})
+        state = {"content": views_hashes(views, weights, sequence)}
+        again = {"again": views_hashes(views, weights, sequence, True)} if self.ordered else {}
+        return self._first_message(reduce.sketch, state | again)
 
     def _first_message(self, sketch: Sketch, state: dict[str, Any]) -> bytes:
         """The message of a partition, of which the sketch has taken all rows."""
-        counts = {"dropped": 0, "travelled": 0, "parts": 1}
+        counts = {"dropped": 0, "travelled": 0, "parts": 1, "again": None}
         return _message(*set_aside(sketch, self.sketch), counts | state)
 
     def join(self, messages: Sequence[bytes]) -> bytes:
@@ -128,7 +134,7 @@ class Task:
         sketch, waiting, state = self._merged(messages)
         for batch in waiting:
             sketch.take(batch, owned=True)
-        self._compare(state["content"])
+        self._compare(state["again"] if self.ordered else state["content"])
         core = sketch.coreset()
         layout = Layout(ColumnRoles()) if self.layout is None else self.layout
         if layout.roles.key is None:
@@ -160,25 +166,26 @@ class Task:
         sketch.merge(*parts)
         state = {name: sum(one[name] for one in states) for name in COUNTS}
         state["travelled"] += sum(map(len, messages))
-        content = joined_hashes([one["content"] for one in states])
-        return sketch, joined(take_large(sketch, joined(waiting))), state | {"content": content}
+        state |= {name: joined_hashes([one[name] for one in states]) for name in ("content", "again")}
+        return sketch, joined(take_large(sketch, joined(waiting))), state
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the places of rows in their sequences count."""
+        return isinstance(self.problem, KnownMaps) and isinstance(self.problem.problem, HiddenMarkov)
 
     def _compare(self, content: dict[str, Any] | None) -> None:
-        """Refuse a second pass over other rows than the first; a hidden Markov model needs their order, too."""
-        if self.content is None:
-            return
-        assert isinstance(self.problem, KnownMaps)
-        ordered = isinstance(self.problem.problem, HiddenMarkov)
-        if content is None or seen_rows(content, ordered) != seen_rows(self.content, ordered):
+        """Refuse a second pass over other rows than the first."""
+        if self.content is not None and (content is None or _seen(content) != _seen(self.content)):
             raise InputError(
                 f"The second pass read other rows than the first, or read them in another order: {self.rows:,} rows in the "
                 "first pass. The source must give the same rows both times; write it to files, or persist it, first."
             )
 
 
-def seen_rows(content: dict[str, Any], ordered: bool) -> Any:
-    """What tells rows apart from others; partitions may come in any order, ``ordered`` rows of each may not."""
-    return content["rows"], content["sums"], sorted(content["blocks"]) if ordered else None
+def _seen(content: dict[str, Any]) -> tuple[Any, Any]:
+    """What tells rows from others, whatever partitions they are in."""
+    return content["rows"], content["sums"]
 
 
 def unused(name: str, names: Sequence[str]) -> str:
@@ -188,9 +195,10 @@ def unused(name: str, names: Sequence[str]) -> str:
     return name
 
 
-def views_hashes(views: Sequence[Any], weights: Any, sequence: Any) -> dict[str, Any]:
-    """The hashes of the rows of a partition that comes as arrays."""
-    return array_hashes({f"view{i}_": view for i, view in enumerate(views)} | {"weight": weights, "sequence": sequence})
+def views_hashes(views: Sequence[Any], weights: Any, sequence: Any, ordered: bool = False) -> dict[str, Any]:
+    """The hashes of the rows of a partition that comes as arrays; if ``ordered``, with their places in their sequences."""
+    named = {f"view{i}_": view for i, view in enumerate(views)} | {"weight": weights, "sequence": sequence}
+    return array_hashes(named | ({"step": steps_of(sequence, containers.row_count(views[0]))} if ordered else {}))
 
 
 def _message(sketch: Sketch, waiting: list[Batch], state: dict[str, Any]) -> bytes:

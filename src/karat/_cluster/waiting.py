@@ -118,5 +118,6 @@ def _one(batches: Sequence[Batch]) -> Batch:
     """Batches of equal types as one."""
     columns = zip(*(batch.parts for batch in batches), strict=True)
     parts = [sparse.vstack(some, format="csr") if sparse.issparse(some[0]) else np.concatenate(some) for some in columns]
-    carried = [[getattr(batch, name) for batch in batches] for name in CARRIED]
-    return Batch(parts, *(None if some[0] is None else np.concatenate(some) for some in carried))
+    numbers, *others = ([getattr(batch, name) for batch in batches] for name in CARRIED)
+    weights, groups, keys = (None if some[0] is None else np.concatenate(some) for some in others)
+    return Batch(parts, np.concatenate(numbers), weights, groups, keys)
