@@ -99,7 +99,7 @@ def test_headline_and_tables_have_structure(core, table, tmp_path):
 
 @pytest.mark.parametrize(
     "problem",
-    [P.Moments(1), P.Moments(3), P.Mean(), P.LeastSquares(), P.Ridge(1.0), P.GaussianMixture(1), P.Kernel(lambda A: A, 2)],
+    [P.Moments(1), P.Moments(3), P.Mean(), P.LeastSquares(), P.Ridge(1.0), P.GaussianMixture(2), P.Kernel(lambda A: A, 2)],
     ids=lambda problem: type(problem).__name__,
 )
 def test_the_page_claims_what_the_problem_keeps(problem, table, tmp_path):
