@@ -12,7 +12,10 @@ from karat._core.construct import NOTHING_ABSORBED
 from karat._core.coreset import Coreset
 from karat._data.batch import labels_of
 from karat._stream.summary import Summary
-from karat.errors import InputError
+from karat.errors import InputError, NotExactError
+from karat.problems.latent import KnownMaps
+
+TOTAL = 1e-9  # relative; sums of weights in another order differ by less
 
 
 def coreset_of(summary: Summary, seed: int) -> Coreset:
@@ -26,6 +29,7 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     total = sum(summary.running[label].total for label in labels)
     if held.weights is not None:
         total += float(held.weights[summary.peeled].sum())
+    _require_all_rows(summary, total)
     correction = None
     if summary.absorbing:
         assert held.weights is not None
@@ -57,3 +61,18 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
         held.keys,
         absorbed=correction,
     )
+
+
+def _require_all_rows(summary: Summary, total: float) -> None:
+    """Refuse a certificate if rows that came in are not among those that were summed: moments alone could not tell."""
+    if summary.taken != summary.folded:
+        raise NotExactError(
+            f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were lost, so there is no coreset. "
+            "Please report this."
+        )
+    plain = summary.problem.mergeable and not isinstance(summary.problem, KnownMaps) and summary.problem.keeps_total
+    if plain and summary.mass is not None and not abs(total - summary.mass) <= TOTAL * summary.mass:
+        raise NotExactError(
+            f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}; there is no coreset. Please report "
+            "this."
+        )

@@ -22,15 +22,14 @@ from karat.engine.offsets import WHOLE
 from karat.errors import InputError
 from karat.io.background import ahead
 from karat.io.csv_lines import line_ends
+from karat.io.find import File
 from karat.io.source import (
     DROP_ROWS,
     NOT_A_NUMBER,
     Chunk,
     Expected,
-    File,
     Files,
     ResumePoint,
-    folder_value,
     refuse_twins,
     with_folders,
 )
@@ -83,9 +82,7 @@ class CsvFiles(Files):
                 )
                 if culprit is not None:
                     table = table.set_column(i, field.with_metadata({NOT_A_NUMBER: culprit}), table[field.name])
-            for name, value in self.files[0].folders:
-                table = table.append_column(name, pa.array(np.full(len(table), folder_value(value))))
-            return table.schema
+            return with_folders(table, self.folders[0], list(self.folders[0])).schema
         raise InputError(f"{self.names[0]} has no rows; leave it out.")
 
     def row_count(self) -> tuple[int, bool]:
@@ -177,13 +174,13 @@ class CsvFiles(Files):
         for file in range(start.file, len(self.files)):
             here = start if file == start.file else ResumePoint(file)
             row, broken = here.row, 0
-            own = {name for name, _ in self.files[file].folders}
+            own = list(self.folders[file])
             for data, after, header, inner, _ in self._blocks(file, here.cursor, self.block_bytes):
                 known = pa.schema([pa.field(c, pa.float64()) for c in [*header, *own]])
                 expected.check(self.names[file], known)
                 wanted = [c for c in columns if c in header]
                 table, bad = self._parse(data, file, row + broken, header, wanted, numeric, strict, inner)
-                table = with_folders(table, self.files[file].folders, columns)
+                table = with_folders(table, self.folders[file], columns)
                 self.blocks.append((file, row, None if bad + inner else broken))
                 parts = [part for part in table.to_batches(max_chunksize=rows) if part.num_rows]  # as parsed, without a copy
                 starts = np.cumsum([row, *(part.num_rows for part in parts)]).tolist()
