@@ -37,6 +37,8 @@ class Provenance:
     problem, seed
     content : dict or None
         Hashes of the rows (:mod:`karat.io.row_hashes`).
+    digest : dict or None
+        A cryptographic digest of the used columns, if it was asked for (:mod:`karat.io.content_digest`).
     merged : tuple
         The provenance of each part that was merged, None where a part has none.
     """
@@ -54,6 +56,7 @@ class Provenance:
     problem: str | None = None
     seed: int | None = None
     content: dict[str, Any] | None = None
+    digest: dict[str, Any] | None = None
     merged: tuple[Provenance | None, ...] = ()
 
     @staticmethod

@@ -17,7 +17,7 @@ from karat._storage.members import Spec
 from karat._stream.summary import Summary, weighed
 
 RUNNING = re.compile(r"running_(\d+)_(pilot|weights|evidence|(high|low)_(\d+))")
-BESIDE = ("first:", "second:", "sums:", "maps:")  # what a run over files stores beside its sketch
+BESIDE = ("first:", "second:", "sums:", "maps:", "digest:")  # what a run over files stores beside its sketch
 WHOLE = {"n_rows": 0, "_columns": 0, "_targets": 0, "_folds": 0, "random_state": 0, "buffer_rows": 1, "buffer_bytes": 1}
 
 
