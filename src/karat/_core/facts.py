@@ -22,12 +22,13 @@ def facts(core: Coreset) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``rows`` and ``kept`` (the headline), ``problem``, ``exact``, ``certificate`` (as its ``to_dict``),
+        ``rows`` (that the kept ones stand for) and ``kept``, ``left_out`` (rows that lacked a value), ``problem``, ``exact``, ``certificate`` (as its ``to_dict``),
         ``weights``, ``groups``, ``absorbed``, ``keeps``, ``excludes``, ``notes``, ``provenance``.
     """
     certificate = core.certificate
     return {
-        "rows": int(core.n_rows),
+        "rows": int(core.n_represented),
+        "left_out": int(core.n_rows - core.n_represented),
         "kept": len(core),
         "problem": core.problem.describe(),
         "exact": certificate.ok,

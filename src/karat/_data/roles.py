@@ -70,7 +70,10 @@ def column_roles(
     key: str | None, sequence: str | None,
 ) -> ColumnRoles:  # fmt: skip
     """The roles that arguments name; refused if the problem has no use for one of them."""
-    targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+    targets = () if target is None else (target,) if isinstance(target, str) else tuple(_names("target", target))
+    for name, value in (("sample_weight", weight), ("groups", group), ("key", key), ("sequence", sequence)):
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"{name} must be the name of a column, not {value!r}.", argument=name)
     refuse_sequence(problem, sequence)
     features = () if columns is None else tuple(columns)
     if columns is not None and not features:
@@ -92,6 +95,14 @@ def column_roles(
         if twice or (widths is not None and not all(widths)):
             raise InputError(f"Column {twice[0]!r} is named twice." if twice else "Each of the three views needs a column.")
     return ColumnRoles(features, targets, weight, group, key, sequence, widths)
+
+
+def _names(argument: str, value: Any) -> list[str]:
+    """Names of columns in a list."""
+    names = list(value) if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"{argument} must be the name of a column or a list of names, not {value!r}.", argument=argument)
+    return names
 
 
 def refuse_sequence(problem: Problem | None, sequence: Any) -> None:

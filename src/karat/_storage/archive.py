@@ -102,7 +102,7 @@ def check_digest(stored: str | None, header: dict[str, Any], text: bytes, arrays
 def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     """A JSON header and arrays as the bytes of an ``.npz``."""
     file, text = io.BytesIO(), to_json(header)
-    known = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in plain(arrays).items()}
+    known = plain(arrays)
     digest = bytes.fromhex(content_digest(text, known))
     own = {HEADER: np.frombuffer(text, dtype=np.uint8), DIGEST: np.frombuffer(digest, dtype=np.uint8)}
     np.savez_compressed(file, **known, **own)  # type: ignore[arg-type]

@@ -221,4 +221,5 @@ class Layout:
 def pandas_index(schema: pa.Schema) -> list[str]:
     """The columns in which pandas stored an index that has no name."""
     stored = [] if not isinstance(schema.pandas_metadata, dict) else schema.pandas_metadata.get("index_columns", [])
-    return [name for name in stored if isinstance(name, str) and INDEX.fullmatch(name) and name in schema.names]
+    found = [name for name in stored if isinstance(name, str) and INDEX.fullmatch(name) and name in schema.names]
+    return [*found, *(name for name in schema.names[:1] if not name)]  # as to_csv writes it: a first column without a name
