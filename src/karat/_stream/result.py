@@ -26,10 +26,8 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
         raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
     labels = labels_of(held)
     reductions = [summary.reduction(label) for label in labels]
-    total = sum(summary.running[label].total for label in labels)
-    if held.weights is not None:
-        total += float(held.weights[summary.peeled].sum())
-    _require_all_rows(summary, total)
+    total = total_weight(summary)
+    require_all_rows(summary)
     correction = None
     if summary.absorbing:
         assert held.weights is not None
@@ -63,8 +61,16 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     )
 
 
-def _require_all_rows(summary: Summary, total: float) -> None:
+def total_weight(summary: Summary) -> float:
+    """Of all rows that were summed, and of those that are peeled."""
+    held = summary.held
+    assert held is not None and held.weights is not None
+    return sum(summary.running[label].total for label in labels_of(held)) + float(held.weights[summary.peeled].sum())
+
+
+def require_all_rows(summary: Summary) -> None:
     """Refuse a certificate if rows that came in are not among those that were summed: moments alone could not tell."""
+    total = total_weight(summary)
     if summary.taken != summary.folded:
         raise NotExactError(
             f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were lost, so there is no coreset. "

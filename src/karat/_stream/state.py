@@ -13,6 +13,7 @@ from karat._data.batch import Batch
 from karat._storage.archive import Stored
 from karat._storage.damage import reading
 from karat._stream.fingerprint import Fingerprint
+from karat._stream.result import require_all_rows
 from karat._stream.sketch import Sketch
 from karat._stream.stored import check_header, check_held, check_running
 from karat._stream.summary import Summary, weighed
@@ -20,7 +21,7 @@ from karat.engine.kernel import Kernel
 from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
 from karat.engine.stream import Running
-from karat.errors import DamagedFileError, InputError
+from karat.errors import DamagedFileError, InputError, NotExactError
 from karat.problems import Problem
 
 SUMMARY = ("n_rows", "like", "names", "columns", "targets", "folds", "seconds")
@@ -79,7 +80,7 @@ def restored(header: dict[str, Any], arrays: dict[str, Any], name: str, problem:
         known = saved_problem(header, name, problem)
         try:
             return _restored(header, arrays, known)
-        except InputError as error:
+        except (InputError, NotExactError) as error:
             raise DamagedFileError(f"{name} is damaged, or not a checkpoint of this problem ({error})") from error
 
 
@@ -129,6 +130,8 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
         )
         check_running(summary, label)
         summary.reductions[label] = _proven(summary, label, saved["found"])
+    if summary.held is not None:
+        require_all_rows(summary)
     return sketch
 
 

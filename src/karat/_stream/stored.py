@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 
 from karat._data.batch import members
+from karat._storage.archive import DIGESTED
 from karat._storage.damage import require
 from karat._storage.members import Spec
 from karat._stream.summary import Summary, weighed
+from karat.engine.stream import Running, prove_held
 
 RUNNING = re.compile(r"running_(\d+)_(pilot|weights|evidence|(high|low)_(\d+))")
+FAR = 1e-6  # relative to the sum of absolute values; the moments of the rows held agree to about 1e-13
 BESIDE = ("first:", "second:", "sums:", "maps:", "digest:")  # what a run over files stores beside its sketch
 WHOLE = {"n_rows": 0, "_columns": 0, "_targets": 0, "_folds": 0, "random_state": 0, "buffer_rows": 1, "buffer_bytes": 1}
 
@@ -27,6 +30,7 @@ def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     require(type(parts) is int and 0 <= parts <= len(specs), f"{parts!r} tables")
     held = {f"part_{i}" for i in range(parts)} | ({"numbers", "weights", "groups", "keys", "peeled"} if parts else set())
     running = header.get("running", [])
+    require("peeled" in specs or not parts or header["format_version"] < DIGESTED, "it does not say which rows are peeled")
     for name, spec in specs.items():
         found = RUNNING.fullmatch(name)
         if found is not None:
@@ -74,11 +78,18 @@ def check_running(summary: Summary, label: Any) -> None:
     running, held = summary.running[label], summary.held
     assert held is not None
     index = members(held, label)
-    block, weights = weighed(summary.problem.view(held.rows(index)))
-    kernel = running.kernel
-    one = kernel.statistic((block - np.concatenate([[0.0], kernel.shift]))[:1], weights[:1])
-    shapes = [np.shape(part) for part in one] + [(1,)]
+    rows = summary.problem.view(held.rows(index))
+    fresh = Running.within(running.kernel, *weighed(rows))
     for sums in (running.high, running.low):
-        require([part.shape for part in sums] == shapes, "sums of another shape")
+        require([part.shape for part in sums] == [part.shape for part in fresh.high], "sums of another shape")
         require(all(bool(np.isfinite(part).all()) for part in sums), "sums that are not finite")
+    require(np.shape(running.evidence) == np.shape(fresh.evidence), "evidence of another shape")
+    require(running.evidence is None or bool((running.evidence >= 0).all()), "evidence that is not positive")
     require(running.total >= 0, "a negative total weight")
+    require(bool((running.weights > 0).all() and np.isfinite(running.pilot).all()), "coordinates of impossible rows")
+    if running.fitted_moments().needs_pass:  # these sums cannot be compared with those of rows, but in size
+        sizes = [(np.linalg.norm(one), np.linalg.norm(other)) for one, other in zip(running.high, fresh.high, strict=True)]
+        require(all(one <= 2 * other and other <= 2 * one for one, other in sizes), "sums that the rows held do not have")
+    peeled = summary.peeled if index is None else summary.peeled[index]
+    found = prove_held(rows, peeled, summary.kernel, running)
+    require(found.proof.moment_error <= FAR, "the rows held do not have the moments that were summed")
