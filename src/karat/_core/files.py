@@ -137,7 +137,28 @@ def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | No
         "kind": type(table).__module__.split(".")[0],
         "columns": list(columns),
         "series": containers.dimensions(table) == 1,
-    }
+    } | _labels(table)  # fmt: skip
+
+
+def _labels(table: Any) -> dict[str, Any]:
+    """The names of the columns of a pandas frame, where they are not text: numbers, or a tuple for each column."""
+    labels = list(table.columns) if hasattr(table, "iloc") and hasattr(table, "columns") else []
+    plain_labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    if all(isinstance(label, str) for label in plain_labels):
+        return {}
+    return {"labels": [list(label) if isinstance(label, tuple) else label for label in plain_labels]}
+
+
+def _relabelled(frame: Any, labels: list[Any]) -> Any:
+    """A pandas frame with such names; anything else as it is."""
+    if not hasattr(frame, "iloc"):
+        return frame
+    import pandas as pd
+
+    names = [tuple(label) if isinstance(label, list) else label for label in labels]
+    several = all(isinstance(name, tuple) for name in names)
+    frame.columns = pd.MultiIndex.from_tuples(names) if several else pd.Index(names)
+    return frame
 
 
 def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
@@ -154,7 +175,8 @@ def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> 
     if kind["kind"] == "array":
         return arrays[name]
     columns = {column: arrays[f"{name}/{i}"] for i, column in enumerate(kind["columns"])}
-    return frames.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
+    frame = frames.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
+    return _relabelled(frame, kind["labels"]) if "labels" in kind else frame
 
 
 def problem_header(problem: Problem) -> dict[str, Any]:
