@@ -68,7 +68,7 @@ def twice(folder):
 
 @pytest.mark.parametrize("i", range(9))
 def test_repeats_are_refused(i, folder):
-    name, source = list(twice(folder))[i]
+    source = list(twice(folder))[i][1]
     with pytest.raises(InputError, match="count twice"):
         karat.coreset_files(source, "y")
 
@@ -109,7 +109,9 @@ def test_datasets_keep_partitioning_and_file_system(tmp_path):
         (tmp_path / "x" / str(year)).mkdir(parents=True)
         pq.write_table(TABLE.slice(300 * (year - 2023), 300), tmp_path / "x" / str(year) / "p.parquet")
     partitioning = pads.partitioning(pa.schema([("year", pa.int32())]))
-    dataset = pads.dataset("x", filesystem=pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()), partitioning=partitioning)
+    dataset = pads.dataset(
+        "x", filesystem=pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()), partitioning=partitioning
+    )
     frame = FRAME.assign(year=[2023] * 300 + [2024] * 300)
     exact(karat.coreset_files(dataset, "y"), frame, ("a", "b", "year"))
     text = pads.dataset(pa.table({"a": [1.0, 2, 3], "y": [3.0, 4, 9]}))
@@ -164,13 +166,32 @@ def test_quotes_that_hold_a_broken_row_together(tmp_path):
         karat.coreset_files(write(tmp_path / "d.csv", rows), "y", columns=["a", "b"], on_missing="drop")
 
 
-TEXTS = ["1_000", "\uff11\uff12", "true", "+5", " 5 ", "5\t", "1e5", ".5", "5.", "0x10", "1 0", "--1", "e5", "\u0663", "1d5", "False", "", "NA"]
+TEXTS = [
+    "1_000",
+    "\uff11\uff12",
+    "true",
+    "+5",
+    " 5 ",
+    "5\t",
+    "1e5",
+    ".5",
+    "5.",
+    "0x10",
+    "1 0",
+    "--1",
+    "e5",
+    "\u0663",
+    "1d5",
+    "False",
+    "",
+    "NA",
+]
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_drop_reads_what_strict_reads(text, tmp_path):
     rows = lines()
-    rows[300] = f'{text},{rows[300].split(",", 1)[1]}'
+    rows[300] = f"{text},{rows[300].split(',', 1)[1]}"
     path = write(tmp_path / "d.csv", rows)
     dropped = karat.coreset_files(path, "y", on_missing="drop")
     try:
@@ -263,27 +284,21 @@ def test_names_that_pyarrow_reserves(kind, tmp_path):
     exact(core, table.to_pandas(), ("__filename", "__batch_index"))
 
 
-@pytest.mark.parametrize("keys", [[f"k\xe9{i}".encode("latin-1") for i in range(N)], [bytes([i % 256, i // 256]) for i in range(N)]])
+@pytest.mark.parametrize(
+    "keys", [[f"k\xe9{i}".encode("latin-1") for i in range(N)], [bytes([i % 256, i // 256]) for i in range(N)]]
+)
 def test_keys_that_are_not_text(keys, tmp_path):
     table = TABLE.append_column("k", pa.array(keys, pa.binary()))
     pq.write_table(table, tmp_path / "d.parquet")
-    try:
-        core = karat.coreset_files(tmp_path / "d.parquet", "y", key="k")
-    except InputError as error:
-        assert "'k'" in str(error)
-        return
-    exact(core, FRAME)
-    core.save(tmp_path / "core.npz")
-    assert len(karat.load(tmp_path / "core.npz").keys) == len(core)
+    with pytest.raises(InputError, match="'k' holds bytes that are not text"):
+        karat.coreset_files(tmp_path / "d.parquet", "y", key="k")
 
 
 def test_latin_1_keys_in_csv(tmp_path):
     rows = ["k,a,b,y", *(f"k\xe9{i},{line}" for i, line in enumerate(lines()[1:]))]
     (tmp_path / "d.csv").write_bytes("\n".join(rows).encode("latin-1"))
-    try:
-        exact(karat.coreset_files(tmp_path / "d.csv", "y", key="k"), FRAME)
-    except InputError as error:
-        assert "d.csv" in str(error) or "'k'" in str(error)
+    with pytest.raises(InputError, match="'k' holds bytes that are not text"):
+        karat.coreset_files(tmp_path / "d.csv", "y", key="k")
 
 
 # Arguments and places
@@ -456,6 +471,6 @@ def test_an_unreadable_folder(folder):
     if os.geteuid() == 0:
         pytest.skip("root reads everything")
     folder.chmod(0)
-    with pytest.raises(InputError, match="cannot be searched|no file"):
+    with pytest.raises(InputError, match=r"cannot be searched|no file"):
         karat.coreset_files(folder, "y")
     folder.chmod(0o700)

@@ -37,12 +37,16 @@ Y = X @ [1.0, 2.0, -1.0] + RNG.standard_normal(400)
 def picture(core):
     """Everything that a coreset says, for comparison."""
     header, arrays = described(core)
-    return json.dumps(header, sort_keys=True, default=str), {k: (v.dtype.str, v.shape, v.tobytes()) for k, v in plain(arrays).items()}
+    return json.dumps(header, sort_keys=True, default=str), {
+        k: (v.dtype.str, v.shape, v.tobytes()) for k, v in plain(arrays).items()
+    }
 
 
 def sketch_picture(sketch):
     header, arrays = sketch.state()
-    return json.dumps(header, sort_keys=True, default=str), {k: (v.dtype.str, v.shape, v.tobytes()) for k, v in plain(arrays).items()}
+    return json.dumps(header, sort_keys=True, default=str), {
+        k: (v.dtype.str, v.shape, v.tobytes()) for k, v in plain(arrays).items()
+    }
 
 
 def subjects(folder):
@@ -105,7 +109,8 @@ HEADERS = {  # what a hostile header may say; each with a valid digest
     "params": [{"alpha": "x"}, {"nothing": 1}, [1], "x", 3],
     "certificate": [{}, None, [], {"loss_error": 0}, "ok"],
     "containers": [{}, None, [], {"X": None, "y": None}, {"X": {"kind": "tuple", "parts": []}, "y": None},
-                   {"X": {"kind": "sparse", "shape": [2**60, 3]}, "y": None}, {"X": {"kind": "os", "columns": ["a"], "series": False}, "y": None}],
+                   {"X": {"kind": "sparse", "shape": [2**60, 3]}, "y": None},
+                   {"X": {"kind": "os", "columns": ["a"], "series": False}, "y": None}],
     "provenance": [3, [], "x", {"columns": 3}, {"source": 5}, {"merged": 5}, {"content": {}}, {"target": [1, 2]}, {"roles": []},
                    {"dropped": {"missing": "many"}}, {"digest": 5}, {"merged": [[[]]]}],
     "format_version": [99, -1, 0, "3", None, 3.5, True],
@@ -121,11 +126,13 @@ def changed_arrays(arrays):
     n = len(arrays["weights"])
     for name, bad in (
         ("weights", -arrays["weights"]), ("weights", arrays["weights"] * np.nan), ("weights", arrays["weights"] * 0),
-        ("weights", arrays["weights"] * np.inf), ("weights", arrays["weights"].astype("f4")), ("weights", arrays["weights"][:-1]),
+        ("weights", arrays["weights"] * np.inf), ("weights", arrays["weights"].astype("f4")),
+        ("weights", arrays["weights"][:-1]),
         ("weights", arrays["weights"][None]), ("weights", np.array(["1"] * n)), ("weights", np.float64(1)),
         ("indices", arrays["indices"][::-1]), ("indices", arrays["indices"] + 10**6), ("indices", arrays["indices"] - 10**6),
         ("indices", arrays["indices"] * 0), ("indices", arrays["indices"].astype(float)), ("indices", arrays["indices"][:3]),
-        ("X", arrays["X"][:2]), ("X", arrays["X"][None, None, None, None]), ("y", arrays["y"][:-1]), ("groups", np.zeros(n + 1)),
+        ("X", arrays["X"][:2]), ("X", arrays["X"][None, None, None, None]), ("y", arrays["y"][:-1]),
+        ("groups", np.zeros(n + 1)),
         ("keys", np.zeros((n, 2))), ("correction_sets", np.zeros((3, 2))), ("correction_delta", np.zeros(3)),
         ("map_x", np.array(["a"])), ("unknown", np.zeros(9)), ("X/0", np.zeros(n)),
     ):  # fmt: skip
@@ -145,20 +152,24 @@ def hostile():
         yield f"header{i}.npz", pack(bad, arrays)
         try:
             yield f"header{i}.parquet", pack_table(bad, arrays, shown_columns(header, arrays))
-        except Exception:  # noqa: S112 - what cannot be written is no test
+        except Exception:  # what cannot be written is no test
             continue
     for i, bad in enumerate(changed_arrays(arrays)):
         yield f"arrays{i}.npz", pack(header, bad)
     sketch = karat.Sketch(P.LeastSquares()).update(X, Y)
     state, held = sketch.state()
     held = plain(held)
-    for name, values in {"n_rows": [-1, "9", 3, None], "_columns": [7, -1, "a"], "running": [[], None, 3], "parts": [9, -1, "x", 0],
-                         "buffer_rows": [0, "x", 2**80], "_like": [3, {}, []], "sources": [3, [4]], "mass": [-1, "x", float("nan")],
+    for name, values in {"n_rows": [-1, "9", 3, None], "_columns": [7, -1, "a"], "running": [[], None, 3],
+                         "parts": [9, -1, "x", 0],
+                         "buffer_rows": [0, "x", 2**80], "_like": [3, {}, []], "sources": [3, [4]],
+                         "mass": [-1, "x", float("nan")],
                          "key": [[1]], "random_state": [-1, 1.5], "offsets": [3, {"x": 1}]}.items():  # fmt: skip
         for i, value in enumerate(values):
             yield f"sketch-{name}{i}.npz", pack(state | {name: value}, held)
     for name, array in held.items():
-        for i, bad in enumerate((array[:-1] if array.ndim else array, np.array(["x"]), np.zeros((2, 2, 2)), -np.ones(array.shape))):
+        for i, bad in enumerate(
+            (array[:-1] if array.ndim else array, np.array(["x"]), np.zeros((2, 2, 2)), -np.ones(array.shape))
+        ):
             yield f"sketch-{name}-{i}.npz", pack(state, held | {name: bad})
         yield f"sketch-without-{name}.npz", pack(state, {k: v for k, v in held.items() if k != name})
     yield from bombs(header, arrays)
@@ -172,7 +183,10 @@ def bombs(header, arrays):
     def archive(**extra):
         file, text = io.BytesIO(), to_json(header)
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as out:
-            members = arrays | {"header": np.frombuffer(text, "u1"), "digest": np.frombuffer(bytes.fromhex(content_digest(text, arrays)), "u1")}
+            members = arrays | {
+                "header": np.frombuffer(text, "u1"),
+                "digest": np.frombuffer(bytes.fromhex(content_digest(text, arrays)), "u1"),
+            }
             for name, array in members.items():
                 one = io.BytesIO()
                 np.save(one, array)
@@ -190,7 +204,16 @@ def bombs(header, arrays):
         descr = kind if kind.startswith("[") else repr(kind)
         text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': (3,), }}".ljust(117) + "\n"
         yield f"bomb-type{i}.npz", archive(groups=head + text.encode() + b"\0" * 24)
-    for i, text in enumerate((b"[" * 100_000, b'{"a":' * 100_000, b"[" + b"[]," * 3_000_000 + b"[]]", b'{"n":' + b"9" * 10**6 + b"}", b"\xff\xfe", b"")):
+    for i, text in enumerate(
+        (
+            b"[" * 100_000,
+            b'{"a":' * 100_000,
+            b"[" + b"[]," * 3_000_000 + b"[]]",
+            b'{"n":' + b"9" * 10**6 + b"}",
+            b"\xff\xfe",
+            b"",
+        )
+    ):
         file = io.BytesIO()
         np.savez_compressed(file, header=np.frombuffer(text, "u1"), digest=np.zeros(32, "u1"), **arrays)
         yield f"bomb-json{i}.npz", file.getvalue()
@@ -206,7 +229,9 @@ def bombs(header, arrays):
     many = pa.table({"weight": pa.array(np.ones(40_000_000)).dictionary_encode()})
     place = {"weights": {"dtype": "<f8", "shape": [40_000_000], "columns": ["weight"]}}
     sink = io.BytesIO()
-    pq.write_table(many.replace_schema_metadata({b"karat": to_json(header | {"columns": place, "arrays": {}, "n_rows": 10**9})}), sink)
+    pq.write_table(
+        many.replace_schema_metadata({b"karat": to_json(header | {"columns": place, "arrays": {}, "n_rows": 10**9})}), sink
+    )
     yield "bomb-rows.parquet", sink.getvalue()
 
 
@@ -253,7 +278,11 @@ def campaign(count, seed=0):
         writer.join()
         for path in sorted(place.iterdir()):
             file = path.name
-            read = (lambda p: sketch_picture(karat.Sketch.load(p))) if file.startswith("sketch") else lambda p: picture(karat.load(p))
+            read = (
+                (lambda p: sketch_picture(karat.Sketch.load(p)))
+                if file.startswith("sketch")
+                else lambda p: picture(karat.load(p))
+            )
             found = outcome(path, read, None)
             results[f"hostile: {found}" + (f" {file}" if "refused" not in found else "")] += 1
             path.unlink()

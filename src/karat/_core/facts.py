@@ -22,7 +22,8 @@ def facts(core: Coreset) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``rows`` (that the kept ones stand for) and ``kept``, ``left_out`` (rows that lacked a value), ``problem``, ``exact``, ``certificate`` (as its ``to_dict``),
+        ``rows`` (that the kept ones stand for) and ``kept``, ``left_out`` (rows that lacked a value), ``problem``,
+        ``exact``, ``certificate`` (as its ``to_dict``),
         ``weights``, ``groups``, ``absorbed``, ``keeps``, ``excludes``, ``notes``, ``provenance``.
     """
     certificate = core.certificate

@@ -153,11 +153,7 @@ def _relabelled(frame: Any, labels: list[Any]) -> Any:
     """A pandas frame with such names; anything else as it is."""
     if not hasattr(frame, "iloc"):
         return frame
-    import pandas as pd
-
-    names = [tuple(label) if isinstance(label, list) else label for label in labels]
-    several = all(isinstance(name, tuple) for name in names)
-    frame.columns = pd.MultiIndex.from_tuples(names) if several else pd.Index(names)
+    frame.columns = [tuple(label) if isinstance(label, list) else label for label in labels]  # tuples make a MultiIndex
     return frame
 
 

@@ -120,5 +120,7 @@ def check_provenance(stored: Any) -> None:
             content = part.content
             sums = [int(word, 16) for word in (*content["sums"], *content["blocks"])]
             require(len(content["sums"]) == 2 and min(sums) >= 0, "its hashes are none")
-            require(all(type(rows) is int and rows >= 0 for rows in (content["rows"], *content["parts"])), "its hashes are none")
+            require(
+                all(type(rows) is int and rows >= 0 for rows in (content["rows"], *content["parts"])), "its hashes are none"
+            )
             require(all(isinstance(name, str) for name in content["columns"]), "its hashes are of no columns")

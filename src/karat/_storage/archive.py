@@ -73,7 +73,7 @@ def from_json(text: bytes, name: str) -> dict[str, Any]:
     """A header; refused if it would take much more memory than its text, or if it is of a later version."""
     values = sum(text.count(sign) for sign in (b",", b"[", b"{", b":"))
     require(len(text) <= MOST_HEADER and values <= MOST_VALUES, "its header is too large")
-    header = json.loads(text)
+    header: dict[str, Any] = json.loads(text)
     require(isinstance(header, dict), "its header is no object")
     version = header.get("format_version")
     if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:

@@ -87,7 +87,7 @@ def _spec(stream: IO[bytes], size: int) -> Spec:
 
 def _array(stream: IO[bytes], spec: Spec) -> np.ndarray:
     flat = np.empty(spec.nbytes // spec.dtype.itemsize, dtype=spec.dtype)
-    view = memoryview(flat.view(np.uint8)) if len(flat) else memoryview(b"")
+    view = memoryview(flat.view(np.uint8)) if len(flat) else memoryview(b"")  # type: ignore[arg-type]
     done = 0
     while done < len(view):
         some = stream.read(min(CHUNK, len(view) - done))
@@ -95,4 +95,4 @@ def _array(stream: IO[bytes], spec: Spec) -> np.ndarray:
         view[done : done + len(some)] = some
         done += len(some)
     require(not stream.read(1), "an array is longer than it claims")  # at its end a zip file compares its checksum
-    return flat.reshape(spec.shape, order=spec.order)  # type: ignore[call-overload]
+    return np.asarray(flat.reshape(spec.shape, order=spec.order))  # type: ignore[call-overload]

@@ -6,8 +6,8 @@
 The header and the arrays are those of the ``.npz`` (:mod:`karat._storage.archive`).  An array with one entry per row becomes a
 column, or one per column of its own; rows of a sparse matrix become two columns of lists.  Arrays of another shape (maps,
 corrections, the index of a frame) and types that Arrow does not know travel as base64 inside the JSON.  Names of columns are
-for the reader: where a name is taken it gets an underscore, and arrays are found again by the list in the header.  The digest of
-header and arrays is a second entry of the metadata.
+for the reader: where a name is taken it gets an underscore, and arrays are found again by the list in the header.  The digest
+of header and arrays is a second entry of the metadata.
 """
 
 from __future__ import annotations

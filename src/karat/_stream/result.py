@@ -64,7 +64,8 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
 def total_weight(summary: Summary) -> float:
     """Of all rows that were summed, and of those that are peeled."""
     held = summary.held
-    assert held is not None and held.weights is not None
+    assert held is not None
+    assert held.weights is not None
     return sum(summary.running[label].total for label in labels_of(held)) + float(held.weights[summary.peeled].sum())
 
 
@@ -73,12 +74,12 @@ def require_all_rows(summary: Summary) -> None:
     total = total_weight(summary)
     if summary.taken != summary.folded:
         raise NotExactError(
-            f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were lost, so there is no coreset. "
-            "Please report this."
+            f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were lost, so there is no "
+            "coreset. Please report this."
         )
     plain = summary.problem.mergeable and not isinstance(summary.problem, KnownMaps) and summary.problem.keeps_total
     if plain and summary.mass is not None and not abs(total - summary.mass) <= TOTAL * summary.mass:
         raise NotExactError(
-            f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}; there is no coreset. Please report "
-            "this."
+            f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}; there is no coreset. Please "
+            "report this."
         )

@@ -5,8 +5,8 @@
     sketch.coreset()         folds what waits, and returns the held rows with a certificate
 
 The state is at most rank rows per group and the peeled ones, the running moments (:class:`~karat._stream.summary.Summary`), and
-the buffer: bounded, however long the stream.  Threads may share a sketch: each call holds its lock from beginning to end.  Files and clusters, whose rows are checked and numbered already, use ``expect``,
-``take``, ``fold``, ``state`` and ``restore``.
+the buffer: bounded, however long the stream.  Threads may share a sketch: each call holds its lock from beginning to end.
+Files and clusters, whose rows are checked and numbered already, use ``expect``, ``take``, ``fold``, ``state`` and ``restore``.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ def check_running(summary: Summary, label: Any) -> None:
     for sums in (running.high, running.low):
         require([part.shape for part in sums] == [part.shape for part in fresh.high], "sums of another shape")
         require(all(bool(np.isfinite(part).all()) for part in sums), "sums that are not finite")
-    require(np.shape(running.evidence) == np.shape(fresh.evidence), "evidence of another shape")
+    shapes = [None if one is None else one.shape for one in (running.evidence, fresh.evidence)]
+    require(shapes[0] == shapes[1], "evidence of another shape")
     require(running.evidence is None or bool((running.evidence >= 0).all()), "evidence that is not positive")
     require(running.total >= 0, "a negative total weight")
     require(bool((running.weights > 0).all() and np.isfinite(running.pilot).all()), "coordinates of impossible rows")

@@ -80,7 +80,7 @@ def build(
     with progress("Reading", not shown.as_json, lambda: _rows(opened)) as advance:
         core = coreset_files(
             opened, problem=chosen, on_missing=on_missing.value, checkpoint=checkpoint, progress=advance, random_state=seed,
-            content=not no_hashes, digest=None if digest is None else digest.value, **options,
+            content=not no_hashes, digest=None if digest is None else "sha256", **options,
         )  # fmt: skip
     seconds = time.perf_counter() - start
     core = replace(core, provenance=(core.provenance or {}) | {"command": shlex.join(["karat", *context.obj])})

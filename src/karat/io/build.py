@@ -26,8 +26,8 @@ from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
 from karat.errors import InputError, check_whole
 from karat.io.checkpoint import Checkpoint
-from karat.io.consumers import Digest, Hashes, LatentSums, Reduce
-from karat.io.content_digest import ALGORITHM
+from karat.io.consumers import Hashes, LatentSums, Reduce
+from karat.io.content_digest import ALGORITHM, Digest
 from karat.io.layout import Layout
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Position, changed_file, require_rows, scan

@@ -102,7 +102,9 @@ def _locked(lock: Path, fcntl: Any, path: Path) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise InputError(f"Another process is writing the checkpoint {path}; wait for it or choose another path.") from None
+                raise InputError(
+                    f"Another process is writing the checkpoint {path}; wait for it or choose another path."
+                ) from None
             if not lock.exists() or not os.path.samestat(os.fstat(file.fileno()), lock.stat()):
                 continue
             yield

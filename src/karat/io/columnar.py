@@ -192,8 +192,10 @@ class Scan(Source):
 
     def _batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         if isinstance(self.scanned, pads.Dataset):
-            wanted = self.scanned.scanner(columns=list(columns), batch_size=rows, batch_readahead=READAHEAD, fragment_readahead=1)
-            return wanted.to_batches()
+            wanted = self.scanned.scanner(
+                columns=list(columns), batch_size=rows, batch_readahead=READAHEAD, fragment_readahead=1
+            )
+            return iter(wanted.to_batches())
         return (batch.select(list(columns)) for batch in self.scanned.to_batches())
 
 

@@ -5,14 +5,13 @@ LatentSums      what the maps of a latent problem are made of      its first pas
 Moments         the moments of all rows, beside kept ones          verify, report
 KeptRows        whether kept rows are at their places              verify
 Hashes          hashes of all rows                                 build, verify
-Digest          SHA-256 of all rows                                build, verify, if asked for
 Sample          a few rows, drawn at random                        report
 ColumnSums      sums and sums of squares of the columns            report
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +33,6 @@ from karat.engine.reduce import NonFiniteError
 from karat.engine.rows import Rows
 from karat.engine.stream import Running
 from karat.errors import InputError
-from karat.io.content_digest import ContentDigest
 from karat.io.kept import Kept
 from karat.io.layout import Layout
 from karat.io.row_hashes import RowHashes
@@ -317,24 +315,6 @@ class Hashes(Consumer):
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         self.rows = RowHashes.from_dict(header["content"], self.rows.gaps)
-
-
-class Digest(Consumer):
-    """A cryptographic digest of all rows, also of those that do not count."""
-
-    background = True
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self.rows = ContentDigest(columns)
-
-    def add(self, chunk: Chunk, batch: Batch) -> None:
-        self.rows.add(chunk.table)
-
-    def state(self) -> Stored:
-        return self.rows.state()
-
-    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self.rows.restore(header, arrays)
 
 
 class Sample(Consumer):

@@ -22,9 +22,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from karat._data.batch import Batch
 from karat._storage.archive import Stored
 from karat.engine.offsets import WHOLE
+from karat.io.consumers import Consumer
 from karat.io.numbers import as_doubles
+from karat.io.source import Chunk
 
 BLOCK = 4096
 ALGORITHM = "sha256"
@@ -82,6 +85,24 @@ class ContentDigest:
             self.pending = pa.ipc.open_stream(pa.py_buffer(arrays[PENDING].tobytes())).read_all()
 
 
+class Digest(Consumer):
+    """A cryptographic digest of all rows, also of those that do not count."""
+
+    background = True
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.rows = ContentDigest(columns)
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        self.rows.add(chunk.table)
+
+    def state(self) -> Stored:
+        return self.rows.state()
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.rows.restore(header, arrays)
+
+
 def _column_bytes(column: pa.ChunkedArray) -> bytes:
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -96,7 +117,9 @@ def _column_bytes(column: pa.ChunkedArray) -> bytes:
         doubles = as_doubles(column) + 0.0
         doubles[np.isnan(doubles)] = np.nan
         return b"f" + doubles.astype("<f8").tobytes()
-    texts = [None if value is None else value if isinstance(value, bytes) else str(value).encode() for value in column.to_pylist()]
+    texts = [
+        None if value is None else value if isinstance(value, bytes) else str(value).encode() for value in column.to_pylist()
+    ]
     lengths = np.array([-1 if text is None else len(text) for text in texts], dtype="<i8")
     return b"t" + lengths.tobytes() + b"".join(text for text in texts if text is not None)
 

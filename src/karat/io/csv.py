@@ -129,8 +129,8 @@ class CsvFiles(Files):
         whole = [int(name) for name in names if name.isascii() and name.isdigit()]
         if len(whole) < len(names) or any(b != a + 1 for a, b in pairwise(whole)):
             raise InputError(
-                f"{self._line(file, 1)} holds numbers ({', '.join(names[:3])}), not names: the file has no header, and its first "
-                f"row would be lost. {NO_HEADER}."
+                f"{self._line(file, 1)} holds numbers ({', '.join(names[:3])}), not names: the file has no header, and its "
+                f"first row would be lost. {NO_HEADER}."
             )
         note = f"The first line of {os.path.basename(self.names[file])} was read as names of columns ({', '.join(names[:3])})."
         if note not in self.notes:
@@ -182,8 +182,8 @@ class CsvFiles(Files):
             line = 1 + self._breaks_before(file, place) + buffer.count(b"\n", 0, stray)
             text = bytes(buffer[stray : stray + 40]).decode("utf-8", "replace")
             raise InputError(
-                f"{self._line(file, line)}: a quote opens a value and is not closed ({text!r}), so the lines behind it would be "
-                "lost. Close it, or double it if it belongs to the value."
+                f"{self._line(file, line)}: a quote opens a value and is not closed ({text!r}), so the lines behind it would "
+                "be lost. Close it, or double it if it belongs to the value."
             )
         ends, inner = line_ends(memoryview(buffer)[:filled], self.delimiters[file])
         cut = filled if final else int(ends[-1]) + 1 if len(ends) else 0
@@ -277,8 +277,8 @@ class CsvFiles(Files):
         lost = next((bad for bad in broken if "\n" in bad.text), None)
         if lost is not None:  # a broken row counts once, so it must not hide several
             raise InputError(
-                f"{self.names[file]} has {lost.actual_columns} values where the header has {lost.expected_columns}, in a row of "
-                f"{lost.text.count(chr(10)) + 1:,} lines that quotes hold together ({lost.text[:60]!r}). Correct the quotes."
+                f"{self.names[file]} has {lost.actual_columns} values where the header has {lost.expected_columns}, in a row "
+                f"of {lost.text.count(chr(10)) + 1:,} lines that quotes hold together ({lost.text[:60]!r}). Correct the quotes."
             )
         if numeric:
             self.types |= {c: table.schema.field(c).type for c in columns if c not in numeric}
@@ -314,7 +314,7 @@ def _error_of(call: Callable[[], object]) -> Exception | None:
     try:
         call()
     except pa.ArrowInvalid as error:
-        return error
+        return ValueError(str(error))
     return None
 
 
@@ -325,12 +325,16 @@ def _lines_before(data: memoryview, row: int, delimiter: str, value: str = "") -
     """
     starts = np.append(0, line_ends(data, delimiter)[0] + 1)
     text = bytes(data)
-    full = [start for start in starts.tolist() if start < len(text) and text[start : start + 2].strip(b"\r")[:1] not in (b"\n", b"")]
+    full = [
+        start for start in starts.tolist() if start < len(text) and text[start : start + 2].strip(b"\r")[:1] not in (b"\n", b"")
+    ]
     if not full:
         return 0
     start = full[min(row, len(full)) - 1]
     sign = re.escape(delimiter.encode())
-    found = re.compile(rb'(?:^|[\n"]|' + sign + rb")" + re.escape(value.encode()) + rb'(?:["\r\n]|$|' + sign + rb")").search(text, start)
+    found = re.compile(rb'(?:^|[\n"]|' + sign + rb")" + re.escape(value.encode()) + rb'(?:["\r\n]|$|' + sign + rb")").search(
+        text, start
+    )
     inside = found.start() if value and found else start
     end = min((other for other in full if other > start), default=len(text))
     return text.count(b"\n", 0, inside if inside < end else start)

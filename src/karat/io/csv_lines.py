@@ -24,8 +24,8 @@ def line_ends(block: memoryview | bytes, delimiter: str) -> tuple[np.ndarray, np
 def stray_quote(block: memoryview | bytes, delimiter: str, final: bool) -> int | None:
     """Where a quote opens a value of several lines that does not end as a value does; None if there is no such quote.
 
-    The lines behind such a quote are rows that somebody forgot to close off, not a value.  If the block is the ``final`` one of a
-    file, a quote that is never closed is stray as well.
+    The lines behind such a quote are rows that somebody forgot to close off, not a value.  If the block is the ``final`` one of
+    a file, a quote that is never closed is stray as well.
     """
     data = np.frombuffer(block, dtype=np.uint8)
     toggles, edge = _quotes(data, delimiter)

@@ -23,7 +23,6 @@ from karat.io.source import DROP_ROWS, NOT_A_NUMBER, is_number, sort_of
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, MultiView
 
-
 INDEX = re.compile(r"__index_level_\d+__")
 
 
@@ -214,13 +213,17 @@ class Layout:
             raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one.")
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) or pa.types.is_fixed_size_binary(column.type):
+        if (
+            pa.types.is_binary(column.type)
+            or pa.types.is_large_binary(column.type)
+            or pa.types.is_fixed_size_binary(column.type)
+        ):
             try:
                 column = column.cast(pa.binary()).cast(pa.string())
             except pa.ArrowInvalid as error:
                 raise InputError(
-                    f"Column {name!r} holds bytes that are not text in UTF-8 ({where(0)} or a later row of its batch); write the "
-                    "file in UTF-8, or the column as text or numbers.",
+                    f"Column {name!r} holds bytes that are not text in UTF-8 ({where(0)} or a later row of its batch); write "
+                    "the file in UTF-8, or the column as text or numbers.",
                     column=name,
                 ) from error
         values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)

@@ -33,7 +33,8 @@ from karat.engine.reduce import Reduction, better, fit_moments
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, fold_rows, refuse_once, short_names
-from karat.io.consumers import Consumer, Digest, Hashes, KeptRows, LatentSums, Moments, Present, Reduce
+from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, Present, Reduce
+from karat.io.content_digest import Digest
 from karat.io.kept import Kept
 from karat.io.layout import Layout
 from karat.io.read_all import own_targets
