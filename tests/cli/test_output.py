@@ -1,6 +1,5 @@
 """Standard output that is closed or full, and a command line without a command."""
 
-import json
 import os
 import subprocess
 
@@ -33,12 +32,12 @@ def test_full_output(line, data):
 
 def test_no_command():
     found = command()
-    assert "Error: ." not in found.stderr
-    assert "build" in found.stdout
-    assert found.returncode == 0
+    assert "Error: ." not in found.err
+    assert "build" in found.out
+    assert found.code == 0
 
 
 def test_digest(data, tmp_path):
     found = command("build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "core.npz", "--digest", "sha256", "--json")
-    assert json.loads(found.stdout)["provenance"]["digest"]["algorithm"] == "sha256"
-    assert command("build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "d.npz", "--digest", "md5").returncode == 2
+    assert found.json["provenance"]["digest"]["algorithm"] == "sha256"
+    assert command("build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "d.npz", "--digest", "md5").code == 2

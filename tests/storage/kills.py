@@ -27,7 +27,7 @@ KINDS = {
     "groups": "'y', groups='g', checkpoint='c.npz', batch_rows=3000",
     "moments": "problem=karat.problems.Moments(4), columns=['a', 'b'], checkpoint='c.npz', batch_rows=2000",
     "latent": "problem=karat.problems.GaussianMixture(2), columns=['a', 'b', 'c'], checkpoint='c.npz', batch_rows=2000",
-    "sequences": "problem=karat.problems.HiddenMarkov(2, 'gaussian'), columns=['a', 'b', 'c'], checkpoint='c.npz', batch_rows=2000",
+    "sequences": "problem=karat.problems.HiddenMarkov(2, 'gaussian'), columns=['a', 'b'], checkpoint='c.npz', batch_rows=2000",
 }
 PROGRAM = """
 import sys, karat, karat.io
