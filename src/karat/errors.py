@@ -32,7 +32,14 @@ class NotExactError(RuntimeError):
 
 
 class StorageError(OSError):
-    """A file could not be written; what was there before is unchanged."""
+    """A file could not be written (what was there before is unchanged), or what it holds cannot be believed."""
+
+
+class DamagedFileError(InputError, StorageError):
+    """A stored coreset or checkpoint is damaged, was changed by another tool, or was never one.
+
+    It is a :class:`StorageError`, and also the :class:`InputError` that version 0.1.0 raised.
+    """
 
 
 class MissingExtraError(ImportError):

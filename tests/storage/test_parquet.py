@@ -224,7 +224,7 @@ def rewritten(path, change):
     header = json.loads(table.schema.metadata[b"karat"])
     change(header)
     other = path.with_name("other.parquet")
-    pq.write_table(table.replace_schema_metadata({"karat": json.dumps(header)}), other)
+    pq.write_table(table.replace_schema_metadata(table.schema.metadata | {b"karat": json.dumps(header)}), other)
     return other
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from karat._core.certify import Certificate
+from karat._core.provenance import Provenance
 from karat._data import containers
 from karat._data.checks import features_of, read_input
 from karat.engine.linalg import Array
@@ -66,6 +67,11 @@ class Coreset:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def n_represented(self) -> int:
+        """Rows of the input that the kept ones stand for: all but those that were left out for a missing value."""
+        return self.n_rows - Provenance.read(self.provenance).left_out
 
     @property
     def correction(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -198,8 +204,10 @@ class Coreset:
         extra = f", {len(np.unique(self.groups))} groups" if self.groups is not None else ""
         if self.absorbed:
             extra += ", with correction"
+        if self.n_represented < self.n_rows:
+            extra += f", {self.n_rows - self.n_represented:,} left out"
         return (
-            f"Coreset({len(self):,} of {self.n_rows:,} rows{extra}, {self.problem.describe()}, "
+            f"Coreset({len(self):,} of {self.n_represented:,} rows{extra}, {self.problem.describe()}, "
             f"loss_error={certificate.loss_error:.1e}, {certificate.method})"
         )
 

@@ -20,7 +20,8 @@ def facts(core: Coreset) -> dict[str, Any]:
     """What a coreset is, what it keeps and does not keep, and where it comes from."""
     certificate = core.certificate
     return {
-        "rows": int(core.n_rows),
+        "rows": int(core.n_represented),
+        "left_out": int(core.n_rows - core.n_represented),
         "kept": len(core),
         "problem": core.problem.describe(),
         "exact": certificate.ok,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,17 @@ from karat import problems
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._core.provenance import Provenance
+from karat._core.stored import admit, check_certificate, check_provenance, check_values
 from karat._data import containers, frames
 from karat._storage.archive import ZIP, plain, read_bytes, unpack, write_archive
 from karat._storage.atomic import write_atomically
-from karat.errors import InputError, MissingExtraError
+from karat._storage.damage import reading, require
+from karat._storage.members import Spec
+from karat.errors import DamagedFileError, InputError, MissingExtraError
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
 
+WHAT = "a coreset file"
 PARQUET = b"PAR1"  # with which a Parquet file begins
 ROLES = {"weights": "weight", "indices": "row", "groups": "group", "keys": "key"}
 DATA = {".csv": "CSV", ".tsv": "CSV", ".gz": "CSV", ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow"}
@@ -55,11 +59,19 @@ def load(path: str | Path, problem: Problem | None = None) -> Coreset:
             "karat.coreset_files."
         )
     parquet = path.suffix == ".parquet" or data.startswith(PARQUET)
-    header, arrays = (_parquet().unpack_table if parquet else unpack)(data, str(path), "a coreset file")
-    try:
-        return _restored(header, arrays, saved_problem(header, str(path), problem))
-    except KeyError as error:
-        raise InputError(f"{path} is damaged: it holds no {error}.") from error
+    header, arrays = (_parquet().unpack_table if parquet else unpack)(data, str(path), WHAT, _admit)
+    with reading(str(path), WHAT):
+        check_values(header, arrays)
+        core = _restored(header, arrays, saved_problem(header, str(path), problem))
+        check_certificate(core.certificate, core.n_rows, len(core))
+        check_provenance(core.provenance)
+    return core
+
+
+def _admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
+    if header.get("sketch"):
+        raise DamagedFileError("This is the checkpoint of a sketch, not a coreset; it is read by karat.Sketch.load.")
+    admit(header, specs)
 
 
 def _parquet() -> Any:
@@ -125,7 +137,24 @@ def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | No
         "kind": type(table).__module__.split(".")[0],
         "columns": list(columns),
         "series": containers.dimensions(table) == 1,
-    }
+    } | _labels(table)  # fmt: skip
+
+
+def _labels(table: Any) -> dict[str, Any]:
+    """The names of the columns of a pandas frame, where they are not text: numbers, or a tuple for each column."""
+    labels = list(table.columns) if hasattr(table, "iloc") and hasattr(table, "columns") else []
+    plain_labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    if all(isinstance(label, str) for label in plain_labels):
+        return {}
+    return {"labels": [list(label) if isinstance(label, tuple) else label for label in plain_labels]}
+
+
+def _relabelled(frame: Any, labels: list[Any]) -> Any:
+    """A pandas frame with such names; anything else as it is."""
+    if not hasattr(frame, "iloc"):
+        return frame
+    frame.columns = [tuple(label) if isinstance(label, list) else label for label in labels]  # tuples make a MultiIndex
+    return frame
 
 
 def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
@@ -136,11 +165,14 @@ def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> 
         return tuple(_restore(part, f"{name}/{i}", arrays) for i, part in enumerate(kind["parts"]))
     if kind["kind"] == "sparse":
         parts = (arrays[f"{name}/data"], arrays[f"{name}/indices"], arrays[f"{name}/indptr"])
-        return sparse.csr_array(parts, shape=tuple(kind["shape"]))
+        table = sparse.csr_array(parts, shape=tuple(kind["shape"]))
+        table.check_format(full_check=True)
+        return table
     if kind["kind"] == "array":
         return arrays[name]
     columns = {column: arrays[f"{name}/{i}"] for i, column in enumerate(kind["columns"])}
-    return frames.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
+    frame = frames.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
+    return _relabelled(frame, kind["labels"]) if "labels" in kind else frame
 
 
 def problem_header(problem: Problem) -> dict[str, Any]:
@@ -155,7 +187,7 @@ def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) ->
             raise InputError(
                 f"{name} keeps a user's function, which is not saved: load it with problem=Kernel(...).", argument="problem"
             )
-        return getattr(problems, header["problem"]).from_params(_tuples(header["params"]))  # type: ignore[no-any-return]
+        return _problem(header["problem"], header["params"], name)
     if type(problem).__name__ != header["problem"]:
         raise InputError(f"{name} was saved for a {header['problem']}, not a {type(problem).__name__}.")
     return problem
@@ -166,6 +198,18 @@ def _tuples(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _tuples(one) for name, one in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _problem(kind: Any, params: Any, name: str) -> Problem:
+    """One of the problems whose parameters are saved."""
+    known = {each: getattr(problems, each) for each in problems.__all__ if each != "Problem"}
+    with reading(name, WHAT):
+        require(kind in known and known[kind].storable, f"no problem {str(kind)[:40]!r} is saved in files")
+        require(isinstance(params, dict), "the parameters of its problem are missing")
+        try:
+            return known[kind].from_params(_tuples(params))  # type: ignore[no-any-return]
+        except InputError as error:
+            raise DamagedFileError(f"{name} is damaged: its problem is impossible ({error})") from error
 
 
 def shown_columns(header: dict[str, Any], arrays: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:

@@ -33,6 +33,7 @@ class Provenance:
     problem: str | None = None
     seed: int | None = None
     content: dict[str, Any] | None = None  # hashes of the rows (:mod:`karat.io.row_hashes`)
+    digest: dict[str, Any] | None = None  # of the used columns, if it was asked for (:mod:`karat.io.content_digest`)
     merged: tuple[Provenance | None, ...] = ()  # the provenance of each part that was merged, None where a part has none
 
     @staticmethod

@@ -150,7 +150,7 @@ def summary(known: Mapping[str, Any], style: Style) -> dict[str, str]:
     beside = f" and {peeled} peeled" if certificate["peeled"] else ""
     rows = {
         "problem": known["problem"],
-        "rows in": style.count(known["rows"]),
+        "rows in": style.count(known["rows"]) + (f" ({style.count(known['left_out'])} left out)" if known["left_out"] else ""),
         "rows kept": f"{style.count(known['kept'])} (rank {rank}, bound {bound}{beside})",
         "worst error": f"{worst_error(certificate, style)}: {verdict(known['exact'])}",
         "kept": known["keeps"],

@@ -137,7 +137,7 @@ class Table:
         """Differences to a coreset other than in moments: the number of rows, or ``kept`` rows not at their indices."""
         if core.n_rows != self.count:
             return [f"The coreset was made of {core.n_rows:,} rows, the data has {self.count:,}."]
-        if core.absorbed or (len(core.indices) and core.indices[-1] < self.count and self._has(kept, core.indices)):
+        if len(core.indices) and core.indices[-1] < self.count and self._has(kept, core.indices):
             return []
         return [OTHER_ROWS]
 

@@ -3,15 +3,17 @@
     .npz            the arrays, and the header as an array of bytes (this module; also as bytes that travel)
     .parquet        arrays with one entry per row as columns, the rest in the metadata (:mod:`karat._storage.parquet`)
 
-What the header and the arrays mean is known to those who write them: :mod:`karat._core.files` and :mod:`karat._stream.state`.
+A SHA-256 digest of the header and of all arrays is stored beside them (version 3).  It notices damage; it is not a signature.
+Arrays are read only if ``admit`` expects them.  What the header and the arrays mean is known to those who write them:
+:mod:`karat._core.files` and :mod:`karat._stream.state`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-import zipfile
-import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,19 @@ import numpy as np
 from scipy import sparse
 
 from karat._storage.atomic import write_atomically
+from karat._storage.damage import reading, require
+from karat._storage.members import Members, Spec
 from karat.errors import InputError
 
-FORMAT_VERSION = 2  # 1: karat 0.1.0, whose certificates do not count
+FORMAT_VERSION = 3  # 1: karat 0.1.0, whose certificates do not count; below 3 there is no digest
+DIGESTED = 3
 ZIP = b"PK"  # with which an .npz begins
+HEADER, DIGEST = "header", "digest"
+MOST_HEADER = 2**28  # bytes of JSON
+MOST_VALUES = 10**6  # values in it: each takes up to a hundred bytes of memory
 
 Stored = tuple[dict[str, Any], dict[str, Any]]  # header, arrays
+Admit = Callable[[dict[str, Any], Mapping[str, Spec]], object]  # raises unless these arrays belong to this header
 
 
 def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -34,9 +43,9 @@ def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) ->
     write_atomically(path, lambda file: file.write(pack(header, arrays)))
 
 
-def read_archive(path: Path, what: str) -> Stored:
+def read_archive(path: Path, what: str, admit: Admit | None = None) -> Stored:
     """The header and arrays of :func:`write_archive`."""
-    return unpack(read_bytes(path), str(path), what)
+    return unpack(read_bytes(path), str(path), what, admit)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -46,6 +55,8 @@ def read_bytes(path: Path) -> bytes:
         raise InputError(f"There is no file {path}.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}).") from error
+    except ValueError as error:  # NUL in a path
+        raise InputError(f"{str(path)!r} is not a path ({error}).") from error
 
 
 def plain(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -58,30 +69,66 @@ def to_json(header: dict[str, Any]) -> bytes:
     return json.dumps({"format_version": FORMAT_VERSION} | header).encode()
 
 
-def check_version(header: dict[str, Any], name: str) -> None:
+def from_json(text: bytes, name: str) -> dict[str, Any]:
+    """A header; refused if it would take much more memory than its text, or if it is of a later version."""
+    values = sum(text.count(sign) for sign in (b",", b"[", b"{", b":"))
+    require(len(text) <= MOST_HEADER and values <= MOST_VALUES, "its header is too large")
+    header: dict[str, Any] = json.loads(text)
+    require(isinstance(header, dict), "its header is no object")
     version = header.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
         raise InputError(f"{name} has format version {version}; this karat reads up to {FORMAT_VERSION}. Update karat.")
+    return header
+
+
+def content_digest(text: bytes, arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of a header and of arrays: their names, types, shapes and values."""
+    found = hashlib.sha256(text)
+    for name in sorted(arrays):
+        array = arrays[name]
+        found.update(json.dumps([name, array.dtype.str, list(array.shape)]).encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
+
+
+def check_digest(stored: str | None, header: dict[str, Any], text: bytes, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise unless the content is what was written; files of 0.1.0 have no digest."""
+    if stored is None:
+        require(header["format_version"] < DIGESTED, "it has no digest")
+        return
+    require(content_digest(text, arrays) == stored, "its content is not what was written, by its digest")
 
 
 def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     """A JSON header and arrays as the bytes of an ``.npz``."""
-    file = io.BytesIO()
-    np.savez_compressed(file, **plain(arrays), header=np.frombuffer(to_json(header), dtype=np.uint8))  # type: ignore[arg-type]
+    file, text = io.BytesIO(), to_json(header)
+    known = plain(arrays)
+    digest = bytes.fromhex(content_digest(text, known))
+    own = {HEADER: np.frombuffer(text, dtype=np.uint8), DIGEST: np.frombuffer(digest, dtype=np.uint8)}
+    np.savez_compressed(file, **known, **own)  # type: ignore[arg-type]
     return file.getvalue()
 
 
-def unpack(data: bytes, name: str, what: str) -> Stored:
-    """The header and arrays of :func:`pack`; ``name`` and ``what`` it is are for error messages."""
-    if not data.startswith(ZIP):
-        raise InputError(f"{name} is not {what}, or it is damaged (it does not begin like one).")
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-        header = json.loads(arrays.pop("header").tobytes())
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError, AttributeError, zlib.error) as error:
-        raise InputError(f"{name} is not {what}, or it is damaged ({error}).") from error
-    check_version(header, name)
+def unpack(data: bytes, name: str, what: str, admit: Admit | None = None) -> Stored:
+    """The header and arrays of :func:`pack`; ``name`` and ``what`` it is are for error messages.
+
+    Parameters
+    ----------
+    admit : callable, optional
+        Called with the header and with what the arrays claim to be, before they are read.
+    """
+    with reading(name, what):
+        require(data.startswith(ZIP), "it does not begin like one")
+        members = Members(data)
+        require(members.spec(HEADER).nbytes <= MOST_HEADER, "its header is too large")
+        text = members.read(HEADER).tobytes()
+        header = from_json(text, name)
+        own = {HEADER, DIGEST} if DIGEST in members.infos else {HEADER}
+        specs = {key: members.spec(key) for key in members.infos if key not in own}
+        if admit is not None:
+            admit(header, specs)
+        arrays = {key: members.read(key) for key in specs}
+        check_digest(members.read(DIGEST).tobytes().hex() if DIGEST in own else None, header, text, arrays)
     return header, arrays
 
 

@@ -6,14 +6,14 @@
 The header and the arrays are those of the ``.npz`` (:mod:`karat._storage.archive`).  An array with one entry per row becomes a
 column, or one per column of its own; rows of a sparse matrix become two columns of lists.  Arrays of another shape (maps,
 corrections, the index of a frame) and types that Arrow does not know travel as base64 inside the JSON.  Names of columns are
-for the reader: where a name is taken it gets an underscore, and arrays are found again by the list in the header.
+for the reader: where a name is taken it gets an underscore, and arrays are found again by the list in the header.  The digest
+of header and arrays is a second entry of the metadata.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,10 +21,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from karat._storage.archive import check_version, plain, to_json
-from karat.errors import InputError
+from karat._storage.archive import Admit, check_digest, content_digest, from_json, plain, to_json
+from karat._storage.damage import reading, require
+from karat._storage.members import KINDS, Spec, array_of
+from karat.errors import DamagedFileError
 
-KEY = b"karat"
+KEY, DIGEST = b"karat", b"karat.digest"
+EXPANSION = 32  # decoded bytes per byte of the file: Snappy makes at most 22 of one
+BITS = {"BOOLEAN": 1, "INT32": 32, "FLOAT": 32}  # of a plain value; 64 of all others
+CHANGED = "a coreset file, or its rows or columns were changed by another tool"
 SPARSE = ("indices", "data", "indptr")
 
 
@@ -38,14 +43,16 @@ def pack_table(header: dict[str, Any], arrays: dict[str, Any], shown: Iterable[t
     shown : (name, kind, column names)
         The arrays with one entry per row ("array", or "sparse": indices, data and indptr), and how their columns are called.
     """
-    rest = plain(arrays)
+    every = plain(arrays)
+    rest = dict(every)
     columns: dict[str, Any] = {}
     places: dict[str, Any] = {}
     for name, kind, wanted in shown:
         if kind == "sparse":
             names = [f"{name}/{part}" for part in SPARSE]
-            indices, values, ends = (rest[n] for n in names)
-            made = [pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(a[: ends[-1]])) for a in (indices, values)]
+            ends = rest[names[2]]
+            every |= {n: rest[n][: ends[-1]] for n in names[:2]}  # memory that is reserved behind them is not stored
+            made = [pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(every[n])) for n in names[:2]]
             place: dict[str, Any] = {"dtypes": [rest.pop(n).dtype.str for n in names]}
         else:
             found = _arrow_columns(rest[name])
@@ -61,31 +68,57 @@ def pack_table(header: dict[str, Any], arrays: dict[str, Any], shown: Iterable[t
     # Arrow's own copy of the schema is left out: types come back from the header.
     with pq.ParquetWriter(file, table.schema, store_schema=False, use_dictionary=False, write_page_checksum=True) as writer:
         writer.write_table(table)
-        writer.add_key_value_metadata({KEY: to_json(header | {"columns": places, "arrays": beside})})
+        text = to_json(header | {"columns": places, "arrays": beside})
+        writer.add_key_value_metadata({KEY: text, DIGEST: content_digest(text, every).encode()})
     return file.getvalue()
 
 
-def unpack_table(data: bytes, name: str, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header and arrays of :func:`pack_table`; ``name`` and ``what`` it is are for error messages."""
-    try:
+def unpack_table(data: bytes, name: str, what: str, admit: Admit | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and arrays of :func:`pack_table`; the arguments are those of :func:`karat._storage.archive.unpack`."""
+    with reading(name, what):
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        table, metadata = file.read(), file.metadata.metadata or {}
-        header = json.loads(metadata[KEY]) if KEY in metadata else None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{name} is not {what}, or it is damaged ({str(error).splitlines()[0]}).") from error
-    if header is None:
-        raise InputError(
-            f"{name} is a Parquet file but not a coreset: it has no {KEY.decode()!r} in its metadata. Build a coreset of its "
-            "rows with karat.coreset_files, and save that to another file."
-        )
-    check_version(header, name)
-    try:
-        arrays = {key: _from_text(text) for key, text in header.pop("arrays").items()}
-        for key, place in header.pop("columns").items():
+        metadata = file.metadata.metadata or {}
+        if KEY not in metadata:
+            raise DamagedFileError(
+                f"{name} is a Parquet file but not a coreset: it has no {KEY.decode()!r} in its metadata. Build a coreset of "
+                "its rows with karat.coreset_files, and save that to another file."
+            )
+        header = from_json(metadata[KEY], name)
+    with reading(name, CHANGED):
+        places = header.pop("columns")
+        arrays = {key: array_of(base64.b64decode(text, validate=True)) for key, text in header.pop("arrays").items()}
+        specs = {key: Spec(array.dtype, array.shape, "C") for key, array in arrays.items()}
+        specs |= _claimed(file, places, len(data))
+        if admit is not None:
+            admit(header, specs)
+        table = file.read([label for place in places.values() for label in place["columns"]])
+        for key, place in places.items():
             arrays |= _sparse_arrays(table, key, place) if "dtypes" in place else {key: _array(table, place)}
-    except (KeyError, ValueError, pa.ArrowException) as error:
-        raise InputError(f"{name} is damaged, or its rows or columns were changed by another tool ({error}).") from error
+        stored = metadata.get(DIGEST)
+        check_digest(None if stored is None else stored.decode(), header, metadata[KEY], arrays)
     return header, arrays
+
+
+def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
+    """What the arrays in columns claim to be; refused if a file of ``size`` bytes cannot hold them."""
+    rows, most = file.metadata.num_rows, EXPANSION * size
+    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+    chunks = [(group.num_rows, group.column(i)) for group in groups for i in range(group.num_columns)]
+    bits = sum(max(count, chunk.num_values) * BITS.get(chunk.physical_type, 64) for count, chunk in chunks)
+    require(sum(group.num_rows for group in groups) == rows, "its row groups have other rows than it says")
+    require(bits // 8 <= most, "it claims more values than its bytes can hold")
+    found: dict[str, Spec] = {}
+    for name, place in places.items():
+        kinds = [np.dtype(kind) for kind in place.get("dtypes", [place.get("dtype", "f8")])]
+        require(all(kind.kind in KINDS for kind in kinds), "types that are not stored")
+        if "dtypes" in place:
+            found |= {f"{name}/{part}": Spec(kind, (-1,), "C") for part, kind in zip(SPARSE, kinds, strict=True)}
+            continue
+        spec = Spec(kinds[0], tuple(place["shape"]), "C")
+        require(spec.shape[0] == rows and all(type(side) is int and side >= 0 for side in spec.shape), f"no shape {spec.shape}")
+        require(spec.nbytes <= most + 4096 * rows, f"{name!r} claims more bytes than the file can hold")
+        found[name] = spec
+    return found
 
 
 def _free(label: str, columns: dict[str, Any], values: Any) -> str:
@@ -114,7 +147,9 @@ def _array(table: pa.Table, place: dict[str, Any]) -> np.ndarray:
 
 def _sparse_arrays(table: pa.Table, name: str, place: dict[str, Any]) -> dict[str, np.ndarray]:
     indices, values = (table.column(label).combine_chunks() for label in place["columns"])
-    found = [indices.flatten().to_numpy(), values.flatten().to_numpy(), indices.offsets.to_numpy()]
+    found = [
+        indices.flatten().to_numpy(), values.flatten().to_numpy(zero_copy_only=False), indices.offsets.to_numpy()
+    ]  # fmt: skip
     return {f"{name}/{part}": a.astype(kind) for part, a, kind in zip(SPARSE, found, place["dtypes"], strict=True)}
 
 
@@ -122,7 +157,3 @@ def _to_text(array: np.ndarray) -> str:
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     return base64.b64encode(file.getvalue()).decode()
-
-
-def _from_text(text: str) -> np.ndarray:
-    return np.asarray(np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False))

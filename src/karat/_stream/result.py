@@ -12,7 +12,10 @@ from karat._core.construct import NOTHING_ABSORBED
 from karat._core.coreset import Coreset
 from karat._data.batch import labels_of
 from karat._stream.summary import Summary
-from karat.errors import InputError
+from karat.errors import InputError, NotExactError
+from karat.problems.latent import KnownMaps
+
+TOTAL = 1e-9  # relative; sums of weights in another order differ by less
 
 
 def coreset_of(summary: Summary, seed: int) -> Coreset:
@@ -23,9 +26,8 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
         raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
     labels = labels_of(held)
     reductions = [summary.reduction(label) for label in labels]
-    total = sum(summary.running[label].total for label in labels)
-    if held.weights is not None:
-        total += float(held.weights[summary.peeled].sum())
+    total = total_weight(summary)
+    require_all_rows(summary)
     correction = None
     if summary.absorbing:
         assert held.weights is not None
@@ -57,3 +59,27 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
         held.keys,
         absorbed=correction,
     )
+
+
+def total_weight(summary: Summary) -> float:
+    """Of all rows that were summed, and of those that are peeled."""
+    held = summary.held
+    assert held is not None
+    assert held.weights is not None
+    return sum(summary.running[label].total for label in labels_of(held)) + float(held.weights[summary.peeled].sum())
+
+
+def require_all_rows(summary: Summary) -> None:
+    """Refuse a certificate if rows that came in are not among those that were summed: moments alone could not tell."""
+    total = total_weight(summary)
+    if summary.taken != summary.folded:
+        raise NotExactError(
+            f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were lost, so there is no "
+            "coreset. Please report this."
+        )
+    plain = summary.problem.mergeable and not isinstance(summary.problem, KnownMaps) and summary.problem.keeps_total
+    if plain and summary.mass is not None and not abs(total - summary.mass) <= TOTAL * summary.mass:
+        raise NotExactError(
+            f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}; there is no coreset. Please "
+            "report this."
+        )

@@ -5,13 +5,15 @@
     sketch.coreset()         folds what waits, and returns the held rows with a certificate
 
 The state is at most rank rows per group and the peeled ones, the running moments (:class:`~karat._stream.summary.Summary`), and
-the buffer: bounded, however long the stream.  Files and clusters, whose rows are checked and numbered already, use ``expect``,
-``take``, ``fold``, ``state`` and ``restore``.
+the buffer: bounded, however long the stream.  Threads may share a sketch: each call holds its lock from beginning to end.
+Files and clusters, whose rows are checked and numbered already, use ``expect``, ``take``, ``fold``, ``state`` and ``restore``.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,9 @@ BUFFER_BYTES = 2**28
 
 class Sketch:
     """A running summary of rows: update, merge, coreset.
+
+    Threads may share a sketch.  Calls run one after the other, so threads that update one sketch each and merge them at the
+    end are faster.
 
     Parameters
     ----------
@@ -89,6 +94,16 @@ class Sketch:
         self.checks_keys = True  # a key that comes twice is an error
         self.summary = Summary(problem)
         self.buffer = Buffer(self.buffer_rows, self.buffer_bytes)
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: everything but the lock."""
+        with self._lock:
+            return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.RLock()
 
     @property
     def n_rows(self) -> int:
@@ -112,19 +127,20 @@ class Sketch:
         """:meth:`update` with the keys of the rows beside X."""
         start = time.perf_counter()
         X, y = containers.collected(X), containers.collected(y)
-        if adds_nothing(X, sample_weight):  # but the rows have numbers
-            self.summary.n_rows += containers.row_count(X)
+        with self._lock:
+            if adds_nothing(X, sample_weight):  # but the rows have numbers
+                self.summary.n_rows += containers.row_count(X)
+                return self
+            table = read_input(X, y, self.problem, sample_weight, groups, offsets=self.summary.offsets)
+            if not is_summable(table, self.summary, self._before):
+                raise table.explain_non_finite()
+            self.expect(table.columns, table.targets, frames.describe(X, y), table.names)
+            numbers = np.arange(self.n_rows, self.n_rows + table.count)
+            weights = None if table.weights is None else table.weights * table.unit
+            self.take(Batch(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False)
+            self.summary.n_rows += table.count
+            self.summary.seconds += time.perf_counter() - start
             return self
-        table = read_input(X, y, self.problem, sample_weight, groups, offsets=self.summary.offsets)
-        if not is_summable(table, self.summary, self._before):
-            raise table.explain_non_finite()
-        self.expect(table.columns, table.targets, frames.describe(X, y), table.names)
-        numbers = np.arange(self.n_rows, self.n_rows + table.count)
-        weights = None if table.weights is None else table.weights * table.unit
-        self.take(Batch(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False)
-        self.summary.n_rows += table.count
-        self.summary.seconds += time.perf_counter() - start
-        return self
 
     def expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
         """Say what the rows of the next batch look like; see :meth:`Summary.expect`."""
@@ -141,6 +157,10 @@ class Sketch:
         seen : Fingerprint, optional
             The keys that the rows stand for, if these are more than their own.
         """
+        with self._lock:
+            self._take(batch, owned, seen)
+
+    def _take(self, batch: Batch, owned: bool, seen: Fingerprint | None) -> None:
         if self.summary.absorbing and batch.groups is not None:
             raise InputError("absorb and groups do not go together: an absorbed coreset serves one fit of one alpha.")
         if self.summary.absorbing and self.summary.targets != 1:
@@ -150,16 +170,23 @@ class Sketch:
             raise InputError("Some batches have groups and some have not; pass groups with every batch or with none.")
         if before is not None and before.groups is not None and batch.groups is not None:
             same_kind(before.groups, batch.groups)
+        known = self.summary.fingerprint
         if batch.keys is not None and self.checks_keys:
             seen = seen or Fingerprint.of(batch.keys)
-            known = self.summary.fingerprint
-            self.summary.fingerprint = seen if known is None else known.plus(seen)
+            known = seen if known is None else known.plus(seen)
         if batch.weights is not None and not batch.weights.all():
             batch = batch.take(batch.weights > 0)
-        if not len(batch):
-            return
-        batch = self._lowered(batch)
-        most = self.buffer.most_rows
+        batch = self._lowered(batch) if len(batch) else batch
+        self.summary.fingerprint = known  # nothing is refused from here on
+        if len(batch):
+            self._wait(batch, owned)
+
+    def _wait(self, batch: Batch, owned: bool) -> None:
+        """Let rows wait, and fold when there are enough."""
+        summary, most = self.summary, self.buffer.most_rows
+        summary.taken += len(batch)
+        if summary.mass is not None:
+            summary.mass += float(len(batch)) if batch.weights is None else float(batch.weights.sum())
         for start in range(0, len(batch), most):
             some = batch if len(batch) <= most else batch.take(slice(start, start + most))
             if not owned and self.buffer.rows + len(some) > most:  # rows that wait in one array are read faster
@@ -188,9 +215,10 @@ class Sketch:
 
     def fold(self) -> None:
         """Reduce the rows that wait together with those held."""
-        if self.buffer.batches:
-            self.summary.fold(self.buffer.gathered(), self.random_state)
-            self.buffer.clear()
+        with self._lock:
+            if self.buffer.batches:
+                self.summary.fold(self.buffer.gathered(), self.random_state)
+                self.buffer.clear()
 
     def merge(self, *others: Sketch) -> Sketch:
         """Add the rows that other sketches have seen; they are numbered on from those of this one.
@@ -199,10 +227,29 @@ class Sketch:
         column, a sample of the keys.
         """
         start = time.perf_counter()
-        sources = set(self.summary.sources)
         for other in others:
             if not isinstance(other, Sketch):
                 raise InputError(f"merge takes another Sketch, not {type(other).__name__}.")
+        with ExitStack() as locks:
+            for sketch in sorted({id(one): one for one in (self, *others)}.values(), key=id):  # one order for all threads
+                locks.enter_context(sketch._lock)
+            sources = self._merged_sources(others)
+            self.fold()
+            before = self.summary.copied()
+            try:
+                self._merge(others)
+            except BaseException:  # all or nothing
+                self.summary = before
+                self.buffer.clear()
+                raise
+            self.summary.sources = sources
+            self.summary.seconds += time.perf_counter() - start
+        return self
+
+    def _merged_sources(self, others: tuple[Sketch, ...]) -> set[str]:
+        """Refuse what does not go together; the sketches that go into the merged one."""
+        sources = set(self.summary.sources)
+        for other in others:
             if self.problem != other.problem:
                 raise InputError(
                     f"These sketches keep different things, {self.problem.describe()} and {other.problem.describe()}; make "
@@ -215,10 +262,13 @@ class Sketch:
                     "The same source was merged twice: this sketch has seen the rows of the other, or is a copy of it."
                 )
             sources |= other.summary.sources
-        self.fold()
+        return sources
+
+    def _merge(self, others: tuple[Sketch, ...]) -> None:
+        """Add what other sketches hold to this one, in which nothing waits."""
         mine = self.summary
         own = {label: running.claim for label, running in mine.running.items()}
-        inherited = dict(own)
+        inherited, mass = dict(own), mine.mass
         for other in others:
             other.fold()
             theirs = other.summary
@@ -232,6 +282,7 @@ class Sketch:
                 claim = (found.handed_on, found.spent, found.inflation * found.proof.inflation)
                 inherited[label] = larger(inherited.get(label, claim), claim)
             mine.n_rows += theirs.n_rows
+            mass = None if mass is None or theirs.mass is None else mass + theirs.mass
             mine.seconds += theirs.seconds
         self.fold()
         for label, running in mine.running.items():
@@ -243,23 +294,23 @@ class Sketch:
                 claim = grown((found.inherited, found.before, found.inflation), before, inherited.get(label, before))
                 mine.reductions[label] = replace(found, inherited=claim[0], before=claim[1], inflation=claim[2])
         mine.proof_version = min(mine.proof_version, *(other.summary.proof_version for other in others))
-        mine.sources = sources
-        mine.seconds += time.perf_counter() - start
-        return self
+        mine.mass = mass
 
     def coreset(self) -> Coreset:
         """The coreset of all rows so far; the sketch goes on afterwards."""
         start = time.perf_counter()
-        self.fold()
-        self.summary.seconds += time.perf_counter() - start
-        return coreset_of(self.summary, self.random_state)
+        with self._lock:
+            self.fold()
+            self.summary.seconds += time.perf_counter() - start
+            return coreset_of(self.summary, self.random_state)
 
     def state(self, extra: dict[str, Any] | None = None) -> Stored:
         """Everything that :meth:`restore` needs, as a header for JSON and arrays; what waits is folded first."""
         from karat._stream.state import state_of
 
-        self.fold()
-        return state_of(self, extra)
+        with self._lock:
+            self.fold()
+            return state_of(self, extra)
 
     @staticmethod
     def restore(header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None = None) -> Sketch:
@@ -282,7 +333,9 @@ class Sketch:
         problem : Problem, optional
             Needed where the problem holds a user's function, which is not saved.
         """
-        return Sketch.restore(*read_archive(Path(path), "a checkpoint"), str(path), problem)
+        from karat._stream.stored import admit
+
+        return Sketch.restore(*read_archive(Path(path), "a checkpoint", admit), str(path), problem)
 
     def __repr__(self) -> str:
         held = 0 if self.summary.held is None else len(self.summary.held)

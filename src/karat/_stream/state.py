@@ -11,14 +11,17 @@ from scipy import sparse
 from karat._core.files import problem_header, saved_problem
 from karat._data.batch import Batch
 from karat._storage.archive import Stored
+from karat._storage.damage import reading
 from karat._stream.fingerprint import Fingerprint
+from karat._stream.result import require_all_rows
 from karat._stream.sketch import Sketch
+from karat._stream.stored import check_header, check_held, check_running
 from karat._stream.summary import Summary, weighed
 from karat.engine.kernel import Kernel
 from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
 from karat.engine.stream import Running
-from karat.errors import InputError
+from karat.errors import DamagedFileError, InputError, NotExactError
 from karat.problems import Problem
 
 SUMMARY = ("n_rows", "like", "names", "columns", "targets", "folds", "seconds")
@@ -43,6 +46,7 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         "sources": sorted(summary.sources),
         "offsets": summary.offsets,
         "proof_version": summary.proof_version,
+        "mass": summary.mass,
         "extra": extra or {},
         "sketch": True,
     }
@@ -71,12 +75,23 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
 def restored(header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None) -> Sketch:
     """The sketch of :func:`state_of`, from this version or 0.1.0; ``name`` is what an error message calls it."""
     if not header.get("sketch"):
-        raise InputError(f"{name} is not a checkpoint of a sketch; a coreset is read by karat.load.")
+        raise DamagedFileError(f"{name} is not a checkpoint of a sketch; a coreset is read by karat.load.")
+    with reading(name, "a checkpoint"):
+        known = saved_problem(header, name, problem)
+        try:
+            return _restored(header, arrays, known)
+        except (InputError, NotExactError) as error:
+            raise DamagedFileError(f"{name} is damaged, or not a checkpoint of this problem ({error})") from error
+
+
+def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> Sketch:
+    check_header(header)
     sketch = Sketch(
-        saved_problem(header, name, problem), header["key"], random_state=header["random_state"],
-        buffer_rows=header["buffer_rows"], buffer_bytes=header["buffer_bytes"],
+        problem, header["key"], random_state=header["random_state"], buffer_rows=header["buffer_rows"],
+        buffer_bytes=header["buffer_bytes"],
     )  # fmt: skip
     summary = sketch.summary
+    summary.mass = header.get("mass")
     for field in SUMMARY:
         setattr(summary, field, header[_stored_name(field)])
     summary.sources = set(header["sources"])
@@ -92,10 +107,11 @@ def restored(header: dict[str, Any], arrays: dict[str, Any], name: str, problem:
             parts, arrays["numbers"], arrays["weights"], arrays.get("groups"), arrays.get("keys"), summary.offsets
         )
         summary.peeled = arrays.get("peeled", np.zeros(len(summary.held), dtype=bool))
+        check_held(summary)
     summary.proof_version = header.get("proof_version", 1)
     kernel = summary.kernel if header["running"] else None
     labels = list(arrays["labels"]) if "labels" in arrays else [None]
-    for i, (label, saved) in enumerate(zip(labels, header["running"], strict=False)):
+    for i, (label, saved) in enumerate(zip(labels, header["running"], strict=summary.held is not None)):
         assert kernel is not None
         if summary.proof_version == 1:  # its sums are in other coordinates: start again from the rows held
             summary.running[label] = _from_held(summary, label, kernel, saved["inherited"] + saved["gap"])
@@ -112,7 +128,10 @@ def restored(header: dict[str, Any], arrays: dict[str, Any], name: str, problem:
             evidence=arrays.get(f"running_{i}_evidence"),
             **{field: saved[name] for name, field in FLAGS.items()},
         )
+        check_running(summary, label)
         summary.reductions[label] = _proven(summary, label, saved["found"])
+    if summary.held is not None:
+        require_all_rows(summary)
     return sketch
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,10 @@ class Summary:
         The sketches that went into this one.
     fingerprint : Fingerprint or None
         A sample of the keys seen.
+    taken, folded : int
+        Rows of positive weight that came in, and those among them that were folded; equal when nothing waits.
+    mass : float or None
+        Total weight of the rows that came in; None if it is not known (a sketch of version 0.1.0).
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -65,6 +70,14 @@ class Summary:
         self.proof_version = PROOF_VERSION  # of the rows held
         self.sources = {uuid.uuid4().hex}
         self.fingerprint: Fingerprint | None = None
+        self.taken = self.folded = 0
+        self.mass: float | None = 0.0
+
+    def copied(self) -> Summary:
+        """The same, to return to if something fails: what :meth:`fold` replaces is not copied."""
+        other = copy(self)
+        other.running, other.reductions, other.sources = dict(self.running), dict(self.reductions), set(self.sources)
+        return other
 
     @property
     def absorbing(self) -> bool:
@@ -119,6 +132,7 @@ class Summary:
         self.peeled = np.concatenate(peeled)[order]
         self.running, self.reductions = running, reductions
         self.folds += 1
+        self.folded += len(joint) - held
 
     def reduction(self, label: Any) -> Reduction:
         """The rows held of a group and their proof, which is made anew if the sketch was loaded."""

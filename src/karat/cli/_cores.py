@@ -26,9 +26,7 @@ def summary(core: Coreset) -> dict[str, Any]:
 
 def rows_used(core: Coreset) -> int:
     """Count the rows of the data that were used: all but those left out because a value was missing."""
-    from karat._core.provenance import Provenance
-
-    return core.n_rows - Provenance.read(core.provenance).left_out
+    return core.n_represented
 
 
 def lines(core: Coreset) -> dict[str, str]:

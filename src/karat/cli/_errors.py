@@ -56,6 +56,9 @@ def run(arguments: list[str]) -> int:
     try:
         from karat.cli._app import application
 
+        _require_output()
+        if not arguments:
+            arguments = ["--help"]
         code = application(arguments)(args=arguments, prog_name="karat", standalone_mode=False, obj=arguments)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -65,7 +68,7 @@ def run(arguments: list[str]) -> int:
     except SystemExit as left:  # raised by completion, and by typer and rich when the pipe is closed
         return left.code if isinstance(left.code, int) and COMPLETING in os.environ else UNREAD
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return UNREAD
     except Exception as error:
         if debug:
@@ -73,7 +76,10 @@ def run(arguments: list[str]) -> int:
         message = _message(error)
         _say(f"Error: {message}")
         if "--json" in arguments and not _output_is_full(error):
-            print(json.dumps({"error": message}))
+            try:
+                print(json.dumps({"error": message}), flush=True)
+            except OSError:  # nobody can read it, but the exit code says it
+                _discard_output()
         return WRONG
 
 
@@ -91,11 +97,28 @@ def leave(code: int) -> NoReturn:
 
 def _output_is_full(error: Exception) -> bool:
     """Whether standard output is on a full disk; if so, the output that waits is thrown away."""
-    full = isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO) and error.filename is None
     if full and not isinstance(error, StorageError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return True
     return False
+
+
+def _discard_output() -> None:
+    """Throw away the output that waits, so that nothing tries to write it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _require_output() -> None:
+    """Refuse to run if standard output is closed; what would be printed goes nowhere from then on."""
+    try:
+        os.fstat(1)
+        if sys.stdout is not None:
+            return
+    except OSError:
+        pass
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    raise InputError("Standard output is closed, so nothing can be printed; redirect it to a file or to /dev/null.")
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -103,7 +126,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    with suppress(OSError, AttributeError):  # standard error may be closed as well
+        print(text, file=sys.stderr)
 
 
 def _message(error: Exception) -> str:

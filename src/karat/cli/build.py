@@ -30,6 +30,12 @@ class OnMissing(StrEnum):
     DROP = "drop"
 
 
+class Algorithm(StrEnum):
+    """Cryptographic digests of the rows."""
+
+    SHA256 = "sha256"
+
+
 def build(
     source: Annotated[
         list[str], typer.Argument(metavar="DATA", help="Parquet, CSV (also .gz) or Arrow files, folders or globs.")
@@ -50,6 +56,9 @@ def build(
     no_hashes: Annotated[
         bool, typer.Option("--no-hashes", help="Do not hash the rows; verify then cannot see changed rows.")
     ] = False,
+    digest: Annotated[
+        Algorithm | None, typer.Option(help="Also store a cryptographic digest of the used columns, in order.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a coreset.")] = False,
 ) -> None:
     """Make a coreset: a few rows, with weights, on which a model trains to exactly the same answer as on all rows.
@@ -71,7 +80,7 @@ def build(
     with progress("Reading", not shown.as_json, lambda: _rows(opened)) as advance:
         core = coreset_files(
             opened, problem=chosen, on_missing=on_missing.value, checkpoint=checkpoint, progress=advance, random_state=seed,
-            content=not no_hashes, **options,
+            content=not no_hashes, digest=None if digest is None else "sha256", **options,
         )  # fmt: skip
     seconds = time.perf_counter() - start
     core = replace(core, provenance=(core.provenance or {}) | {"command": shlex.join(["karat", *context.obj])})

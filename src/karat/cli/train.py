@@ -64,7 +64,7 @@ def train(
     if shown.as_json:
         _show.document(found)
     else:
-        _show.say(f"{chosen.value} from {len(loaded):,} rows that represent {loaded.n_rows:,}", style="bold")
+        _show.say(f"{chosen.value} from {len(loaded):,} rows that represent {loaded.n_represented:,}", style="bold")
         _print(loaded, fitted, full)
         if full is not None:
             verdict, tone = ("the same", _show.GOOD) if at["same"] else ("NOT the same", _show.BAD)

@@ -21,15 +21,18 @@ from karat._core.plan import FOLD, fold_memory
 from karat._data.checks import check_taken, chosen_problem
 from karat._data.roles import column_roles
 from karat._storage.archive import prefixed, without_prefix
+from karat._storage.damage import reading
 from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
 from karat.errors import InputError, check_whole
 from karat.io.checkpoint import Checkpoint
 from karat.io.consumers import Hashes, LatentSums, Reduce
+from karat.io.content_digest import ALGORITHM, Digest
 from karat.io.layout import Layout
 from karat.io.row_hashes import RowHashes
-from karat.io.scan import Position, require_rows, scan
+from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source, open_source
+from karat.io.transform_digest import transform_digest
 from karat.problems import Kernel, Moments, Problem
 from karat.problems.latent import KnownMaps, Latent, MultiView
 
@@ -55,6 +58,7 @@ def coreset_files(
     random_state: int = 0,
     sequence: str | None = None,
     content: bool = True,
+    digest: Literal["sha256"] | None = None,
 ) -> Coreset:
     """A coreset of rows in files, in one pass (latent-variable problems: two) and bounded memory.
 
@@ -91,6 +95,8 @@ def coreset_files(
         from one file to the next.  Without it all rows are one sequence.
     content : bool
         Hash the rows while they are read, so that :func:`karat.verify_files` can tell the same data from changed data.
+    digest : {"sha256"}, optional
+        Also make a cryptographic digest of the used columns, in order; the hashes notice accidents only.
 
     Returns
     -------
@@ -109,13 +115,18 @@ def coreset_files(
     layout = Layout.of(problem, roles, pipeline, on_missing)
     if problem.transform is not None:
         raise InputError("Rows in files are transformed by a fitted pipeline=; pass the inner problem, and the pipeline.")
+    if digest not in (None, ALGORITHM):
+        raise InputError(f"digest must be {ALGORITHM!r} or None, not {digest!r}.")
     # Refuses what is wrong before any file is opened.
     Sketch(Moments(1) if isinstance(problem, Latent) else problem, random_state=random_state)
+    if batch_rows is not None:
+        check_whole("batch_rows", batch_rows)
     opened = open_source(source, rows=batch_rows or FOLD)
     refuse_once(problem, opened)
     layout = layout.among(opened.schema())
     rows = fold_rows(problem, layout, memory, batch_rows)
-    return _Build(opened, layout, problem, rows, int(random_state), content, memory, checkpoint, progress).finish()
+    build = _Build(opened, layout, problem, rows, int(random_state), content, memory, checkpoint, progress, digest is not None)
+    return build.finish()
 
 
 def checked_problem(problem: Problem | None, target: Any) -> Problem:
@@ -143,7 +154,9 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     else:
         tables = 3 if isinstance(problem, MultiView) else 1
         fixed, each = fold_memory(problem, -(-len(roles.features) // tables), len(roles.targets))
-    if not isinstance(memory, int) or memory < fixed + each * LEAST_ROWS:
+    if isinstance(memory, bool) or not isinstance(memory, int):
+        raise InputError(f"memory must be a whole number of bytes, such as 10**9, not {memory!r}.", argument="memory")
+    if memory < fixed + each * LEAST_ROWS:
         raise InputError(
             f"A memory of {memory!r} bytes is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least."
         )
@@ -161,40 +174,59 @@ class _Build:
 
     def __init__(
         self, source: Source, layout: Layout, problem: Problem, rows: int, seed: int, content: bool, memory: int,
-        checkpoint: str | Path | None, progress: Progress | None,
+        checkpoint: str | Path | None, progress: Progress | None, digest: bool = False,
     ) -> None:  # fmt: skip
         self.source, self.layout, self.problem, self.rows, self.seed = source, layout, problem, rows, seed
         self.progress, self.position = progress, Position()
-        self.hashes = [Hashes(RowHashes(layout.columns, layout.gaps))] if content else []
+        self.content = content
+        # The rows of both passes of a latent problem are compared by their hashes, also where these are not stored.
+        hashed = content or isinstance(problem, Latent)
+        self.hashes = [Hashes(RowHashes(layout.columns, layout.gaps))] if hashed else []
+        self.again = Hashes(RowHashes(layout.columns, layout.gaps)) if isinstance(problem, Latent) else None
+        self.digests = [Digest(layout.columns)] if digest else []
         self.first: LatentSums | None = None
         if isinstance(problem, Latent):
             self.first = LatentSums(problem, layout, layout.roles.widths, memory)
         self.seconds = 0.0  # of the first pass
         self.samples: Samples | None = None
         self.reduce: Reduce | None = None
-        self.checkpoint = Checkpoint(checkpoint, self._call(), source.identity())
+        files = source.identity()
+        self.checkpoint = Checkpoint(checkpoint, self._call(bool(checkpoint and files)), files)
 
     def finish(self) -> Coreset:
         """The coreset of all rows."""
         with self.checkpoint.locked():
             self._resume()
             if self.first is not None and self.reduce is None:
-                self._scan([*self.hashes, self.first])
+                self._scan([*self.hashes, *self.digests, self.first])
                 self._begin(self.problem.lower(self.first.total(), self.layout.roles.widths))
                 self.first.sums, self.position = None, Position()
                 self._save()
             elif self.reduce is None:
                 self._begin(self.problem)
             assert self.reduce is not None
-            self._scan([self.reduce] if self.first is not None else [*self.hashes, self.reduce])
+            one_pass, again = [*self.hashes, *self.digests], [] if self.again is None else [self.again]
+            self._scan([*(one_pass if self.first is None else again), self.reduce])
             core = self.reduce.sketch.coreset()
             if self.first is not None:
+                self._require_same_rows()
                 core = finished(core, self.first.samples.rows, self.first.notes)
             self._save()
-        position, notes = self.position, [*core.certificate.notes]
+        position, notes = self.position, [*core.certificate.notes, *self.source.notes]
         if position.dropped or position.bad:
             notes.append(f"{position.dropped:,} rows with missing values and {position.bad:,} broken rows were left out.")
         return replace(core, certificate=replace(core.certificate, notes=tuple(notes)), provenance=self._provenance())
+
+    def _require_same_rows(self) -> None:
+        """Refuse a source that gave other rows in the second pass than in the first."""
+        if self.source.identity() != self.checkpoint.files:
+            changed = changed_file(self.checkpoint.files, self.source.identity())
+            raise InputError(f"{changed} changed between the two passes; run again.")
+        if self.again is not None and self.again.rows.to_dict() != self.hashes[0].rows.to_dict():
+            raise InputError(
+                "The source gave other rows in the second pass than in the first; it must be the same both times. Write it to "
+                "files first."
+            )
 
     def _begin(self, problem: Problem, sketch: Sketch | None = None) -> None:
         """The last pass, from its beginning or with the sketch of a checkpoint."""
@@ -225,10 +257,11 @@ class _Build:
     def _provenance(self) -> dict[str, Any]:
         source = described_source(self.source, self.checkpoint.files, self.position.counts)
         dropped = {"missing": self.position.dropped, "broken": self.position.bad}
-        content = self.hashes[0].rows.to_dict() if self.hashes else None
-        return self.layout.provenance(self.problem, self.seed, source, dropped, content)
+        content = self.hashes[0].rows.to_dict() if self.content else None
+        digest = self.digests[0].rows.to_dict() if self.digests else None
+        return self.layout.provenance(self.problem, self.seed, source, dropped, content, digest)
 
-    def _call(self) -> dict[str, Any]:
+    def _call(self, resumable: bool) -> dict[str, Any]:
         """What must be the same for a run to be resumed."""
         roles = self.layout.roles
         call: dict[str, Any] = {
@@ -240,9 +273,13 @@ class _Build:
             "drop": self.layout.drop,
             "rows": self.rows,
             "seed": self.seed,
-            "content": bool(self.hashes),
+            "content": self.content,
+            "digest": ALGORITHM if self.digests else None,
             "problem": "Kernel" if isinstance(self.problem, Kernel) else repr(self.problem),
+            "pipeline": None if self.layout.pipeline is None else type(self.layout.pipeline).__name__,
         }
+        if resumable and (self.layout.pipeline is not None or isinstance(self.problem, Kernel)):
+            call["function"] = transform_digest(self.source, self.layout, self.problem)
         return call if self.first is None else call | {"widths": roles.widths and list(roles.widths)}
 
     def _save(self) -> None:
@@ -253,8 +290,14 @@ class _Build:
         arrays: dict[str, Any] = {}
         for hashes in self.hashes:
             extra |= hashes.state()[0]
+        for digest in self.digests:
+            numbers, arrays = digest.state()
+            extra |= numbers
+        if self.again is not None:
+            extra |= {"content_again": self.again.state()[0]["content"]}
         if self.first is not None:
-            numbers, arrays = self.first.state()
+            numbers, sums = self.first.state()
+            arrays |= sums
             header = problem_header(self.problem) | {"pass": 1}
             extra |= numbers | {"seconds": self.seconds}
         if self.reduce is not None:
@@ -271,15 +314,24 @@ class _Build:
         saved = self.checkpoint.load()
         if saved is None:
             return
-        header, arrays = saved
-        extra, path = header["extra"], str(self.checkpoint.path)
+        path = str(self.checkpoint.path)
+        with reading(path, "a checkpoint"):
+            self._restore(*saved, path)
+
+    def _restore(self, header: dict[str, Any], arrays: dict[str, Any], path: str) -> None:
+        extra = header["extra"]
         self.position = Position.restored(extra)
-        for hashes in self.hashes:
-            hashes.restore(extra, arrays)
+        if "content_again" not in extra and self.first is not None:  # 0.1.0 did not compare both passes
+            self.again = self.again if header["pass"] == 1 and self.content else None
+            self.hashes = self.hashes if self.content else []
+        for consumer in (*self.hashes, *self.digests):
+            consumer.restore(extra, arrays)
         own = {name: value for name, value in arrays.items() if ":" not in name}
         if self.first is None:
             self._begin(self.problem, Sketch.restore(header, own, path, self.problem))
             return
+        if self.again is not None and "content_again" in extra:
+            self.again.restore({"content": extra["content_again"]}, arrays)
         self.first.restore(extra, arrays)
         self.seconds = extra["seconds"]
         if header["pass"] == 2:

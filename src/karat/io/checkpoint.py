@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from karat._storage.archive import Stored, read_archive, write_archive
-from karat.errors import InputError
+from karat._storage.archive import DIGESTED, Stored, read_archive, write_archive
+from karat._storage.damage import reading, require
+from karat._stream.stored import admit
+from karat.errors import InputError, StorageError
 from karat.io.scan import changed_file
 
 
@@ -29,7 +33,9 @@ class Checkpoint:
         self.path = None if path is None else Path(path)
         self.call, self.files = call, files
         if path is not None and not files:
-            raise InputError("A stream comes only once, so it cannot be resumed; leave checkpoint out or write it to files.")
+            raise InputError("Only a run over files can be resumed; leave checkpoint out, or write the stream to files.")
+        if self.path is not None and not self.path.parent.is_dir():
+            raise InputError(f"There is no folder {self.path.parent} for the checkpoint {self.path.name}; make it first.")
 
     def save(self, header: dict[str, Any], extra: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Write the state of a run; ``extra`` is what belongs to the run rather than to a sketch."""
@@ -41,11 +47,16 @@ class Checkpoint:
         """What was saved, if it is of the same call and files; None if there is nothing."""
         if self.path is None or not self.path.exists():
             return None
-        header, arrays = read_archive(self.path, "a checkpoint")
-        saved = header.get("extra", {})
-        if "call" not in saved:
-            raise InputError(f"{self.path} is a checkpoint of a sketch, not of coreset_files; choose another path.")
-        differ = [name for name, value in self.call.items() if saved["call"].get(name) != value]
+        header, arrays = read_archive(self.path, "a checkpoint", admit)
+        with reading(str(self.path), "a checkpoint"):
+            saved = header.get("extra", {})
+            if "call" not in saved:
+                raise InputError(f"{self.path} is a checkpoint of a sketch, not of coreset_files; choose another path.")
+            require(isinstance(saved["call"], dict), "it does not say of which call it is")
+            older = header["format_version"] < DIGESTED  # it knew less about its call
+            asked = [name for name in self.call if name in saved["call"] or not older]
+            differ = [name for name in asked if saved["call"].get(name) != self.call[name]]
+            require(all(isinstance(file, list) and len(file) == 3 for file in saved["files"]), "it does not name its files")
         if differ:
             raise InputError(
                 f"{self.path} is the checkpoint of another call: {', '.join(differ)} differ. Delete it to start afresh, or "
@@ -69,13 +80,32 @@ class Checkpoint:
         if self.path is None:
             yield
             return
-        with self.path.with_name(self.path.name + ".lock").open("w") as file:
+        lock = self.path.with_name(self.path.name + ".lock")
+        with _locked(lock, fcntl, self.path):
+            for left in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.part"):  # by a run that was killed as it wrote
+                left.unlink()
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(lock: Path, fcntl: Any, path: Path) -> Iterator[None]:
+    """Hold the lock file; one that another run has removed meanwhile is made anew."""
+    while True:
+        try:
+            file = lock.open("w")
+        except OSError as error:
+            raise StorageError(f"{lock} could not be written ({error.strerror}).") from error
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise InputError(
-                    f"Another process is writing the checkpoint {self.path}; wait for it or choose another path."
+                    f"Another process is writing the checkpoint {path}; wait for it or choose another path."
                 ) from None
-            for left in self.path.parent.glob(f".{self.path.name}.*.part"):  # by a run that was killed while it wrote
-                left.unlink()
+            if not lock.exists() or not os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                continue
             yield
+            return

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 
 from karat.errors import InputError
 from karat.io.background import ahead
-from karat.io.source import Chunk, Expected, File, Files, ResumePoint, Source, folder_value, refuse_twins, with_folders
+from karat.io.find import File
+from karat.io.source import Chunk, Expected, Files, ResumePoint, Source, refuse_twins, with_folders
 
 READAHEAD = 2  # batches decoded ahead of the one in work
+RESERVED = {"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"}  # pyarrow's scanner has its own of these
 
 
 class ColumnarFiles(Files):
@@ -52,9 +55,9 @@ class ColumnarFiles(Files):
                 "write it again or leave it out."
             ) from error
         refuse_twins(one.path, schema.names)
-        for name, value in one.folders:
+        for name, value in self.folders[file].items():
             if name not in schema.names:
-                schema = schema.append(pa.field(name, pa.array([folder_value(value)]).type))
+                schema = schema.append(pa.field(name, pa.array([value]).type))
         return fragment, schema
 
     def chunks(
@@ -80,16 +83,34 @@ class ColumnarFiles(Files):
         try:
             for part, first in self._parts(fragment, file, rows, start):
                 done = first
-                for batch in part.to_batches(columns=own, batch_size=rows, batch_readahead=READAHEAD, **options):
+                if RESERVED & set(own):
+                    batches = self._batches(fragment, file, first, own, rows)
+                else:
+                    batches = part.to_batches(columns=own, batch_size=rows, batch_readahead=READAHEAD, **options)
+                for batch in batches:
                     done += batch.num_rows
                     if done > start.row and batch.num_rows:
-                        whole = with_folders(batch, self.files[file].folders, columns)
+                        whole = with_folders(batch, self.folders[file], columns)
                         yield Chunk(self, whole, file, done - batch.num_rows, ResumePoint(file, done))
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"{self.where(file, done)} cannot be read ({_brief(error)}); the file is damaged: write it again or "
                 "leave it out."
             ) from error
+
+    def _batches(self, fragment: Any, file: int, first: int, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """The batches of a part, read without the scanner, which takes some names of columns for its own."""
+        with self.filesystem.open_input_file(self.names[file]) as stream:
+            if self.parquet:
+                bounds = self.bounds[file]
+                group = int(np.searchsorted(bounds, first, side="right")) - 1
+                after = max(group + 1, int(np.searchsorted(bounds, bounds[group] + rows, side="right")) - 1)
+                reader = pq.ParquetFile(stream)
+                yield from reader.iter_batches(rows, row_groups=range(group, after), columns=list(columns))
+            else:
+                opened = pa.ipc.open_file(stream)
+                for i in range(opened.num_record_batches):
+                    yield opened.get_batch(i).select(list(columns))
 
     def _parts(self, fragment: Any, file: int, rows: int, start: ResumePoint) -> Iterator[tuple[Any, int]]:
         """A file in parts, each with its first row; row groups of about ``rows`` rows, because pyarrow reads a part ahead."""
@@ -137,6 +158,45 @@ class Stream(Source):
                 after = replace(place, row=place.row + some.num_rows)
                 yield Chunk(self, some, 0, place.row, after)
                 place = after
+
+
+class Scan(Source):
+    """A pyarrow Dataset or Scanner, with its own filter, partitioning, format and file system."""
+
+    def __init__(self, scanned: Any) -> None:
+        self.scanned, self.names = scanned, ["The dataset"]
+        self.once = not isinstance(scanned, pads.Dataset)
+
+    def read_schema(self) -> pa.Schema:
+        schema = self.scanned.schema if isinstance(self.scanned, pads.Dataset) else self.scanned.projected_schema
+        refuse_twins(self.names[0], schema.names)
+        return schema
+
+    def row_count(self) -> tuple[int, bool]:
+        return int(self.scanned.count_rows()), True
+
+    def chunks(
+        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+    ) -> Iterator[Chunk]:
+        Expected(columns).check(self.names[0], self.schema())
+        place = start
+        try:
+            for batch in self._batches(columns, rows):
+                for first in range(0, batch.num_rows, rows):
+                    some = batch.slice(first, rows)
+                    after = replace(place, row=place.row + some.num_rows)
+                    yield Chunk(self, some, 0, place.row, after)
+                    place = after
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.where(0, place.row)} cannot be read ({_brief(error)}).") from error
+
+    def _batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        if isinstance(self.scanned, pads.Dataset):
+            wanted = self.scanned.scanner(
+                columns=list(columns), batch_size=rows, batch_readahead=READAHEAD, fragment_readahead=1
+            )
+            return iter(wanted.to_batches())
+        return (batch.select(list(columns)) for batch in self.scanned.to_batches())
 
 
 def _brief(error: BaseException) -> str:

@@ -8,9 +8,10 @@ which line ends are outside of them.
 from __future__ import annotations
 
 import csv
+import os
 import re
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,24 +22,27 @@ from pyarrow import csv as pacsv
 from karat.engine.offsets import WHOLE
 from karat.errors import InputError
 from karat.io.background import ahead
-from karat.io.csv_lines import line_ends
+from karat.io.csv_lines import line_ends, stray_quote
+from karat.io.find import File
 from karat.io.source import (
     DROP_ROWS,
     NOT_A_NUMBER,
     Chunk,
     Expected,
-    File,
     Files,
     ResumePoint,
-    folder_value,
     refuse_twins,
     with_folders,
 )
 
 PIECE = 2**22  # bytes of a block that a thread parses at a time
 NOTHING = {None, *pacsv.ConvertOptions().null_values}
-WHOLE_NUMBER = re.compile(r"^\s*[+-]?\d{1,300}\s*$")
-SWITCH = {"true": 1.0, "false": 0.0}
+WHOLE_NUMBER = re.compile(r"^[ \t]*[+-]?[0-9]{1,300}[ \t]*$")
+# What pyarrow reads as a number: no underscores, no digits of other scripts, no words but infinity.
+NUMBER = re.compile(r"[ \t]*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)[ \t]*", re.IGNORECASE | re.ASCII)
+SWITCH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
+CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+NO_HEADER = "Add a line with the names of the columns"
 STRANGE = {"bool": "neither true nor false", "int64": "not a whole number of 64 bits like those before it"}
 PREVIEW = 100  # lines that tell numbers from text
 
@@ -83,9 +87,7 @@ class CsvFiles(Files):
                 )
                 if culprit is not None:
                     table = table.set_column(i, field.with_metadata({NOT_A_NUMBER: culprit}), table[field.name])
-            for name, value in self.files[0].folders:
-                table = table.append_column(name, pa.array(np.full(len(table), folder_value(value))))
-            return table.schema
+            return with_folders(table, self.folders[0], list(self.folders[0])).schema
         raise InputError(f"{self.names[0]} has no rows; leave it out.")
 
     def row_count(self) -> tuple[int, bool]:
@@ -116,8 +118,23 @@ class CsvFiles(Files):
         signs = "\t" if ".tsv" in self.names[file].lower() else ",;\t"
         sign = self.delimiters[file] = next((sign for sign in signs if sign in outside), signs[0])
         names = next(csv.reader([line], delimiter=sign), [""])
+        self._doubt_header(file, names)
         refuse_twins(self.names[file], names)
         return names
+
+    def _doubt_header(self, file: int, names: list[str]) -> None:
+        """Refuse a first line of numbers, which is a row, unless they count up: 0, 1, 2, or years."""
+        if not all(NUMBER.fullmatch(name) for name in names):
+            return
+        whole = [int(name) for name in names if name.isascii() and name.isdigit()]
+        if len(whole) < len(names) or any(b != a + 1 for a, b in pairwise(whole)):
+            raise InputError(
+                f"{self._line(file, 1)} holds numbers ({', '.join(names[:3])}), not names: the file has no header, and its "
+                f"first row would be lost. {NO_HEADER}."
+            )
+        note = f"The first line of {os.path.basename(self.names[file])} was read as names of columns ({', '.join(names[:3])})."
+        if note not in self.notes:
+            self.notes = [*self.notes, note]
 
     def _blocks(self, file: int, start: int, size: int) -> Iterator[Block]:
         """The blocks of a file, from byte ``start`` on, of at most ``size`` bytes."""
@@ -128,19 +145,22 @@ class CsvFiles(Files):
         header: list[str] = []
         try:
             with self.filesystem.open_input_file(name) as file_bytes:
-                stream = pa.CompressedInputStream(file_bytes, "gzip") if name.endswith(".gz") else file_bytes
+                codec = CODECS.get(os.path.splitext(name)[1].lower())
+                stream = pa.CompressedInputStream(file_bytes, codec) if codec else file_bytes
                 while True:
                     while filled < size and (count := stream.readinto(view[filled:])):
                         filled += count
                     final = filled < size
                     if not header:
                         line = buffer[: buffer.find(b"\n", 0, filled) + 1] or buffer[: filled if final else 0]
-                        header = self._header(file, line.decode("utf-8-sig").strip())
+                        if b"\r" in line.rstrip(b"\r\n"):
+                            raise InputError(f"{name} ends its lines with carriage returns alone; convert them to line feeds.")
+                        header = self._header(file, line.decode("utf-8-sig").strip("\r\n"))
                         cut = len(line)
                     elif place < start:  # read again what is done: a compressed file has no other way
                         cut = min(filled, start - place)
                     else:
-                        cut, inner = self._end(file, buffer, filled, final)
+                        cut, inner = self._end(file, buffer, filled, final, place)
                         if cut:
                             yield Block(view[:cut], place + cut, header, inner, file_bytes.tell())
                     if filled and not cut:
@@ -153,13 +173,31 @@ class CsvFiles(Files):
         except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
             raise InputError(f"{name} cannot be read ({error}); it may be damaged. Write it again or leave it out.") from error
 
-    def _end(self, file: int, buffer: bytearray, filled: int, final: bool) -> tuple[int, int]:
+    def _end(self, file: int, buffer: bytearray, filled: int, final: bool, place: int) -> tuple[int, int]:
         """Where the last whole line ends, and how many line breaks before that belong to values."""
         if buffer.find(b'"', 0, filled) < 0:
             return filled if final else buffer.rfind(b"\n", 0, filled) + 1, 0
+        stray = stray_quote(memoryview(buffer)[:filled], self.delimiters[file], final)
+        if stray is not None:
+            line = 1 + self._breaks_before(file, place) + buffer.count(b"\n", 0, stray)
+            text = bytes(buffer[stray : stray + 40]).decode("utf-8", "replace")
+            raise InputError(
+                f"{self._line(file, line)}: a quote opens a value and is not closed ({text!r}), so the lines behind it would "
+                "be lost. Close it, or double it if it belongs to the value."
+            )
         ends, inner = line_ends(memoryview(buffer)[:filled], self.delimiters[file])
         cut = filled if final else int(ends[-1]) + 1 if len(ends) else 0
         return cut, int((inner < cut).sum())
+
+    def _breaks_before(self, file: int, byte: int) -> int:
+        """Line breaks before a byte of a file, for error messages."""
+        found = 0
+        with self.filesystem.open_input_file(self.names[file]) as file_bytes:
+            codec = CODECS.get(os.path.splitext(self.names[file])[1].lower())
+            stream = pa.CompressedInputStream(file_bytes, codec) if codec else file_bytes
+            while byte > 0 and (some := stream.read(min(byte, PIECE))):
+                found, byte = found + some.count(b"\n"), byte - len(some)
+        return found
 
     def chunks(
         self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
@@ -177,13 +215,13 @@ class CsvFiles(Files):
         for file in range(start.file, len(self.files)):
             here = start if file == start.file else ResumePoint(file)
             row, broken = here.row, 0
-            own = {name for name, _ in self.files[file].folders}
+            own = list(self.folders[file])
             for data, after, header, inner, _ in self._blocks(file, here.cursor, self.block_bytes):
                 known = pa.schema([pa.field(c, pa.float64()) for c in [*header, *own]])
                 expected.check(self.names[file], known)
                 wanted = [c for c in columns if c in header]
                 table, bad = self._parse(data, file, row + broken, header, wanted, numeric, strict, inner)
-                table = with_folders(table, self.files[file].folders, columns)
+                table = with_folders(table, self.folders[file], columns)
                 self.blocks.append((file, row, None if bad + inner else broken))
                 parts = [part for part in table.to_batches(max_chunksize=rows) if part.num_rows]  # as parsed, without a copy
                 starts = np.cumsum([row, *(part.num_rows for part in parts)]).tolist()
@@ -209,11 +247,11 @@ class CsvFiles(Files):
         types |= {c: pa.int64() for c in self.longs if c in types} | self.types
         parse = pacsv.ParseOptions(delimiter=self.delimiters[file], invalid_row_handler=invalid, newlines_in_values=inner > 0)
 
-        def read(kinds: dict[str, pa.DataType]) -> pa.Table:
+        def read(kinds: dict[str, pa.DataType], serially: bool = False) -> pa.Table:
             broken.clear()
             return pacsv.read_csv(
                 pa.BufferReader(pa.py_buffer(data)),
-                read_options=pacsv.ReadOptions(column_names=header, block_size=PIECE),
+                read_options=pacsv.ReadOptions(column_names=header, block_size=PIECE, use_threads=not serially),
                 parse_options=parse,
                 convert_options=pacsv.ConvertOptions(include_columns=list(columns), column_types=kinds),
             )
@@ -222,20 +260,25 @@ class CsvFiles(Files):
             table = read(types)
         except pa.ArrowInvalid as error:
             if strict:
-                raise self._explain(error, bytes(data), file, line, header) from error
+                raise self._explain(_error_of(lambda: read(types, serially=True)) or error, data, file, line, header) from error
             table = _numbers(read({c: pa.string() for c in columns}), types)
         large = [c for c, kind in types.items() if kind == pa.float64() and c in numeric and _is_large(table[c])]
         if large:
             self._refuse_rounded(read({c: pa.string() for c in columns}), large)
         if broken and strict:
+            read(types, serially=True)
             bad = broken[0]
-            text = bytes(data)
-            found = re.search(rb"^" + re.escape(bad.text.encode()) + rb"\r?$", text, re.MULTILINE)
-            where = self._line(file, line + text[: found.start() if found else 0].count(b"\n") + 2)
+            where = self._line(file, line + _lines_before(data, bad.number, self.delimiters[file]) + 2)
             raise InputError(
                 f"{where}: {bad.actual_columns} values where the header has {bad.expected_columns} ({bad.text[:60]!r}).",
                 "Correct the line, or leave such rows out with on_missing='drop'.",
                 argument="on_missing",
+            )
+        lost = next((bad for bad in broken if "\n" in bad.text), None)
+        if lost is not None:  # a broken row counts once, so it must not hide several
+            raise InputError(
+                f"{self.names[file]} has {lost.actual_columns} values where the header has {lost.expected_columns}, in a row "
+                f"of {lost.text.count(chr(10)) + 1:,} lines that quotes hold together ({lost.text[:60]!r}). Correct the quotes."
             )
         if numeric:
             self.types |= {c: table.schema.field(c).type for c in columns if c not in numeric}
@@ -252,19 +295,49 @@ class CsvFiles(Files):
                         "its neighbours, and numbers of other kinds; subtract an offset, or leave the column out."
                     )
 
-    def _explain(self, error: Exception, data: bytes, file: int, line: int, header: list[str]) -> InputError:
-        found = re.search(r"column #(\d+).*invalid value '(.*)'", str(error), re.DOTALL)
+    def _explain(self, error: Exception, data: memoryview, file: int, line: int, header: list[str]) -> InputError:
+        """What pyarrow says of a block that it read serially, which tells the row."""
+        found = re.search(r"column #(\d+): (?:Row #(\d+): )?.*invalid value '(.*)'", str(error), re.DOTALL)
         if not found:
             return InputError(f"{self.names[file]} cannot be read as CSV ({error}); correct it or leave it out.")
-        column, value = header[int(found[1])], found[2]
-        position = re.search(rb"(?:^|[\t,;\"])" + re.escape(value.encode()) + rb"(?:[\t,;\"\r\n]|$)", data, re.MULTILINE)
-        where = self._line(file, line + data[: position.start() if position else 0].count(b"\n") + 2)
+        column, value = header[int(found[1])], found[3]
+        before = _lines_before(data, int(found[2] or 1), self.delimiters[file], value)
         strange = [said for kind, said in STRANGE.items() if f"to {kind}" in str(error)]
-        message = _not_a_number(where, column, value, strange[0] if strange else "not a number")
+        message = _not_a_number(self._line(file, line + before + 2), column, value, strange[0] if strange else "not a number")
         return InputError(message, DROP_ROWS, argument="on_missing", column=column)
 
     def bytes_inside(self, point: ResumePoint) -> int:
         return min(point.cursor, self.files[point.file].size)
+
+
+def _error_of(call: Callable[[], object]) -> Exception | None:
+    try:
+        call()
+    except pa.ArrowInvalid as error:
+        return ValueError(str(error))
+    return None
+
+
+def _lines_before(data: memoryview, row: int, delimiter: str, value: str = "") -> int:
+    """Line breaks before a row of a block, and before a value in it.
+
+    The number of the row is that of pyarrow: from 1 on, without empty lines.
+    """
+    starts = np.append(0, line_ends(data, delimiter)[0] + 1)
+    text = bytes(data)
+    full = [
+        start for start in starts.tolist() if start < len(text) and text[start : start + 2].strip(b"\r")[:1] not in (b"\n", b"")
+    ]
+    if not full:
+        return 0
+    start = full[min(row, len(full)) - 1]
+    sign = re.escape(delimiter.encode())
+    found = re.compile(rb'(?:^|[\n"]|' + sign + rb")" + re.escape(value.encode()) + rb'(?:["\r\n]|$|' + sign + rb")").search(
+        text, start
+    )
+    inside = found.start() if value and found else start
+    end = min((other for other in full if other > start), default=len(text))
+    return text.count(b"\n", 0, inside if inside < end else start)
 
 
 def _not_a_number(where: str, column: str, value: str, what: str = "not a number") -> str:
@@ -285,16 +358,18 @@ def _is_long(column: pa.ChunkedArray) -> bool:
 
 
 def _number(text: str | None) -> float | None:
-    """What a value says, true and false as 1 and 0; None if that is no number."""
-    try:
-        return None if text is None else SWITCH[text.lower()] if text.lower() in SWITCH else float(text)
-    except ValueError:
-        return None
+    """What a value says; None if that is no number to pyarrow."""
+    return float(text) if text is not None and NUMBER.fullmatch(text) else None
+
+
+def _switch(text: str | None) -> float | None:
+    """The same for a column of true and false."""
+    return None if text is None else SWITCH.get(text.strip(" \t").lower())
 
 
 def _whole_number(text: str | None) -> int | None:
     """The same for a column of whole numbers of 64 bits."""
-    number = int(text) if text is not None and WHOLE_NUMBER.match(text) else None
+    number = int(text) if text is not None and "+" not in text and WHOLE_NUMBER.match(text) else None
     return None if number is None or not -(2**63) <= number < 2**63 else number
 
 
@@ -303,7 +378,8 @@ def _numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
 
     for i, name in enumerate(table.column_names):
         if types.get(name) in (pa.float64(), pa.bool_()):
-            table = table.set_column(i, name, pa.array([_number(v) for v in table[name].to_pylist()], pa.float64()))
+            read = _number if types[name] == pa.float64() else _switch
+            table = table.set_column(i, name, pa.array([read(v) for v in table[name].to_pylist()], pa.float64()))
         elif types.get(name) == pa.int64():
             table = table.set_column(i, name, pa.array([_whole_number(v) for v in table[name].to_pylist()], pa.int64()))
         elif name in types:

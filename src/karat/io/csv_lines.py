@@ -15,6 +15,34 @@ QUOTE, BREAK = ord('"'), ord("\n")
 def line_ends(block: memoryview | bytes, delimiter: str) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the line ends outside and inside quotes, in a block that begins with a row."""
     data = np.frombuffer(block, dtype=np.uint8)
+    toggles, _ = _quotes(data, delimiter)
+    breaks = np.flatnonzero(data == BREAK)
+    inside = np.searchsorted(toggles, breaks) % 2 == 1
+    return breaks[~inside], breaks[inside]
+
+
+def stray_quote(block: memoryview | bytes, delimiter: str, final: bool) -> int | None:
+    """Where a quote opens a value of several lines that does not end as a value does; None if there is no such quote.
+
+    The lines behind such a quote are rows that somebody forgot to close off, not a value.  If the block is the ``final`` one of
+    a file, a quote that is never closed is stray as well.
+    """
+    data = np.frombuffer(block, dtype=np.uint8)
+    toggles, edge = _quotes(data, delimiter)
+    breaks = np.flatnonzero(data == BREAK)
+    opened, closed = toggles[0::2], toggles[1::2]
+    if final and len(opened) > len(closed):
+        closed = np.append(closed, len(data))
+    for start, end in zip(opened.tolist(), closed.tolist(), strict=False):
+        several = np.searchsorted(breaks, end) > np.searchsorted(breaks, start)
+        ends_well = end < len(data) and (end + 1 == len(data) or edge[data[end + 1]] or data[end + 1] == QUOTE)
+        if several and not ends_well:
+            return int(start)
+    return None
+
+
+def _quotes(data: np.ndarray, delimiter: str) -> tuple[np.ndarray, np.ndarray]:
+    """The quotes that open or close a value, and for every byte whether a value ends before it."""
     quotes = np.flatnonzero(data == QUOTE)
     edge = np.isin(np.arange(256), [ord(delimiter), BREAK, ord("\r")])
     opens = np.ones(len(quotes), dtype=bool)  # whether a value begins after what is before the quote
@@ -24,10 +52,7 @@ def line_ends(block: memoryview | bytes, delimiter: str) -> tuple[np.ndarray, np
     double = np.zeros(len(quotes) + 1, dtype=bool)  # whether a quote comes right after another
     double[1:-1] = np.diff(quotes) == 1
     regular = (opens | double[:-1])[0::2].all() and (closes | double[1:])[1::2].all()
-    toggles = quotes if regular else _toggles(quotes.tolist(), opens.tolist())
-    breaks = np.flatnonzero(data == BREAK)
-    inside = np.searchsorted(toggles, breaks) % 2 == 1
-    return breaks[~inside], breaks[inside]
+    return quotes if regular else _toggles(quotes.tolist(), opens.tolist()), edge
 
 
 def _toggles(quotes: list[int], opens: list[bool]) -> np.ndarray:

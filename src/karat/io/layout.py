@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,9 +18,12 @@ from karat._data import containers, frames
 from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
 from karat.errors import InputError
+from karat.io.numbers import decimals_as_doubles
 from karat.io.source import DROP_ROWS, NOT_A_NUMBER, is_number, sort_of
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, MultiView
+
+INDEX = re.compile(r"__index_level_\d+__")
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,15 @@ class Layout:
 
     def among(self, schema: pa.Schema) -> Layout:
         """The same for columns that are there; every column that must hold numbers does."""
-        layout = replace(self, roles=self.roles.among(schema.names))
+        # By default the index that pandas stored with its rows is no feature.
+        unnamed = [] if self.roles.features else pandas_index(schema)
+        layout = replace(self, roles=self.roles.among([name for name in schema.names if name not in unnamed] or schema.names))
         for name in layout.numeric:
             layout._check_number(schema.field(name))
         return layout
 
     def provenance(
-        self, problem: Problem, seed: int, source: dict[str, Any], dropped: dict[str, int], content: Any
+        self, problem: Problem, seed: int, source: dict[str, Any], dropped: dict[str, int], content: Any, digest: Any = None
     ) -> dict[str, Any]:
         """The JSON of the provenance of a coreset that was made of these columns now; ``problem`` is the one that was asked."""
         from karat import __version__
@@ -84,6 +90,7 @@ class Layout:
             problem=problem.describe(),
             seed=seed,
             content=content,
+            digest=digest,
         ).to_dict()
 
     @property
@@ -154,7 +161,9 @@ class Layout:
 
     def _numbers(self, table: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
         column = table.column(name)
-        if pa.types.is_decimal(column.type) or (pa.types.is_boolean(column.type) and column.null_count):
+        if pa.types.is_decimal(column.type):
+            column = decimals_as_doubles(column)
+        if pa.types.is_boolean(column.type) and column.null_count:
             column = column.cast(pa.float64())
         if self.drop and column.null_count and pa.types.is_integer(column.type):  # NaN would turn the others into doubles
             keep &= np.asarray(column.is_valid())
@@ -204,5 +213,25 @@ class Layout:
             raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one.")
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
+        if (
+            pa.types.is_binary(column.type)
+            or pa.types.is_large_binary(column.type)
+            or pa.types.is_fixed_size_binary(column.type)
+        ):
+            try:
+                column = column.cast(pa.binary()).cast(pa.string())
+            except pa.ArrowInvalid as error:
+                raise InputError(
+                    f"Column {name!r} holds bytes that are not text in UTF-8 ({where(0)} or a later row of its batch); write "
+                    "the file in UTF-8, or the column as text or numbers.",
+                    column=name,
+                ) from error
         values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
         return frames.as_keys(values)
+
+
+def pandas_index(schema: pa.Schema) -> list[str]:
+    """The columns in which pandas stored an index that has no name."""
+    stored = [] if not isinstance(schema.pandas_metadata, dict) else schema.pandas_metadata.get("index_columns", [])
+    found = [name for name in stored if isinstance(name, str) and INDEX.fullmatch(name) and name in schema.names]
+    return [*found, *(name for name in schema.names[:1] if not name)]  # as to_csv writes it: a first column without a name

@@ -26,6 +26,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from karat.io.numbers import decimals_as_doubles
+
 BLOCK = 2**15
 TEXT = 2**20  # bytes of text at a time
 HALF = np.uint64(32)
@@ -165,7 +167,7 @@ def _values(column: Any) -> np.ndarray:
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
     if pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
+        column = decimals_as_doubles(column)
     kind = column.type
     if pa.types.is_integer(kind) and column.null_count:
         missing = np.asarray(column.is_null())

@@ -116,7 +116,8 @@ def scan(
 def changed_file(before: list[list[Any]], now: list[list[Any]]) -> str:
     """The first file that is not the same in two lists of files (:meth:`Source.identity`)."""
     then, after = ({str(f[0]): f for f in files} for files in (before, now))
-    return min(name for name in then.keys() | after.keys() if then.get(name) != after.get(name))
+    differ = [name for name in then.keys() | after.keys() if then.get(name) != after.get(name)]
+    return min(differ) if differ else "The order of the files"
 
 
 def require_rows(source: Source, layout: Layout, position: Position) -> None:

@@ -8,26 +8,18 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import partial
-from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
-import pyarrow.fs as pafs
 
 from karat.errors import InputError
+from karat.io.find import File, find_files, folder_columns
 
-KINDS = {
-    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".tsv": "csv", ".tsv.gz": "csv",
-    ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
-}  # fmt: skip
-
-WILD = "*?["
 ROWS = 10**6  # of a stream at a time
 DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
 NOT_A_NUMBER = b"karat: not a number"  # metadata of a column that is text for one value's sake: where that is, in words
@@ -71,12 +63,15 @@ class Source(ABC):
         Of the files, for error messages.
     given : list of str
         The paths that were passed; none, if it is a stream.
+    notes : list of str
+        What the certificate should say about how the source was read.
     once : bool
         Its rows come only once.
     """
 
     names: Sequence[str]
     given: Sequence[str] = ()
+    notes: Sequence[str] = ()
     once = False
     _schema: pa.Schema | None = None
 
@@ -119,22 +114,13 @@ class Source(ABC):
         raise InputError("A stream does not say how many rows are coming; give their number.")
 
 
-@dataclass(frozen=True)
-class File:
-    """A file, and what its folders say (``year=2024/``)."""
-
-    path: str
-    size: int
-    changed: int
-    folders: tuple[tuple[str, str], ...]
-
-
 class Files(Source):
     """Files of one kind, in order of their names."""
 
     def __init__(self, filesystem: Any, files: Sequence[File], given: Sequence[str]) -> None:
         self.filesystem, self.files, self.given = filesystem, files, given
         self.names = [f.path for f in files]
+        self.folders = folder_columns(files)  # of each file: the columns that its folders give, with their values
 
     def identity(self) -> list[list[Any]]:
         """Read anew, since files may change while we look at them."""
@@ -161,15 +147,17 @@ def open_source(source: Any, *, rows: int = ROWS, block_bytes: int = 2**24, firs
     block_bytes, first_bytes : int
         Bytes of a CSV file that are read at a time, and those that tell numbers from text.
     """
-    from karat.io.columnar import ColumnarFiles, Stream
+    from karat.io.columnar import ColumnarFiles, Scan, Stream
     from karat.io.csv import CsvFiles
 
     if isinstance(source, Source):
         return source
     if isinstance(source, pa.RecordBatchReader):
         return Stream(lambda: source, once=True)
-    if isinstance(source, pads.Dataset):
-        source = list(source.files) if hasattr(source, "files") else source
+    if isinstance(source, pads.Dataset | pads.Scanner):
+        return Scan(source)
+    if hasattr(source, "iloc") and hasattr(source, "columns"):  # the index of a pandas frame is no feature
+        source = pa.Table.from_pandas(source, preserve_index=False)
     for method in ("to_arrow_reader", "fetch_arrow_reader"):  # a DuckDB relation, new and old
         if hasattr(source, method):
             return Stream(partial(getattr(source, method), rows))
@@ -179,112 +167,18 @@ def open_source(source: Any, *, rows: int = ROWS, block_bytes: int = 2**24, firs
         source = [source]
     if not isinstance(source, list | tuple) or not source:
         raise InputError(f"source must be a path, a list of paths or a stream of Arrow batches, not {type(source).__name__}.")
-    filesystem, files = None, []
-    for one in source:
-        filesystem, found = _find(str(one))
-        files += found
-    kinds = {_kind(f.path) for f in files}
-    if len(kinds) != 1:
-        raise InputError(f"The source mixes {' and '.join(sorted(map(str, kinds)))} files; give files of one kind.")
-    kind = str(kinds.pop())
+    kind, filesystem, files = find_files([os.fspath(one) if hasattr(one, "__fspath__") else one for one in source])
     given = [os.fspath(one) for one in source]
     if kind == "csv":
         return CsvFiles(filesystem, files, given, block_bytes, first_bytes)
     return ColumnarFiles(filesystem, files, given, kind)
 
 
-def _kind(path: str) -> str | None:
-    suffixes = PurePosixPath(path).suffixes
-    return KINDS.get("".join(suffixes[-2:]).lower()) or KINDS.get("".join(suffixes[-1:]).lower())
-
-
-def _find(source: str) -> tuple[Any, list[File]]:
-    """The file system and the data files at a path or address, in order of their names."""
-    filesystem, path = _file_system(source)
-    info = filesystem.get_file_info(path)
-    if info.type == pafs.FileType.NotFound and any(sign in path for sign in WILD):
-        path, found = _matching(filesystem, source, path)
-    elif info.type == pafs.FileType.NotFound:
-        raise InputError(f"There is no file or folder {source}.")
-    elif info.type == pafs.FileType.Directory:
-        inside = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-        found = [f for f in inside if f.is_file and _kind(f.path) and not _hidden(f.path[len(path) :])]
-        if not found:
-            raise InputError(f"The folder {source} holds no data files; known are {', '.join(KINDS)}.")
-    elif _kind(path) is None:
-        raise InputError(f"{source} is of no known kind; known are {', '.join(KINDS)}.")
-    else:
-        found = [info]
-    found.sort(key=lambda f: f.path)
-    return filesystem, [File(f.path, f.size or 0, f.mtime_ns or 0, _folders(f.path[len(path) :])) for f in found]
-
-
-def _matching(filesystem: Any, source: str, path: str) -> tuple[str, list[Any]]:
-    """The folder above the first wildcard of a pattern, and the data files below it that match."""
-    parts = PurePosixPath(path).parts
-    fixed = next(i for i, part in enumerate(parts) if any(sign in part for sign in WILD))
-    home, pattern = str(PurePosixPath(*parts[:fixed])), parts[fixed:]
-    selector = pafs.FileSelector(home, allow_not_found=True, recursive=len(pattern) > 1 or "**" in pattern)
-    below = ((f, PurePosixPath(f.path).parts[fixed:]) for f in filesystem.get_file_info(selector) if f.is_file)
-    found = [f for f, names in below if _matches(names, pattern) and _kind(f.path)]
-    if not found:
-        raise InputError(f"No data file matches {source}; known are {', '.join(KINDS)}. ({home} was searched.)")
-    return home, found
-
-
-def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a path matches, part by part; ``**`` stands for any folders, and only a dot matches a leading dot."""
-    if not pattern:
-        return not names
-    if pattern[0] == "**" and _matches(names, pattern[1:]):
-        return True
-    if not names or (names[0].startswith(".") and not pattern[0].startswith(".")):
-        return False
-    if pattern[0] == "**":
-        return _matches(names[1:], pattern)
-    return fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
-
-
-def _file_system(source: str) -> tuple[Any, str]:
-    if "://" not in source:
-        return pafs.LocalFileSystem(), os.path.abspath(source)
-    try:
-        return pafs.FileSystem.from_uri(source)  # type: ignore[no-any-return]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        pass
-    try:
-        import fsspec
-
-        handler, path = fsspec.core.url_to_fs(source)
-    except (ImportError, ValueError) as error:
-        raise InputError(f"{source} cannot be opened: {error}.") from error
-    return pafs.PyFileSystem(pafs.FSSpecHandler(handler)), path
-
-
-def _hidden(path: str) -> bool:
-    return any(part.startswith((".", "_")) for part in PurePosixPath(path).parts)
-
-
-def _folders(path: str) -> tuple[tuple[str, str], ...]:
-    parts = [part.partition("=") for part in PurePosixPath(path).parts[:-1]]
-    return tuple((name, value) for name, equals, value in parts if equals)
-
-
-def folder_value(value: str) -> int | float | str:
-    """What a folder name says, as a number if it is one."""
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            continue
-    return value
-
-
-def with_folders(batch: Any, folders: tuple[tuple[str, str], ...], columns: Sequence[str]) -> Any:
-    """The batch with the wanted columns that its folders give."""
-    for name, value in folders:
+def with_folders(batch: Any, folders: Mapping[str, Any], columns: Sequence[str]) -> Any:
+    """The batch with the wanted columns that its folders give; None is a missing value."""
+    for name, value in folders.items():
         if name in columns and name not in batch.schema.names:
-            constant = pa.array(np.full(batch.num_rows, folder_value(value)))
+            constant = pa.nulls(batch.num_rows) if value is None else pa.array(np.full(batch.num_rows, value))
             batch = batch.append_column(name, constant)
     return batch
 

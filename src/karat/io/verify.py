@@ -34,11 +34,12 @@ from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, fold_rows, refuse_once, short_names
 from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, Present, Reduce
+from karat.io.content_digest import Digest
 from karat.io.kept import Kept
 from karat.io.layout import Layout
 from karat.io.read_all import own_targets
 from karat.io.row_hashes import RowHashes, joined_hashes
-from karat.io.scan import Position, require_rows, scan
+from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source, open_source
 from karat.io.verdict import FileVerification, compare
 from karat.problems import Problem
@@ -153,6 +154,7 @@ class FileCheck:
     kept: Kept = field(init=False)
     sums: Moments | Reduce = field(init=False)
     rows: int = field(init=False)
+    first_hashes: RowHashes | None = field(default=None, init=False)
 
     def run(self) -> FileVerification:
         """Read the data, and compare."""
@@ -168,6 +170,7 @@ class FileCheck:
         refuse_once(core.problem, source)
         self.layout = layout = self.layout.among(source.schema())
         self.rows = fold_rows(core.problem, layout, self.memory, None)
+        files = source.identity()
         problem, notes, other_maps = self._lowered()
         self.kept = kept = Kept.of(core, problem)
         stored = joined_hashes([part.content for part in known.parts])
@@ -181,17 +184,29 @@ class FileCheck:
             apart = core.weights == 1.0
         self.sums = Moments(kept, self.rows, apart) if again else Reduce(self._sketch(), layout)
         beside = [] if self.beside is None else self.beside(self)
-        position, passes = self._scans([hashes, found, self.sums, *beside])
+        digests = [Digest(layout.columns)] if len(known.parts) == 1 and known.parts[0].digest else []
+        position, passes = self._scans([hashes, *digests, found, self.sums, *beside])
+        self._require_same_rows(files, hashes)
         reductions, total, other_groups = self._measured(self.sums, passes)
         data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
         refutations = [*other_maps, *other_groups]
         if found.moved and (data != "reordered" or (again and not self._all_present())):
             refutations.append(OTHER_ROWS)
+        if data == "identical" and digests and digests[0].rows.to_dict() != known.parts[0].digest:
+            data = "changed"  # by somebody who made the hashes agree
+            refutations.append("The SHA-256 digest of the rows is not the one that was stored.")
         if core.n_rows != position.rows:
             refutations.append(f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}.")
         seconds = time.perf_counter() - start
         certificate = certify_again(core, reductions, total, position.rows, seconds, refutations, notes)
         return FileVerification(certificate, data, changed, tuple(sorted(found.moved)), tuple(hashes.rows.columns))
+
+    def _require_same_rows(self, files: list[list[Any]], hashes: Hashes) -> None:
+        """Refuse a source that changed from one pass to the next."""
+        if self.source.identity() != files:
+            raise InputError(f"{changed_file(files, self.source.identity())} changed while it was read; run again.")
+        if self.first_hashes is not None and self.first_hashes.to_dict()["sums"] != hashes.rows.to_dict()["sums"]:
+            raise InputError("The source gave other rows in the second pass than in the first; write it to files first.")
 
     def _lowered(self) -> tuple[Problem, Sequence[str], Sequence[str]]:
         """The problem with the maps by which the coreset was made, notes, and how the maps of this data differ."""
@@ -199,7 +214,8 @@ class FileCheck:
         if not isinstance(core.problem, Latent):
             return core.problem, (), ()
         first = LatentSums(core.problem, self.layout, self.layout.roles.widths, self.memory)
-        scan(self.source, self.layout, [first], self.rows, progress=self.progress)
+        self.first_hashes = RowHashes(self.layout.columns, self.layout.gaps)
+        scan(self.source, self.layout, [first, Hashes(self.first_hashes)], self.rows, progress=self.progress)
         fresh = core.problem.lower(first.total(), self.layout.roles.widths)
         assert isinstance(fresh, KnownMaps)
         if core.maps is None:

@@ -1,0 +1,126 @@
+"""Whether the header and the arrays of a stored coreset go together: asked before anything is built of them.
+
+``admit`` looks at names, types and shapes before the arrays are read; ``check_values`` looks at what they hold.  Both raise
+inside :func:`karat._storage.damage.reading`, which says which file it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from karat._core.certify import Certificate
+from karat._core.provenance import Provenance
+from karat._storage.damage import require
+from karat._storage.members import Spec
+
+NUMBERS = "biuf"
+SPARSE = ("data", "indices", "indptr")
+TYPES: dict[str, tuple[type, ...]] = {
+    "float": (float, int), "int": (int,), "str": (str,), "bool": (bool,), "float | None": (float, int, type(None)),
+    "tuple[float, ...]": (tuple,), "tuple[str, ...]": (tuple,),
+}  # fmt: skip
+UNSIGNED = ("loss_error", "rounding", "remainder", "moment_error", "total_error", "condition", "spent", "inflation", "covered")
+
+
+def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
+    """Raise unless the arrays are those that the header speaks of, with one entry for each kept row."""
+    rows = header["n_rows"]
+    require(type(rows) is int and 0 < rows < 2**63, f"it was made of {rows!r} rows")
+    kept = specs["weights"].shape
+    require(len(kept) == 1 and 0 < kept[0] <= rows, f"it keeps {kept} of {rows:,} rows")
+    require(specs["weights"].dtype == np.float64 and specs["indices"].dtype == np.int64, "weights or indices of another type")
+    expected = {"weights", "indices"}
+    for name in ("indices", "groups", "keys"):
+        if name in specs:
+            require(specs[name].shape == kept, f"{name} of shape {specs[name].shape} beside weights of shape {kept}")
+            expected.add(name)
+    for name in ("X", "y"):
+        for part, per_row in _arrays_of(header["containers"][name], name, specs):
+            require(part in specs, f"it holds no {part!r}")
+            known = specs[part].shape[:1] == kept or specs[part].shape == (-1,)
+            require(known or not per_row, f"{part!r} of shape {specs[part].shape} beside weights of shape {kept}")
+            expected.add(part)
+    if "correction_sets" in specs or "correction_delta" in specs:
+        sets, delta = specs["correction_sets"], specs["correction_delta"]
+        agree = len(sets.shape) == 2 and sets.shape[1] > 0 and sets.shape[:1] == delta.shape and sets.shape[0] > 0
+        require(agree and sets.dtype.kind in "iu" and delta.dtype == np.float64, "a correction of another shape")
+        expected |= {"correction_sets", "correction_delta"}
+    maps = {name for name in specs if name.startswith("map_")}
+    require(all(specs[name].dtype.kind in NUMBERS for name in maps), "maps that are not numbers")
+    strange = sorted(set(specs) - expected - maps)
+    require(not strange, f"it holds an array {strange[:1]} that does not belong to it")
+
+
+def _arrays_of(kind: dict[str, Any] | None, name: str, specs: Mapping[str, Spec]) -> Iterator[tuple[str, bool]]:
+    """The arrays of a container, and whether each has one entry per row."""
+    if kind is None:
+        require(name == "y", "it holds no rows")
+    elif kind["kind"] == "tuple":
+        for i, part in enumerate(kind["parts"]):
+            require(part is not None and part["kind"] != "tuple", "views inside views")
+            yield from _arrays_of(part, f"{name}/{i}", specs)
+    elif kind["kind"] == "sparse":
+        sides = kind["shape"]
+        require(len(sides) == 2 and all(type(side) is int and side >= 0 for side in sides), f"rows of shape {sides}")
+        require(sides[0] == specs["weights"].shape[0], f"{sides[0]:,} sparse rows")
+        yield from ((f"{name}/{part}", False) for part in SPARSE)
+    elif kind["kind"] == "array":
+        yield name, True
+    else:
+        require(type(kind["kind"]) is str and type(kind["columns"]) is list, "a frame of another kind")
+        yield from ((f"{name}/{i}", True) for i in range(len(kind["columns"])))
+        if f"{name}/index" in specs:
+            yield f"{name}/index", True
+
+
+def check_values(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise unless weights are positive and finite, and indices increase within the rows."""
+    weights, indices = arrays["weights"], arrays["indices"]
+    require(bool(np.isfinite(weights).all() and (weights > 0).all()), "a weight is not a positive number")
+    require(bool(indices[0] >= 0 and indices[-1] < header["n_rows"]), "an index is not that of a row")
+    require(bool((np.diff(indices) > 0).all()), "the indices do not increase")
+    if "correction_sets" in arrays:
+        sets, columns = arrays["correction_sets"], int(arrays["correction_sets"][-1, -1])
+        require(bool((sets >= 0).all() and (sets <= columns).all()), "a correction of columns that are not there")
+        require(bool(np.isfinite(arrays["correction_delta"]).all()), "a correction that is not finite")
+    for name, values in arrays.items():
+        if name.startswith("map_") and values.dtype.kind == "f":
+            require(bool(np.isfinite(values).all()), f"the map {name[4:]!r} is not finite")
+
+
+def check_certificate(certificate: Certificate, rows: int, kept: int) -> None:
+    """Raise unless a certificate is of so many rows, and its fields are of their types."""
+    for one in fields(Certificate):
+        value, known = getattr(certificate, one.name), TYPES[str(one.type)]
+        fits = isinstance(value, known) and (bool in known or not isinstance(value, bool))
+        require(fits, f"its certificate says {one.name} = {str(value)[:40]}")
+    for name, kind in (("notes", str), ("excludes", str), ("excluded_directions", (float, int))):
+        require(all(isinstance(value, kind) for value in getattr(certificate, name)), f"{name} of its certificate")
+    require(all(not getattr(certificate, name) < 0 for name in UNSIGNED), "its certificate has a negative error")
+    require(certificate.n_rows == rows and certificate.size == kept, "its certificate is of other rows")
+    require(certificate.power >= 1 and certificate.passes >= 0 and certificate.peeled >= 0, "its certificate is impossible")
+
+
+def check_provenance(stored: Any) -> None:
+    """Raise unless the record of where rows came from can be read."""
+    if stored is None:
+        return
+    known = Provenance.read(stored)
+    for part in (known, *known.parts):
+        roles, texts = part.column_roles, [part.karat, part.created, part.command, part.on_missing, part.problem]
+        require(all(text is None or isinstance(text, str) for text in texts), "its provenance is not text")
+        require(all(isinstance(name, str) for name in roles.columns), "its provenance names no columns")
+        require(all(isinstance(path, str) for path in part.given) and part.left_out >= 0, "its provenance names no paths")
+        require(part.digest is None or isinstance(part.digest["value"], str), "its digest is none")
+        if part.content is not None:
+            content = part.content
+            sums = [int(word, 16) for word in (*content["sums"], *content["blocks"])]
+            require(len(content["sums"]) == 2 and min(sums) >= 0, "its hashes are none")
+            require(
+                all(type(rows) is int and rows >= 0 for rows in (content["rows"], *content["parts"])), "its hashes are none"
+            )
+            require(all(isinstance(name, str) for name in content["columns"]), "its hashes are of no columns")

@@ -1,0 +1,128 @@
+"""A cryptographic digest of the used columns: SHA-256, for those who must show that data is the same.
+
+The row hashes (:mod:`karat.io.row_hashes`) notice accidents, and anybody can forge them.  This digest cannot be forged, costs a
+pass over all bytes, and depends on the order of the rows.  Like the hashes it is one of values, not of the bytes of files:
+
+    digest <- SHA-256(names of the columns, sorted, as JSON)
+    digest <- SHA-256(digest, block)                    for every BLOCK rows
+    block  =  column by column:  "f" and doubles, little-endian (-0 is 0, and every NaN, and a missing number, is one NaN), or
+                                 "t", the lengths of the texts (-1: missing), and their bytes in UTF-8
+
+A block of whole numbers that doubles cannot hold is written as text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from karat._data.batch import Batch
+from karat._storage.archive import Stored
+from karat.engine.offsets import WHOLE
+from karat.io.consumers import Consumer
+from karat.io.numbers import as_doubles
+from karat.io.source import Chunk
+
+BLOCK = 4096
+ALGORITHM = "sha256"
+PENDING = "digest:rows"
+
+
+class ContentDigest:
+    """SHA-256 of rows as they are read; :meth:`state` can be stored between any two batches."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns, self.rows = sorted(columns), 0
+        self.chain = hashlib.sha256(json.dumps(self.columns).encode()).digest()
+        self.pending: pa.Table | None = None  # rows of the open block
+
+    def add(self, table: Any) -> None:
+        """Go on with the rows of a table or record batch."""
+        some = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+        some = some.select(self.columns)
+        self.rows += some.num_rows
+        if self.pending is not None:
+            some = pa.concat_tables([self.pending, some], promote_options="permissive")
+        whole = some.num_rows // BLOCK * BLOCK
+        for start in range(0, whole, BLOCK):
+            self.chain = self._chained(some.slice(start, BLOCK))
+        self.pending = some.slice(whole)
+
+    def hexdigest(self) -> str:
+        """Of all rows so far."""
+        rest = self.pending is not None and self.pending.num_rows
+        return (self._chained(self.pending) if rest else self.chain).hex()
+
+    def _chained(self, block: pa.Table) -> bytes:
+        found = hashlib.sha256(self.chain)
+        for name in self.columns:
+            found.update(_column_bytes(block.column(name)))
+        return found.digest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the provenance."""
+        return {"algorithm": ALGORITHM, "columns": self.columns, "rows": self.rows, "value": self.hexdigest()}
+
+    def state(self) -> Stored:
+        """A header and arrays from which :meth:`restore` goes on."""
+        arrays = {}
+        if self.pending is not None:
+            sink = io.BytesIO()
+            with pa.ipc.new_stream(sink, self.pending.schema) as writer:
+                writer.write_table(self.pending)
+            arrays[PENDING] = np.frombuffer(sink.getvalue(), dtype=np.uint8)
+        return {"digest": {"rows": self.rows, "chain": self.chain.hex()}}, arrays
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.rows, self.chain = header["digest"]["rows"], bytes.fromhex(header["digest"]["chain"])
+        if PENDING in arrays:
+            self.pending = pa.ipc.open_stream(pa.py_buffer(arrays[PENDING].tobytes())).read_all()
+
+
+class Digest(Consumer):
+    """A cryptographic digest of all rows, also of those that do not count."""
+
+    background = True
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.rows = ContentDigest(columns)
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        self.rows.add(chunk.table)
+
+    def state(self) -> Stored:
+        return self.rows.state()
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.rows.restore(header, arrays)
+
+
+def _column_bytes(column: pa.ChunkedArray) -> bytes:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if pa.types.is_int64(kind) or pa.types.is_uint64(kind):
+        values = np.asarray(column.fill_null(0))
+        if len(values) and max(abs(int(values.max())), abs(int(values.min()))) > WHOLE and _rounded(values):
+            column, kind = column.cast(pa.large_string()), pa.large_string()
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    if numeric or pa.types.is_decimal(kind) or pa.types.is_null(kind):
+        doubles = as_doubles(column) + 0.0
+        doubles[np.isnan(doubles)] = np.nan
+        return b"f" + doubles.astype("<f8").tobytes()
+    texts = [
+        None if value is None else value if isinstance(value, bytes) else str(value).encode() for value in column.to_pylist()
+    ]
+    lengths = np.array([-1 if text is None else len(text) for text in texts], dtype="<i8")
+    return b"t" + lengths.tobytes() + b"".join(text for text in texts if text is not None)
+
+
+def _rounded(values: np.ndarray) -> bool:
+    return any(int(float(value)) != int(value) for value in values.tolist())

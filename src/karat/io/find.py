@@ -1,0 +1,217 @@
+"""Files at paths, addresses and patterns: each exactly once, in order of their names.
+
+A file that is named twice would count every row twice.  On the local disk files are the same if their resolved paths or their
+(device, inode) pairs are; a folder that links to one above it is not entered again.  What folders say (``year=2024/``) becomes
+columns: numbers, if that is how every value of the column is written, else text.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from karat.errors import InputError
+
+KINDS = {
+    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".csv.bz2": "csv", ".csv.zst": "csv",
+    ".tsv": "csv", ".tsv.gz": "csv", ".tsv.bz2": "csv", ".tsv.zst": "csv", ".arrow": "arrow", ".feather": "arrow",
+    ".ipc": "arrow",
+}  # fmt: skip
+PACKED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".zip", ".z", ".7z", ".br", ".snappy")  # after a known kind
+WILD = "*?["
+MISSING = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file, and what its folders say (``year=2024/``)."""
+
+    path: str
+    size: int
+    changed: int
+    folders: tuple[tuple[str, str], ...]
+
+
+def find_files(sources: Sequence[Any]) -> tuple[str, Any, list[File]]:
+    """The kind, the file system and the data files of some paths; refused if a file would be read twice."""
+    found: list[tuple[Any, list[File], str]] = []
+    for one in sources:
+        if not isinstance(one, str) or "\0" in one:
+            raise InputError(f"{one!r} is not a path.")
+        found.append((*_find(one), one))
+    filesystem = found[0][0]
+    other = next((given for its, _, given in found if not its.equals(filesystem)), None)
+    if other is not None:
+        raise InputError(f"{found[0][2]} and {other} are on different file systems; make a coreset of each, and merge them.")
+    files = [file for _, some, _ in found for file in some]
+    _refuse_repeats(files, isinstance(filesystem, pafs.LocalFileSystem))
+    kinds = {kind_of(file.path) for file in files}
+    if len(kinds) != 1:
+        raise InputError(f"The source mixes {' and '.join(sorted(map(str, kinds)))} files; give files of one kind.")
+    return str(kinds.pop()), filesystem, files
+
+
+def kind_of(path: str) -> str | None:
+    """The kind of a file by the end of its name; None if it is not known."""
+    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
+    return KINDS.get("".join(suffixes[-2:])) or KINDS.get("".join(suffixes[-1:]))
+
+
+def _refuse_repeats(files: Sequence[File], local: bool) -> None:
+    known: dict[Any, str] = {}
+    for file in files:
+        marks: list[Any] = [os.path.realpath(file.path) if local else file.path]
+        if local:
+            status = os.stat(file.path)
+            marks += [(status.st_dev, status.st_ino)] if status.st_ino else []
+        first = next((known[mark] for mark in marks if mark in known), None)
+        if first is not None:
+            beside = "is given twice" if first == file.path else f"and {first} are the same file"
+            raise InputError(f"{file.path} {beside}: every row would count twice. Give each file once.")
+        known |= dict.fromkeys(marks, file.path)
+
+
+def _find(source: str) -> tuple[Any, list[File]]:
+    """The file system and the data files at a path or address, in order of their names."""
+    filesystem, path = _file_system(source)
+    try:
+        info = filesystem.get_file_info(path)
+        if info.type == pafs.FileType.NotFound and any(sign in path for sign in WILD):
+            path, found = _matching(filesystem, source, path)
+        elif info.type == pafs.FileType.NotFound:
+            raise InputError(f"There is no file or folder {source}.")
+        elif info.type == pafs.FileType.Directory:
+            found = [f for f in _below(filesystem, path) if not _hidden(f.path[len(path) :]) and _is_data(f.path)]
+            if not found:
+                raise InputError(f"The folder {source} holds no data files; known are {', '.join(KINDS)}.")
+        elif kind_of(path) is None:
+            raise InputError(f"{source} is of no known kind; known are {', '.join(KINDS)}.")
+        else:
+            found = [info]
+    except (OSError, UnicodeError, pa.ArrowException) as error:
+        raise InputError(f"{source!r} cannot be searched ({error}).") from error
+    found.sort(key=lambda f: f.path)
+    return filesystem, [File(f.path, f.size or 0, f.mtime_ns or 0, _folders(f.path[len(path) :])) for f in found]
+
+
+def _is_data(path: str) -> bool:
+    """Whether a file in a folder is one of data; one that is compressed in an unknown way is refused, never passed over."""
+    stem, packed = os.path.splitext(path)
+    if kind_of(path) is None and packed.lower() in PACKED and kind_of(stem) is not None:
+        raise InputError(f"{path} is compressed in a way that karat does not read; unpack it, or move it elsewhere.")
+    return kind_of(path) is not None
+
+
+def _below(filesystem: Any, home: str) -> list[Any]:
+    """All files below a folder; links are followed, and each folder is entered once."""
+    if not isinstance(filesystem, pafs.LocalFileSystem):
+        return [f for f in filesystem.get_file_info(pafs.FileSelector(home, recursive=True)) if f.is_file]
+    return list(filesystem.get_file_info(list(_walk(home, {}, ()))))
+
+
+def _walk(folder: str, visited: dict[tuple[int, int], str], above: tuple[tuple[int, int], ...]) -> Iterator[str]:
+    """The files below a folder of the local disk."""
+    status = os.stat(folder)
+    mark = (status.st_dev, status.st_ino)
+    if mark in above:  # a link to a folder that it is in: its files are found without it
+        return
+    if mark in visited:
+        raise InputError(f"{folder} and {visited[mark]} are the same folder: every row would count twice. Remove the link.")
+    visited[mark] = folder
+    with os.scandir(folder) as inside:
+        entries = sorted(inside, key=lambda entry: entry.name)
+    for entry in entries:
+        if _hidden(entry.name):
+            continue
+        if entry.is_dir():
+            yield from _walk(entry.path, visited, (*above, mark))
+        elif entry.is_file():
+            yield entry.path
+
+
+def _matching(filesystem: Any, source: str, path: str) -> tuple[str, list[Any]]:
+    """The folder above the first wildcard of a pattern, and the data files below it that match."""
+    parts = PurePosixPath(path).parts
+    fixed = next(i for i, part in enumerate(parts) if any(sign in part for sign in WILD))
+    home, pattern = str(PurePosixPath(*parts[:fixed])), parts[fixed:]
+    deep = len(pattern) > 1 or "**" in pattern
+    if filesystem.get_file_info(home).type != pafs.FileType.Directory:
+        inside: list[Any] = []
+    elif deep:
+        inside = _below(filesystem, home)
+    else:
+        inside = [f for f in filesystem.get_file_info(pafs.FileSelector(home)) if f.is_file]
+    found = [f for f in inside if _matches(PurePosixPath(f.path).parts[fixed:], pattern) and _is_data(f.path)]
+    if not found:
+        raise InputError(f"No data file matches {source}; known are {', '.join(KINDS)}. ({home} was searched.)")
+    return home, found
+
+
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path matches, part by part; ``**`` stands for any folders, and only a dot matches a leading dot."""
+    if not pattern:
+        return not names
+    if pattern[0] == "**" and _matches(names, pattern[1:]):
+        return True
+    if not names or (names[0].startswith(".") and not pattern[0].startswith(".")):
+        return False
+    if pattern[0] == "**":
+        return _matches(names[1:], pattern)
+    return fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
+
+
+def _file_system(source: str) -> tuple[Any, str]:
+    if "://" not in source:
+        return pafs.LocalFileSystem(), os.path.abspath(source)
+    try:
+        return pafs.FileSystem.from_uri(source)  # type: ignore[no-any-return]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    try:
+        import fsspec
+
+        handler, path = fsspec.core.url_to_fs(source)
+    except (ImportError, ValueError) as error:
+        raise InputError(f"{source} cannot be opened: {error}.") from error
+    return pafs.PyFileSystem(pafs.FSSpecHandler(handler)), path
+
+
+def _hidden(path: str) -> bool:
+    return any(part.startswith((".", "_")) for part in PurePosixPath(path).parts)
+
+
+def _folders(path: str) -> tuple[tuple[str, str], ...]:
+    parts = [part.partition("=") for part in PurePosixPath(path).parts[:-1]]
+    return tuple((unquote(name), unquote(value)) for name, equals, value in parts if equals)
+
+
+def folder_columns(files: Sequence[File]) -> list[dict[str, int | float | str | None]]:
+    """What the folders of each file say.
+
+    The values of a column are whole numbers, or numbers, if each is written as Python writes it: 007 and 7 are two texts.
+    """
+    texts: dict[str, set[str]] = {}
+    for file in files:
+        for name, value in file.folders:
+            texts.setdefault(name, set()).add(value)
+    kinds = {name: _kind_of_values(values - {MISSING}) for name, values in texts.items()}
+    return [{name: None if value == MISSING else kinds[name](value) for name, value in file.folders} for file in files]
+
+
+def _kind_of_values(values: set[str]) -> Any:
+    for kind in (int, float):
+        try:
+            plain = all(value == str(kind(value)) or (kind is float and value == str(int(value))) for value in values)
+        except ValueError:
+            continue
+        if plain and len({kind(value) for value in values}) == len(values):
+            return kind
+    return str

@@ -1,0 +1,116 @@
+"""Runs killed at random moments: each ends with the same coreset bit for bit, and leaves nothing half-written.
+
+    python -m storage.kills 60           (in the folder tests)
+
+A run over files with a checkpoint is started, killed by SIGKILL after a random time, and started again until it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+KINDS = {
+    "parquet": "'y', checkpoint='c.npz', batch_rows=2000, digest='sha256'",
+    "csv": "'y', checkpoint='c.npz', batch_rows=2000",
+    "groups": "'y', groups='g', checkpoint='c.npz', batch_rows=3000",
+    "moments": "problem=karat.problems.Moments(4), columns=['a', 'b'], checkpoint='c.npz', batch_rows=2000",
+    "latent": "problem=karat.problems.GaussianMixture(2), columns=['a', 'b', 'c'], checkpoint='c.npz', batch_rows=2000",
+    "sequences": "problem=karat.problems.HiddenMarkov(2, 'gaussian'), columns=['a', 'b'], checkpoint='c.npz', batch_rows=2000",
+}
+PROGRAM = """
+import sys, karat, karat.io
+print("ready", flush=True)
+core = karat.coreset_files({source!r}, {options})
+core.save(sys.argv[1])
+"""
+
+
+def write(folder):
+    rng = np.random.default_rng(1)
+    n = 60_000
+    X = rng.standard_normal((n, 3)) + 3 * (np.arange(n) % 2)[:, None]
+    U = np.abs(rng.standard_normal((n, 3)))
+    table = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "u": U[:, 0], "v": U[:, 1], "w": U[:, 2], "g": np.arange(n) % 3,
+                      "y": X.sum(axis=1) + rng.standard_normal(n)})  # fmt: skip
+    (folder / "p").mkdir()
+    (folder / "q").mkdir()
+    for i in range(10):
+        pq.write_table(table.slice(6000 * i, 6000), folder / "p" / f"{i}.parquet")
+        pacsv.write_csv(table.slice(6000 * i, 6000), folder / "q" / f"{i}.csv")
+
+
+def start(kind, folder, output):
+    source = str(folder / ("q" if kind == "csv" else "p"))
+    program = PROGRAM.format(source=source, options=KINDS[kind])
+    process = subprocess.Popen([sys.executable, "-c", program, str(output)], cwd=folder, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def content(path):
+    import karat
+    from karat._core.files import described
+
+    header, arrays = described(karat.load(path))
+    header["certificate"].pop("seconds")
+    (header.get("provenance") or {}).pop("created", None)
+    return repr(header), {name: np.asarray(value).tobytes() for name, value in arrays.items() if value is not None}
+
+
+def campaign(kills, seed=0, kinds=tuple(KINDS)):
+    """Kill runs until there were so many kills; how many runs ended, all of them with the same coreset."""
+    rng, done, ended = random.Random(seed), 0, 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder)
+        truth, seconds = {}, {}
+        for kind in kinds:
+            began = time.perf_counter()
+            process = start(kind, folder, folder / "truth.npz")
+            began = time.perf_counter()
+            assert process.wait() == 0
+            seconds[kind] = time.perf_counter() - began
+            truth[kind] = content(folder / "truth.npz")
+            (folder / "c.npz").unlink()
+            (folder / "truth.npz").unlink()
+        while done < kills:
+            kind = kinds[ended % len(kinds)]
+            times = 0
+            while True:
+                process = start(kind, folder, folder / "core.npz")
+                try:
+                    process.wait(timeout=rng.uniform(0, seconds[kind] * 0.9) if times < 8 and done < kills else None)
+                    assert process.returncode == 0
+                    break
+                except subprocess.TimeoutExpired:
+                    os.kill(process.pid, signal.SIGKILL)
+                    process.wait()
+                    done, times = done + 1, times + 1
+                    if (folder / "core.npz").exists():
+                        assert content(folder / "core.npz") == truth[kind]
+            assert content(folder / "core.npz") == truth[kind], kind
+            ended += 1
+            left = sorted(p.name for p in folder.iterdir() if p.name not in ("p", "q"))
+            assert [n for n in left if not n.endswith(".part")] == ["c.npz", "core.npz"], left
+            for path in folder.iterdir():
+                if path.is_file():
+                    path.unlink()
+    return done, ended
+
+
+if __name__ == "__main__":
+    done, ended = campaign(int(sys.argv[1]) if len(sys.argv) > 1 else 60)
+    print(f"{done} kills, {ended} runs ended with the same coreset bit for bit")

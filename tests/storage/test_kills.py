@@ -1,0 +1,11 @@
+"""A part of the campaign of ``kills.py``."""
+
+import pytest
+from storage import kills
+
+
+@pytest.mark.slow
+def test_killed_runs_end_with_the_same_coreset():
+    done, ended = kills.campaign(6, kinds=("parquet", "latent"))
+    assert done >= 6
+    assert ended
