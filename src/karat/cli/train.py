@@ -79,8 +79,9 @@ def _compared(few: Fitted, all_rows: Fitted) -> dict[str, Any]:
     A difference is relative to the largest parameter of its kind.  For the intercept that includes the coefficients, whose
     errors it inherits.
     """
-    differences = {name: float(abs(value - few.parameters[name]).max()) for name, value in all_rows.parameters.items()}
-    sizes = {name: float(abs(value).max()) for name, value in all_rows.parameters.items()}
+    both = {name: value for name, value in all_rows.parameters.items() if name in few.parameters}  # some need all rows
+    differences = {name: float(abs(value - few.parameters[name]).max()) for name, value in both.items()}
+    sizes = {name: float(abs(value).max()) for name, value in both.items()}
     if "intercept" in sizes:
         sizes["intercept"] = max(sizes["intercept"], sizes["coef"])
     relative = max(differences[name] / (sizes[name] or 1.0) for name in sizes)
