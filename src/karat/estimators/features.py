@@ -21,6 +21,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -118,7 +119,8 @@ class FeatureMap:
     def __call__(self, rows: Any) -> Any:
         with config_context(transform_output="default", enable_metadata_routing=False):
             blocks = [transformer.transform(rows) for transformer in self.transformers]
-        blocks = [block.toarray() if hasattr(block, "toarray") else np.asarray(block) for block in blocks]
+        if any(sparse.issparse(block) for block in blocks):
+            return sparse.csr_array(sparse.hstack([sparse.csr_array(block) for block in blocks], format="csr"))
         return blocks[0] if len(blocks) == 1 else np.hstack(blocks)
 
 
