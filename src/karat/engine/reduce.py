@@ -342,7 +342,7 @@ def sampled(
         chosen = pool[sample(rng, len(pool), size)] if size <= len(pool) else held + sample(rng, len(rows) - held, size)
         nominal = own_weights(rows, chosen) * (share / max(own_weights(rows, chosen).sum(), TINY))
         positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
-        known = candidate_points(rows, fitted, positions, weights).resolve()
+        known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True)
         if known.missed > MISSED:
             return None
         factors = match_moments(known)
@@ -354,7 +354,7 @@ def sampled(
 def _by_importance(rows: Rows, fitted: FittedMoments, rng: np.random.Generator) -> tuple[CandidatePoints, Array] | None:
     """The same with candidates that show what a uniform sample misses, which takes a pass."""
     chosen = important_rows(rows, fitted, int(INFORMED * fitted.kernel.width), rng)
-    known = None if chosen is None else candidate_points(rows, fitted, *chosen).resolve()
+    known = None if chosen is None else candidate_points(rows, fitted, *chosen).resolve(may_miss=True)
     factors = None if known is None or known.missed > MISSED else match_moments(known)
     return None if known is None or factors is None else (known, known.root * factors)
 
