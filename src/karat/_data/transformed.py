@@ -36,9 +36,17 @@ def transformed(raw: Any, transform: Transform) -> Any:
     raw
         A table of any kind.
     transform : callable
-        Maps a block of raw rows to a numeric array or CSR matrix, one row each, independent of the other rows.
+        Maps a block of raw rows to a numeric array or CSR matrix, one row each, independent of the other rows.  If it has a
+        method ``remembered``, that may know what it makes of the whole table.
     """
     count = containers.row_count(raw)
+    known = transform.remembered(raw) if hasattr(transform, "remembered") else None
+    if known is not None:
+        known = _in_double(known)
+        if _dense_bytes(known, count) <= HELD:
+            return known.toarray() if sparse.issparse(known) else known
+        if sparse.issparse(known) and _sparse_bytes(known) <= HELD:
+            return known
     first = _block(raw, transform, 0, min(count, BLOCK))
     if len_(first) == count:
         return first.toarray() if sparse.issparse(first) and _dense_bytes(first, count) <= HELD else first
