@@ -3,7 +3,7 @@
 Where a uniform sample fails, a few rows carry a feature alone: rare pairs of categories, the far end of a tail.  Such rows are
 far from the others in whitened coordinates.  So they are drawn with probabilities
 
-    p_i = min(1, c u_i (1 + |w_i|^2 / r)^(1.5 p)),     w_i the r coordinates of row i, p the degree,   sum_i p_i = size,
+    p_i = min(1, c u_i (1 + |w_i|^2 / r)^p),     w_i the r coordinates of row i, p the degree,   sum_i p_i = size,
 
 and get the nominal weight u_i / p_i: the expected moments are those of all rows, as with a uniform sample.
 """
@@ -18,7 +18,6 @@ from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sweep
 
 ROUNDS = 20  # of bringing the sum of probabilities to the size; rows that are certain are set aside in each
-STEEP = 1.5  # times the degree: steep enough for rare pairs, flat enough to leave candidates among ordinary rows
 
 
 def important_rows(rows: Rows, fitted: FittedMoments, size: int, rng: np.random.Generator) -> tuple[Indices, Array] | None:
@@ -34,7 +33,7 @@ def important_rows(rows: Rows, fitted: FittedMoments, size: int, rng: np.random.
     squares = np.concatenate(sweep(rows, kernel.shift, visit, lambda a, b: a + b, (rows.columns + 1, kernel.variables)))
     everything = np.arange(len(rows))
     own = own_weights(rows, everything)
-    chances = probabilities(own * (1.0 + squares / max(1, kernel.variables)) ** (STEEP * kernel.degree), size)
+    chances = probabilities(own * (1.0 + squares / max(1, kernel.variables)) ** kernel.degree, size)
     if chances is None:
         return None
     edges = np.floor(np.cumsum(chances) + rng.random()).astype(np.int64)  # systematic: one draw per unit of probability

@@ -45,7 +45,7 @@ from karat.errors import InputError
 PILOT = 2048  # rows on which coordinates are fitted, at least
 COMPLETE = 16384  # up to this many rows the pilot is all of them
 FIRST, SECOND = 2.5, 6.0  # sampled candidates per feature
-INFORMED = 3.0  # candidates per feature that are drawn by importance
+INFORMED = 4.0  # candidates per feature that are drawn by importance
 BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
 PASSES = 6  # most passes that the coordinates may ask for
 PEELED = 16  # most rows to peel per feature

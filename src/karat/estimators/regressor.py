@@ -23,6 +23,7 @@ from karat.estimators.features import (
 )
 from karat.estimators.fitting import check_listed, check_transformers, fit_weighted, key_of, only_scales, refuse, split_pipeline
 from karat.estimators.folds import exact_cv
+from karat.estimators.monomials import monomial_problem
 from karat.estimators.registry import SEARCHES, SELECTS_ITSELF, SQUARED_LOSS
 from karat.estimators.small_data import fit_on_all_rows, passes_through
 from karat.estimators.weight_in_target import fit_search
@@ -119,7 +120,7 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             if passes_through(X, y, selects, sample_weight, groups):
                 self.estimator_, self.core_ = fit_on_all_rows(estimator, X, y, sample_weight, groups)
                 return self
-            problem, pairs = self._deduced(estimator, selects, found, X)
+            problem, pairs = self._deduced(estimator, selects, found, X, y)
         else:
             problem, pairs = self.problem, []
             if key_of(selects) in SEARCHES:
@@ -180,12 +181,13 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                     found.append(transformers)
         return found
 
-    def _deduced(
-        self, estimator: Any, selects: Any, found: list[Any], X: Any
-    ) -> tuple[Problem, list[tuple[Any, Any]]]:
+    def _deduced(self, estimator: Any, selects: Any, found: list[Any], X: Any, y: Any) -> tuple[Problem, list[tuple[Any, Any]]]:
         """The problem that keeps what every candidate needs; transformers are fitted on the full data and frozen, in place."""
         if not found:
             return LeastSquares(), []
+        monomials = monomial_problem(found, X, y)
+        if monomials is not None:
+            return monomials, []
         inside = searches.searched_estimator(selects) if selects is not None and key_of(selects) in SEARCHES else None
         distinct = {joblib.hash(transformers): transformers for transformers in found}
         fits = [(one, *fit_and_transform(one, X)) for one in highest_degrees(list(distinct.values()))]
