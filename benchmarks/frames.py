@@ -3,9 +3,9 @@
     python benchmarks/frames.py            both tables, about a minute
     python benchmarks/frames.py --small    small data only: n of 100, 1,000 and 5,000
 
-Diamonds (53,940 rows, three categories one-hot, six numbers scaled) and flights (330,000 rows, two categories, five numbers) are drawn
-with the shapes, levels and shares of the real tables.  Both sides run in turn in one process; times are processor seconds, the best
-of several runs, because ratios are what matters.
+Diamonds (53,940 rows, three categories one-hot, six numbers scaled) and flights (330,000 rows, two categories, five numbers)
+are drawn with the shapes, levels and shares of the real tables.  Both sides run in turn in one process; times are processor
+seconds, the best of several runs, because ratios are what matters.
 """
 
 import argparse

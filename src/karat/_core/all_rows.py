@@ -1,4 +1,4 @@
-"""The coreset of all rows with their own weights: exact by definition, and the best there is where a smaller one gains nothing."""
+"""The coreset of all rows with their own weights: exact by definition; for data so small that a smaller one gains nothing."""
 
 from __future__ import annotations
 

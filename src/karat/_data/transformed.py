@@ -48,11 +48,11 @@ def transformed(raw: Any, transform: Transform) -> Any:
         if sparse.issparse(known) and _sparse_bytes(known) <= HELD:
             return known
     first = _block(raw, transform, 0, min(count, BLOCK))
-    if len_(first) == count:
+    if containers.row_count(first) == count:
         return first.toarray() if sparse.issparse(first) and _dense_bytes(first, count) <= HELD else first
     if _dense_bytes(first, count) <= HELD:
         return _array(raw, transform, first, count)
-    if sparse.issparse(first) and _sparse_bytes(first) * (count / len_(first)) <= HELD:
+    if sparse.issparse(first) and _sparse_bytes(first) * (count / containers.row_count(first)) <= HELD:
         blocks = [first, *(_block(raw, transform, i, min(i + BLOCK, count)) for i in range(BLOCK, count, BLOCK))]
         return sparse.csr_array(sparse.vstack(blocks, format="csr"))
     return LargeBlocks(raw, transform, int(first.shape[1]))
@@ -85,11 +85,6 @@ def _in_double(features: Any) -> Any:
     if containers.rounds(np.asarray(features.data) if sparse.issparse(features) else features):
         raise InputError(f"The transformed columns hold {containers.TOO_LONG}; let the transformation subtract an offset.")
     return features.astype(float, copy=False)
-
-
-def len_(table: Any) -> int:
-    """Rows of an array or a sparse matrix, which has no length."""
-    return int(table.shape[0])
 
 
 def _dense_bytes(block: Any, count: int) -> int:
@@ -162,11 +157,11 @@ class LargeBlocks:
 
     def max(self, axis: int) -> np.ndarray:
         """The largest value of every column."""
-        return np.max([self._dense(number).max(axis=axis) for number in range(self._count)], axis=0)
+        return np.asarray(np.max([self._dense(number).max(axis=axis) for number in range(self._count)], axis=0))
 
     def min(self, axis: int) -> np.ndarray:
         """The smallest value of every column."""
-        return np.min([self._dense(number).min(axis=axis) for number in range(self._count)], axis=0)
+        return np.asarray(np.min([self._dense(number).min(axis=axis) for number in range(self._count)], axis=0))
 
 
 def _dense(rows: Any) -> np.ndarray:

@@ -1,10 +1,10 @@
 """Atoms: sets of rows that all splits treat alike.
 
-Every split gives a row one of four roles: in the training part, in the test part, in neither, in both.  Rows with the same roles
-in all splits form an *atom*; for k-fold the atoms are the folds, for expanding windows the segments.
+Every split gives a row one of four roles: in the training part, in the test part, in neither, in both.  Rows with the same
+roles in all splits form an *atom*; for k-fold the atoms are the folds, for expanding windows the segments.
 
-Repeated splits would multiply atoms (k^r of them), so splits are gathered into repeats: a split joins the current repeat while it
-adds no more atoms than it would need on its own, else a new repeat begins.
+Repeated splits would multiply atoms (k^r of them), so splits are gathered into repeats: a split joins the current repeat while
+it adds no more atoms than it would need on its own, else a new repeat begins.
 
 This is a pass over all rows per split, so it must cost little beside a coreset: the roles of a row in the first splits are two
 bits each of one small number, runs of consecutive rows are marked as slices, and repeats are gathered from the few different

@@ -1,7 +1,7 @@
 """Exact cross-validation: one coreset per set of rows that all splits treat alike.
 
-Such a set is an *atom* (:mod:`karat.estimators.atoms`); for k-fold the atoms are the folds.  With one exact coreset per atom, any
-union of atoms is kept exactly, so every training part, every test part and the whole are.
+Such a set is an *atom* (:mod:`karat.estimators.atoms`); for k-fold the atoms are the folds.  With one exact coreset per atom,
+any union of atoms is kept exactly, so every training part, every test part and the whole are.
 
 Repeats of the splits have their own atoms, with coresets of all rows.  The model to keep is refitted on one repeat.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from karat._core.construct import coreset
 from karat._core.coreset import Coreset
 from karat._data import containers, frames
-from karat.errors import InputError, NotExactError
+from karat.errors import NotExactError
 from karat.estimators.atoms import TEST, TRAIN, ConsecutiveFolds, Repeat, Split, gather
 from karat.estimators.searches import check_splitter
 from karat.problems import LeastSquares, Problem

@@ -1,8 +1,8 @@
 """Polynomial features of degree 2: equal monomials are counted once.
 
-``PolynomialFeatures(2)`` makes D = d (d + 3) / 2 columns of d.  Least squares of these has about D^2 / 2 features, the products of
-two of them, and most of them are equal: x1 x2 times x3 x4 is x1 x3 times x2 x4.  The different ones are monomials of degree up to 4
-in the columns and the target.  ``Moments(4)`` of the raw columns lists each of them once.
+``PolynomialFeatures(2)`` makes D = d (d + 3) / 2 columns of d.  Least squares of these has about D^2 / 2 features, the
+products of two of them, and most of them are equal: x1 x2 times x3 x4 is x1 x3 times x2 x4.  The different ones are monomials
+of degree up to 4 in the columns and the target.  ``Moments(4)`` of the raw columns lists each of them once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST = 3000  # features up to which degree 4 is worth its time
 
 
 def monomial_problem(pipelines: list[Any], X: Any, y: Any) -> Moments | None:
-    """The moments that keep squared losses of degree-2 features of numeric columns; None if other features are made, or fewer."""
+    """The moments that keep squared losses of degree-2 features; None if other features are made, or if it has no fewer."""
     if not all(_is_square(transformers) for transformers in pipelines):
         return None
     if not isinstance(X, np.ndarray) or sparse.issparse(X) or X.dtype.kind not in "fiu":
