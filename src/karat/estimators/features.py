@@ -16,11 +16,12 @@ training part has them all, which is checked; knots do not, so there they must b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import joblib
 import numpy as np
+from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -48,6 +49,14 @@ def fit_transformers(transformer: Any, X: Any) -> Any:
     """The transformers without scalers, fitted on rows."""
     with config_context(transform_output="default", enable_metadata_routing=False):
         return without_scalers(transformer).fit(X)
+
+
+def fit_and_transform(transformer: Any, X: Any) -> tuple[Any, Any]:
+    """The same, and what they make of the rows: a ColumnTransformer computes it in any case when it is fitted."""
+    with config_context(transform_output="default", enable_metadata_routing=False):
+        bare = without_scalers(transformer)
+        table = bare.fit_transform(X)
+    return bare, table
 
 
 def freeze_fitted(transformer: Any, fitted: Any) -> None:
@@ -110,16 +119,35 @@ def _is_nan(value: Any) -> bool:
 
 
 class FeatureMap:
-    """The columns that fitted transformers make of a block of rows, side by side (a class, so that it pickles)."""
+    """The columns that fitted transformers make of a block of rows, side by side (a class, so that it pickles).
 
-    def __init__(self, transformers: list[Any]) -> None:
-        self.transformers = transformers
+    Parameters
+    ----------
+    transformers : list of fitted transformers
+    raw, tables : optional
+        Rows, and what each of the transformers makes of them, to be used once.
+    """
+
+    def __init__(self, transformers: list[Any], raw: Any = None, tables: Sequence[Any] = ()) -> None:
+        self.transformers, self.raw, self.tables = transformers, raw, list(tables)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"raw": None, "tables": []}
 
     def __call__(self, rows: Any) -> Any:
         with config_context(transform_output="default", enable_metadata_routing=False):
-            blocks = [transformer.transform(rows) for transformer in self.transformers]
-        blocks = [block.toarray() if hasattr(block, "toarray") else np.asarray(block) for block in blocks]
-        return blocks[0] if len(blocks) == 1 else np.hstack(blocks)
+            return _side_by_side([transformer.transform(rows) for transformer in self.transformers])
+
+    def remembered(self, raw: Any) -> Any:
+        """What was made of all rows when the transformers were fitted; it is then forgotten.  None if it was another table."""
+        known, self.raw, self.tables, tables = self.raw, None, [], self.tables
+        return _side_by_side(tables) if known is raw and tables else None
+
+
+def _side_by_side(blocks: list[Any]) -> Any:
+    if any(sparse.issparse(block) for block in blocks):
+        return sparse.csr_array(sparse.hstack([sparse.csr_array(block) for block in blocks], format="csr"))
+    return blocks[0] if len(blocks) == 1 else np.hstack(blocks)
 
 
 def highest_degrees(transformers: list[Any]) -> list[Any]:

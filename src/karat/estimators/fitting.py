@@ -81,16 +81,19 @@ def keeps_squares(problem: Problem) -> bool:
 
 
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
-    """Fit a plain estimator or a pipeline, in place, with weights in every step that takes them."""
+    """Fit a plain estimator or a pipeline, in place, with weights in every step that takes them.
+
+    The rows were read when the coreset was built, so scikit-learn need not look for NaN in them again, path by path.
+    """
     X, y = containers.in_double(X), containers.in_double(y)
     if key_of(estimator) != "Pipeline":
-        with config_context(enable_metadata_routing=False):
+        with config_context(enable_metadata_routing=False, assume_finite=True):
             return estimator.fit(X, y, sample_weight=weights)
     if all(not hasattr(step, "transformers") and key_of(step) != "Pipeline" for _, step in estimator.steps):
         takers = [name for name, step in estimator.steps if _takes_weights(step)]
-        with config_context(enable_metadata_routing=False):
+        with config_context(enable_metadata_routing=False, assume_finite=True):
             return estimator.fit(X, y, **{f"{name}__sample_weight": weights for name in takers})
-    with config_context(enable_metadata_routing=True):  # nested steps are reached by routing only
+    with config_context(enable_metadata_routing=True, assume_finite=True):  # nested steps are reached by routing only
         for part in [estimator, *estimator.get_params(deep=True).values()]:
             if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight"):
                 part.set_fit_request(sample_weight=_takes_weights(part))

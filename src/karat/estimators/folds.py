@@ -1,13 +1,9 @@
 """Exact cross-validation: one coreset per set of rows that all splits treat alike.
 
-Every split gives a row one of four roles: in the training part, in the test part, in neither, in both.  Rows with the
-same roles in all splits form an *atom*; for k-fold the atoms are the folds, for expanding windows the segments.  With
-one exact coreset per atom, any union of atoms is kept exactly, so every training part, every test part and the whole
-are.
+Such a set is an *atom* (:mod:`karat.estimators.atoms`); for k-fold the atoms are the folds.  With one exact coreset per atom,
+any union of atoms is kept exactly, so every training part, every test part and the whole are.
 
-Repeated splits would multiply atoms (k^r of them), so splits are gathered into repeats: a split joins the current
-repeat while it adds no more atoms than it would need on its own, else a new repeat begins, with its own coresets of all
-rows.  The model to keep is refitted on one repeat.
+Repeats of the splits have their own atoms, with coresets of all rows.  The model to keep is refitted on one repeat.
 """
 
 from __future__ import annotations
@@ -21,21 +17,10 @@ import numpy as np
 from karat._core.construct import coreset
 from karat._core.coreset import Coreset
 from karat._data import containers, frames
-from karat.errors import InputError, NotExactError
+from karat.errors import NotExactError
+from karat.estimators.atoms import TEST, TRAIN, ConsecutiveFolds, Repeat, Split, gather
 from karat.estimators.searches import check_splitter
 from karat.problems import LeastSquares, Problem
-
-Split = tuple[np.ndarray, np.ndarray]
-ROLES = 4
-TRAIN, TEST = 1, 2
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """Atoms of a run of splits: the atom of each row, and the role of each atom (rows) in each split (columns)."""
-
-    atom: np.ndarray
-    roles: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -119,54 +104,16 @@ def exact_cv(
 
 def full_splits(cv: Any, count: int, y: Any, groups: Any) -> Iterable[Split]:
     """The splits of the full data; the splitter sees the number of rows, y and groups, but not X."""
-    from sklearn.model_selection import check_cv
+    from sklearn.model_selection import KFold, check_cv
 
     check_splitter(cv)
     splitter = check_cv(cv)
+    if type(splitter) is KFold and not splitter.shuffle and count >= splitter.n_splits:
+        return ConsecutiveFolds(count, splitter.n_splits)
     rows = np.broadcast_to(np.int8(0), (count,))  # takes no memory
     target = None if y is None else np.asarray(y)
     splits: Iterable[Split] = splitter.split(rows, target, groups)
     return splits
-
-
-def gather(splits: Iterable[Split], count: int) -> list[Repeat]:
-    """Gather splits into repeats, and rows into atoms."""
-    repeats: list[Repeat] = []
-    current: Repeat | None = None
-    for train, test in splits:
-        role = np.zeros(count, dtype=np.uint8)  # small numbers throughout: this is a pass over all rows, per split
-        role[train] = TRAIN
-        role[test] |= TEST
-        sizes = np.bincount(role, minlength=ROLES)
-        if sizes[TRAIN] + sizes[TRAIN | TEST] != _size(train) or sizes[TEST] + sizes[TRAIN | TEST] != _size(test):
-            raise InputError("A split names a row twice; give the row a sample_weight instead.")
-        joined = _refined(current, role)
-        if current is not None and len(joined.roles) - len(current.roles) > np.count_nonzero(sizes):
-            repeats.append(current)
-            joined = _refined(None, role)
-        current = joined
-    if current is None:
-        raise InputError("cv gives no splits.")
-    return [*repeats, current]
-
-
-def _size(chosen: Any) -> int:
-    chosen = np.asarray(chosen)
-    return int(np.count_nonzero(chosen)) if chosen.dtype == bool else len(chosen)
-
-
-def _refined(repeat: Repeat | None, role: np.ndarray) -> Repeat:
-    """The atoms after one more split."""
-    parents = 1 if repeat is None else len(repeat.roles)
-    small = np.uint8 if ROLES * parents <= 256 else np.int64
-    code = role if repeat is None else ROLES * repeat.atom.astype(small) + role
-    used = np.bincount(code, minlength=ROLES * parents) > 0
-    codes = np.flatnonzero(used)
-    number = (np.cumsum(used) - 1).astype(small)
-    roles = (codes % ROLES)[:, None]
-    if repeat is not None:
-        roles = np.hstack([repeat.roles[codes // ROLES], roles])
-    return Repeat(number[code], roles)
 
 
 def _positions(cores: list[Coreset], repeats: list[Repeat]) -> Iterable[Split]:

@@ -13,10 +13,19 @@ from karat._core.construct import coreset
 from karat._data import containers
 from karat.errors import InputError
 from karat.estimators import searches
-from karat.estimators.features import FeatureMap, check_categories, fit_transformers, freeze_fitted, highest_degrees
+from karat.estimators.features import (
+    FeatureMap,
+    check_categories,
+    fit_and_transform,
+    fit_transformers,
+    freeze_fitted,
+    highest_degrees,
+)
 from karat.estimators.fitting import check_listed, check_transformers, fit_weighted, key_of, only_scales, refuse, split_pipeline
 from karat.estimators.folds import exact_cv
+from karat.estimators.monomials import monomial_problem
 from karat.estimators.registry import SEARCHES, SELECTS_ITSELF, SQUARED_LOSS
+from karat.estimators.small_data import fit_on_all_rows, passes_through
 from karat.estimators.weight_in_target import fit_search
 from karat.problems import LeastSquares, Problem, Transformed
 
@@ -107,7 +116,11 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if groups is not None and selects is None:
             raise InputError("groups are for cross-validation, but the estimator does not select by it.")
         if self.problem is None:
-            problem, pairs = self._deduced(estimator, selects, X)
+            found = self._transformers(estimator, selects)
+            if passes_through(X, y, selects, sample_weight, groups):
+                self.estimator_, self.core_ = fit_on_all_rows(estimator, X, y, sample_weight, groups)
+                return self
+            problem, pairs = self._deduced(estimator, selects, found, X, y)
         else:
             problem, pairs = self.problem, []
             if key_of(selects) in SEARCHES:
@@ -147,8 +160,8 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         transformers, _ = split_pipeline(searches.without_search(self.estimator))
         return "numeric" if transformers is None or only_scales(transformers) else None
 
-    def _deduced(self, estimator: Any, selects: Any, X: Any) -> tuple[Problem, list[tuple[Any, Any]]]:
-        """The problem that keeps what every candidate needs; transformers are fitted on the full data and frozen, in place."""
+    def _transformers(self, estimator: Any, selects: Any) -> list[Any]:
+        """Check every candidate; returns the transformers that do more than scale."""
         inside = searches.searched_estimator(selects) if selects is not None and key_of(selects) in SEARCHES else None
         if inside is not None:
             searches.check_search(selects)
@@ -166,16 +179,26 @@ class CoresetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 check_transformers(transformers, in_folds=inside is not None)
                 if not only_scales(transformers):
                     found.append(transformers)
+        return found
+
+    def _deduced(self, estimator: Any, selects: Any, found: list[Any], X: Any, y: Any) -> tuple[Problem, list[tuple[Any, Any]]]:
+        """The problem that keeps what every candidate needs; transformers are fitted on the full data and frozen, in place."""
         if not found:
             return LeastSquares(), []
+        monomials = monomial_problem(found, X, y)
+        if monomials is not None:
+            return monomials, []
+        inside = searches.searched_estimator(selects) if selects is not None and key_of(selects) in SEARCHES else None
         distinct = {joblib.hash(transformers): transformers for transformers in found}
-        pairs = [(one, fit_transformers(one, X)) for one in highest_degrees(list(distinct.values()))]
+        fits = [(one, *fit_and_transform(one, X)) for one in highest_degrees(list(distinct.values()))]
+        pairs = [(one, fitted) for one, fitted, _ in fits]
         own, _ = split_pipeline(inside if inside is not None else estimator)
         if own is not None:
             freeze_fitted(
                 own, next((f for o, f in pairs if joblib.hash(o) == joblib.hash(own)), None) or fit_transformers(own, X)
             )
-        return Transformed(LeastSquares(), FeatureMap([fitted for _, fitted in pairs])), pairs
+        columns = FeatureMap([fitted for _, fitted in pairs], X, [table for *_, table in fits])
+        return Transformed(LeastSquares(), columns), pairs
 
     @staticmethod
     def _selected(estimator: Any, selects: Any, rows: Any, splits: list[Any]) -> Any:

@@ -17,23 +17,30 @@ from sklearn.utils import get_tags
 
 from karat._data import containers
 from karat.engine.linalg import Array
-from karat.estimators.fitting import fit_weighted
+from karat.estimators.fold_tables import FoldTables, clone_last_step, differs_in_last_step
 
 
 class WeightInTarget(BaseEstimator):
-    """An estimator that is fitted with the last column of y as weights; else it behaves like the one inside."""
+    """An estimator that is fitted with the last column of y as weights; else it behaves like the one inside.
 
-    def __init__(self, inside: Any, flat: bool) -> None:
-        self.inside, self.flat = inside, flat
+    X holds positions of rows in ``tables``.
+    """
+
+    def __init__(self, inside: Any, flat: bool, tables: FoldTables) -> None:
+        self.inside, self.flat, self.tables = inside, flat, tables
 
     def __sklearn_clone__(self) -> WeightInTarget:
-        return WeightInTarget(clone(self.inside), self.flat)
+        copied = clone_last_step if self.tables.last_only else clone
+        return WeightInTarget(copied(self.inside), self.flat, self.tables)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return dict(self.inside.get_params(deep))
 
     def set_params(self, **params: Any) -> Self:
-        self.inside.set_params(**params)
+        if self.tables.last_only:  # without a list of all parameters of all steps
+            self.inside.steps[-1][1].set_params(**{name.split("__", 1)[1]: value for name, value in params.items()})
+        else:
+            self.inside.set_params(**params)
         return self
 
     def split_target(self, y: Array) -> tuple[Array, Array]:
@@ -41,11 +48,12 @@ class WeightInTarget(BaseEstimator):
         return (y[:, 0] if self.flat else y[:, :-1]), y[:, -1]
 
     def fit(self, X: Any, y: Array) -> Self:
-        fit_weighted(self.inside, X, *self.split_target(y))
+        self.key = self.tables.fit(self.inside, X, *self.split_target(y))
         return self
 
     def predict(self, X: Any) -> Any:
-        return self.inside.predict(X)
+        last, rows = self.tables.last_step(self.inside, self.key, X)
+        return last.predict(rows)
 
     def __sklearn_tags__(self) -> Any:
         return get_tags(self.inside)
@@ -61,7 +69,8 @@ class WeightedScorer:
         if not isinstance(estimator, WeightInTarget):
             return float(self.scorer(estimator, X, y, sample_weight=sample_weight))
         target, weights = estimator.split_target(y)
-        return float(self.scorer(estimator.inside, X, target, sample_weight=weights))
+        last, rows = estimator.tables.last_step(estimator.inside, estimator.key, X)
+        return float(self.scorer(last, rows, target, sample_weight=weights))
 
 
 def weighted_scorer(scoring: Any) -> Any:
@@ -78,10 +87,12 @@ def fit_search(search: Any, X: Any, y: Any, weights: Array, splits: list[Any]) -
     own = {name: getattr(search, name) for name in ("estimator", "cv", "scoring")}
     flat = containers.dimensions(y) == 1
     loaded = np.column_stack([np.asarray(containers.as_table(y, "y"), dtype=float), weights])
-    search.set_params(estimator=WeightInTarget(search.estimator, flat), cv=splits, scoring=weighted_scorer(search.scoring))
+    tables = FoldTables(X, len(splits), differs_in_last_step(search))
+    inside = WeightInTarget(search.estimator, flat, tables)
+    search.set_params(estimator=inside, cv=splits, scoring=weighted_scorer(search.scoring))
     # The rows were checked when the coreset was built, and the candidates' parameters when they were listed.
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        search.fit(X, loaded)
+        search.fit(np.arange(len(weights)), loaded)
     search.set_params(**own)  # the user's settings
     if hasattr(search, "best_estimator_"):
         search.best_estimator_ = search.best_estimator_.inside
