@@ -53,6 +53,8 @@ class CoresetClassifier(ClassifierMixin, CoresetEstimator):
     (45, True)
     """
 
+    score = CoresetEstimator.score  # not that of the mixin
+
     classifies: ClassVar[bool] = True
 
     def _checked_target(self, y: Any) -> np.ndarray:

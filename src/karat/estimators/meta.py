@@ -15,7 +15,7 @@ from karat.estimators.exact_fit import check_estimator, fit_exactly, fit_insisti
 from karat.estimators.fitting import key_of, split_pipeline
 from karat.estimators.registry import SEARCHES
 from karat.estimators.training_rows import TrainingRows
-from karat.estimators.transformers import only_scales
+from karat.estimators.transformers import only_scales, overwrites
 from karat.problems import Problem
 
 OWN = ("n_features_in_", "feature_names_in_", "estimator_", "core_", "sketch_")
@@ -138,7 +138,8 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
             validate_data(self, X, skip_check_array=True, reset=False)
         else:
             X = validate_data(self, X, accept_sparse="csr", reset=False, **self._kind())
-        return containers.in_double(X)
+        X = containers.in_double(X)
+        return containers.copied(X) if overwrites(self.estimator_) else X
 
     def __getattr__(self, name: str) -> Any:
         """Fitted attributes of the estimator inside, of the one that a search chose, or of the last step of a pipeline."""

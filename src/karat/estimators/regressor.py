@@ -76,6 +76,8 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
     (True, 140)
     """
 
+    score = CoresetEstimator.score  # not that of the mixin
+
     @available_if(_learns_from_moments)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to all rows seen so far, exactly: a :class:`karat.Sketch` keeps their squared losses.
