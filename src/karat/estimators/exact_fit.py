@@ -151,8 +151,6 @@ def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Cor
     search, core = searches.run_search(searches.ridge_search(ridge, model), rows, groups, fit_exactly)
     ridge.alpha_, ridge.best_score_ = search.best_estimator_.alpha, search.best_score_
     copy_fitted(search.best_estimator_, ridge)
-    if rows.classifies:
-        vars(ridge).update({name: value for name, value in vars(search.best_estimator_).items() if name == "_label_binarizer"})
     return ridge, core
 
 

@@ -104,7 +104,7 @@ def dense_target(y: Any) -> Array:
 
 
 def copy_fitted(model: Any, ridge: Any) -> None:
-    """Give RidgeCV the coefficients, and what was noted of the columns, of a fitted Ridge."""
-    for name in ("coef_", "intercept_", "n_features_in_", "feature_names_in_"):
+    """Give RidgeCV the coefficients, and what was noted of the columns and classes, of a fitted Ridge."""
+    for name in ("coef_", "intercept_", "n_features_in_", "feature_names_in_", "classes_", "_label_binarizer"):
         if hasattr(model, name):
             setattr(ridge, name, getattr(model, name))

@@ -54,6 +54,7 @@ class Parts:
         self.fronts: dict[tuple[str, int], Any] = {}
         self.own: dict[int, TrainingRows] = {ALL: rows}
         self.folds: ExactCV | None = None
+        self.last: Coreset | None = None
         self._build_folds(candidates)
         for candidate in candidates:  # now, so that a refusal is raised, and not counted by the search as a failed fit
             for number in range(ALL, len(splits)):
@@ -82,8 +83,9 @@ class Parts:
         return front
 
     def core(self) -> Coreset:
-        """The rows that the chosen model is fitted on, if it is covered."""
-        return self.folds.refit if self.folds is not None else self.rows.core()
+        """The rows that the chosen model was fitted on."""
+        found = self.last if self.last is not None or self.folds is None else self.folds.refit
+        return self.rows.core() if found is None else found
 
     def training(self, number: int) -> TrainingRows:
         """All rows of a training part."""
@@ -95,7 +97,10 @@ class Parts:
         """Fit an estimator for a part; returns it with whether it is covered."""
         front, leaf = split_pipeline(estimator)
         if not (_is_plain(leaf) and hash_of(front) in self.covered):
-            return self.fit_alone(estimator, self.training(number))[0], False
+            fitted, core = self.fit_alone(estimator, self.training(number))
+            self.last = core if number == ALL else self.last
+            return fitted, False
+        self.last = self.folds.refit if number == ALL and self.folds is not None else self.last
         kept = self.kept(number)
         if fitted_by_moments(front) or self.problem is not None:
             return fit_weighted(estimator, kept.X, kept.y, kept.weights), True
@@ -109,7 +114,7 @@ class Parts:
             if not _is_plain(leaf):
                 return
             if hash_of(front) not in self.covered:
-                (self.training(number) if front is None else self.training(number).behind(front)).core()
+                self.last = (self.training(number) if front is None else self.training(number).behind(front)).core()
             elif not fitted_by_moments(front) and self.problem is None:
                 self._front(front, number)
         except NotExactError:
