@@ -23,7 +23,7 @@ from karat._core.coreset import Coreset
 from karat._data import containers, frames
 from karat.errors import InputError, NotExactError
 from karat.estimators.fitting import check_splitter
-from karat.estimators.training_rows import TrainingRows
+from karat.estimators.training_rows import TrainingRows, of_positive_weight
 from karat.problems import LeastSquares, Problem
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -135,7 +135,8 @@ def _atoms_by_class(rows: TrainingRows, atom: np.ndarray, problem: Problem) -> C
     options = {"sample_weight": rows.sample_weight, "random_state": rows.random_state}
     labels = np.asarray(rows.target)
     classes, code = np.unique(labels, return_inverse=True)
-    core = coreset(rows.table, None, problem, groups=atom.astype(np.int64) * len(classes) + code, **options)
+    both = of_positive_weight(atom.astype(np.int64) * len(classes) + code, rows.sample_weight)
+    core = coreset(rows.table, None, problem, groups=both, **options)
     return replace(core, y=labels[core.indices], groups=atom[core.indices])
 
 

@@ -11,11 +11,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from karat._data import containers
 from karat.errors import InputError
+from karat.estimators import registry
 from karat.estimators.exact_fit import check_estimator, fit_exactly, fit_insisting, selects
 from karat.estimators.fitting import key_of, split_pipeline
-from karat.estimators.registry import SEARCHES
 from karat.estimators.training_rows import TrainingRows
-from karat.estimators.transformers import only_scales, overwrites
+from karat.estimators.transformers import only_scales, overwrites, single_steps
 from karat.problems import Problem
 
 OWN = ("n_features_in_", "feature_names_in_", "estimator_", "core_", "sketch_")
@@ -97,7 +97,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _kind(self) -> dict[str, Any]:
         """What to check values for: finite numbers, unless transformers may encode or impute others."""
-        inside = self.estimator.estimator if key_of(self.estimator) in SEARCHES else self.estimator
+        inside = self.estimator.estimator if key_of(self.estimator) in registry.SEARCHES else self.estimator
         transformers, _ = split_pipeline(inside)
         if transformers is None or only_scales(transformers):
             return {"dtype": "numeric"}
@@ -110,7 +110,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         if sample_weight is None:
             return float(self.estimator_.score(X, y))
         transformers, leaf = split_pipeline(self.estimator_)
-        if key_of(leaf) not in SEARCHES:
+        if key_of(leaf) not in registry.SEARCHES:
             return float(self.estimator_.score(X, y, sample_weight=sample_weight))
         X = X if transformers is None else transformers.transform(X)
         scorer = leaf.scorer_[leaf.refit] if isinstance(leaf.scorer_, dict) else leaf.scorer_
@@ -157,10 +157,14 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inside = self.estimator.estimator if key_of(self.estimator) in SEARCHES else self.estimator
+        inside = self.estimator.estimator if key_of(self.estimator) in registry.SEARCHES else self.estimator
         leaf = get_tags(split_pipeline(inside)[1])
         tags.target_tags = leaf.target_tags
         tags.regressor_tags = leaf.regressor_tags or tags.regressor_tags
         tags.classifier_tags = leaf.classifier_tags or tags.classifier_tags
         tags.input_tags.sparse = get_tags(inside).input_tags.sparse
+        transformers, _ = split_pipeline(inside)
+        tags.input_tags.allow_nan = transformers is not None and any(
+            key_of(step) in registry.IMPUTERS for step in single_steps(transformers)
+        )
         return tags

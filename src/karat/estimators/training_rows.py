@@ -132,7 +132,7 @@ class TrainingRows:
     def _reduced(self, problem: Problem | None) -> Coreset:
         X, options = self._taken(self.table), {"sample_weight": self.weights, "random_state": self.random_state}
         if self.classifies:
-            return coreset(X, problem=self.problem(problem), groups=np.asarray(self.y), **options)
+            return coreset(X, problem=self.problem(problem), groups=of_positive_weight(np.asarray(self.y), self.weights), **options)
         return coreset(X, self._taken(self.target), self.problem(problem), **options)
 
     def problem(self, problem: Problem | None = None, further: list[Any] | None = None) -> Problem:
@@ -151,6 +151,14 @@ class TrainingRows:
         if key not in self.memo:
             self.memo[key] = make()
         return self.memo[key]
+
+
+def of_positive_weight(groups: np.ndarray, weights: Any) -> np.ndarray:
+    """Groups in which rows without weight, which count for nothing, join another: a group of such rows alone would be empty."""
+    if weights is None:
+        return groups
+    positive = np.asarray(weights) > 0
+    return groups if positive.all() or not positive.any() else np.where(positive, groups, groups[positive.argmax()])
 
 
 def hash_of(thing: Any) -> str:
