@@ -112,6 +112,7 @@ def exact_cv(
 
 def cores_of_splits(rows: TrainingRows, splits: Iterable[Split], problem: Problem) -> ExactCV:
     """Coresets of the parts that splits make of all rows; if the target holds classes, of every class in them."""
+    rows = rows.alone()
     count = containers.row_count(rows.table)
     repeats = gather(splits, count)
     if max(len(r.roles) for r in repeats) * 2 > count:

@@ -88,8 +88,17 @@ class TrainingRows:
         return raw
 
     def part(self, positions: np.ndarray) -> TrainingRows:
-        """Some of these rows, which are all rows of the data, as a part of their own."""
-        return replace(self, positions=positions, memo={})
+        """Some of these rows as a part of their own."""
+        own = np.flatnonzero(positions) if np.asarray(positions).dtype == bool else positions
+        return replace(self, positions=own if self.positions is None else self.positions[own], memo={})
+
+    def alone(self) -> TrainingRows:
+        """The same rows as if they were all rows of the data."""
+        if self.positions is None:
+            return self
+        return replace(
+            self, table=self._taken(self.table), target=self._taken(self.target), sample_weight=self.weights, positions=None, memo={}
+        )
 
     def behind(self, transformers: Any) -> TrainingRows:
         """These rows behind transformers that are fitted on all of them."""
@@ -122,8 +131,7 @@ class TrainingRows:
         made = shell.transformer_.transform(y[:, None] if y.ndim == 1 else y)
         made = np.asarray(made)
         made = made[:, 0] if made.ndim == 2 and made.shape[1] == 1 else made
-        own = replace(self, table=self._taken(self.table), target=made, sample_weight=self.weights, positions=None, memo={})
-        return shell, own
+        return shell, replace(self.alone(), target=made, memo={})
 
     def core(self, problem: Problem | None = None) -> Coreset:
         """The coreset of these rows; for classes with the labels as its groups."""
