@@ -52,8 +52,12 @@ def test_searches(scoring, trees):
     refit = scoring[0] if isinstance(scoring, list) else True
     options = {"scoring": scoring, "refit": refit, "cv": StratifiedKFold(3, shuffle=True, random_state=0)}
     smooth = {"gaussiannaivebayes__var_smoothing": [1e-9, 0.1]}
-    few = CoresetClassifier(GridSearchCV(make_pipeline(MinMaxScaler(), models.GaussianNaiveBayes()), smooth, **options)).fit(X, y)
-    full = GridSearchCV(make_pipeline(MinMaxScaler(), GaussianNB()), {"gaussiannb__var_smoothing": [1e-9, 0.1]}, **options).fit(X, y)
+    few = CoresetClassifier(GridSearchCV(make_pipeline(MinMaxScaler(), models.GaussianNaiveBayes()), smooth, **options)).fit(
+        X, y
+    )
+    full = GridSearchCV(make_pipeline(MinMaxScaler(), GaussianNB()), {"gaussiannb__var_smoothing": [1e-9, 0.1]}, **options).fit(
+        X, y
+    )
     for name in (n for n in full.cv_results_ if "test_" in n and "rank" not in n):
         np.testing.assert_allclose(few.cv_results_[name], full.cv_results_[name], rtol=1e-9)
     assert few.best_score_ == pytest.approx(full.best_score_, rel=1e-9)
@@ -89,4 +93,6 @@ def test_the_core_is_one_of_classes(trees):
     X, y = trees
     core = CoresetClassifier(models.LinearDiscriminant()).fit(X, y).core_
     np.testing.assert_array_equal(core.groups, y[core.indices])
-    np.testing.assert_array_equal(core.fit(models.LinearDiscriminant()).predict(X), LinearDiscriminantAnalysis().fit(X, y).predict(X))
+    np.testing.assert_array_equal(
+        core.fit(models.LinearDiscriminant()).predict(X), LinearDiscriminantAnalysis().fit(X, y).predict(X)
+    )

@@ -1,6 +1,7 @@
-"""All estimators, scorers, splitters and transformers of scikit-learn: the answer of the full data, or a refusal with a message.
+"""All estimators, scorers, splitters and transformers of scikit-learn: the answer of all rows, or a refusal with a message.
 
-Each case is fitted twice, by scikit-learn on all rows and through karat.  Predictions and scores must agree to 1e-8 (solvers with tight
+Each case is fitted twice, by scikit-learn on all rows and through karat.  Predictions and scores must agree to 1e-8
+(solvers with tight
 tolerances), unless karat refuses with one of its own errors.  Where scikit-learn itself fails there is nothing to compare with.
 """
 
@@ -17,7 +18,7 @@ from sklearn.experimental import enable_halving_search_cv, enable_iterative_impu
 from sklearn.feature_selection import SelectFromModel, SelectKBest, f_regression
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Lasso, LinearRegression, Ridge, RidgeClassifier
-from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
@@ -62,10 +63,14 @@ def tight(kind, **given):
 
 
 def small(kind):
-    """A transformer with a seed and few components; it is fitted by the same code on the same rows, so its tolerance does not matter."""
+    """A transformer with a seed and few components; the same code fits it on the same rows, so any tolerance will do."""
     names = inspect.signature(kind.__init__).parameters
     options = {"random_state": 0, "n_components": 3, "n_estimators": 2, "max_depth": 2, "max_leaf_nodes": None}
-    needs = {"estimator": Ridge(), "transformer_list": [("a", StandardScaler())], "transformers": [("a", StandardScaler(), [0, 1])]}
+    needs = {
+        "estimator": Ridge(),
+        "transformer_list": [("a", StandardScaler())],
+        "transformers": [("a", StandardScaler(), [0, 1])],
+    }
     chosen = {name: value for name, value in options.items() if name in names}
     return kind(**chosen | {k: v for k, v in needs.items() if k in names and names[k].default is inspect.Parameter.empty})
 
@@ -88,8 +93,7 @@ def verdict(full, few, answers):
         if raw is not None:
             print(f"raw: {raw!r}")
             return RAW
-    for one, other in zip(found, expected, strict=True):
-        one, other = np.asarray(one), np.asarray(other)
+    for one, other in ((np.asarray(a), np.asarray(b)) for a, b in zip(found, expected, strict=True)):
         if one.dtype.kind in "OUS":
             if not np.array_equal(one, other):
                 return DIFFERENT
@@ -130,7 +134,9 @@ def test_classifiers(data):
     X, y = data
     labels = np.digitize(y, np.quantile(y, [0.3, 0.7]))
     verdicts = {}
-    ours = [(f"karat.{k.__name__}", k) for k in (models.LinearDiscriminant, models.QuadraticDiscriminant, models.GaussianNaiveBayes)]
+    ours = [
+        (f"karat.{k.__name__}", k) for k in (models.LinearDiscriminant, models.QuadraticDiscriminant, models.GaussianNaiveBayes)
+    ]
     for name, kind in all_estimators("classifier") + ours:
         try:
             model = tight(kind)
@@ -166,19 +172,26 @@ def test_scorers(data):
             )
     counts = report("scorers", verdicts)
     assert counts[EQUAL] >= 40
-    assert get_scorer("r2") is not None
 
 
 def test_splitters(data):
     X, y = data
     labels, groups = np.digitize(y, [6.0, 9.0]), np.arange(N) % 7
-    options = {"n_groups": 2, "p": 2, "test_fold": np.arange(N) % 3, "random_state": 0, "cv": [(np.arange(200), np.arange(200, N))]}
+    options = {
+        "n_groups": 2,
+        "p": 2,
+        "test_fold": np.arange(N) % 3,
+        "random_state": 0,
+        "cv": [(np.arange(200), np.arange(200, N))],
+    }
     verdicts = {}
     for name, kind in inspect.getmembers(model_selection, inspect.isclass):
         if not hasattr(kind, "split"):
             continue
         names = inspect.signature(kind.__init__).parameters
-        given = {k: v for k, v in options.items() if k in names and (k != "random_state" or "Shuffle" in name or "Repeated" in name)}
+        given = {
+            k: v for k, v in options.items() if k in names and (k != "random_state" or "Shuffle" in name or "Repeated" in name)
+        }
         try:
             cv = kind(**given)
         except TypeError:
@@ -265,7 +278,9 @@ def test_one_frame_with_everything(data):
         (make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")), ["town"]),
         (OrdinalEncoder(), ["code"]),
     )
-    search = GridSearchCV(make_pipeline(columns, Lasso(tol=1e-13)), {"lasso__alpha": [0.01, 0.1]}, cv=4, scoring="neg_median_absolute_error")
+    search = GridSearchCV(
+        make_pipeline(columns, Lasso(tol=1e-13)), {"lasso__alpha": [0.01, 0.1]}, cv=4, scoring="neg_median_absolute_error"
+    )
     full, few = clone(search).fit(frame, y), CoresetRegressor(search).fit(frame, y)
     np.testing.assert_allclose(few.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9)
     np.testing.assert_allclose(few.predict(frame), full.predict(frame), rtol=1e-8)

@@ -63,7 +63,9 @@ def test_transformed_targets(blobs, estimator):
 def test_a_search_over_a_transformed_target(blobs):
     X, y, _ = blobs
     y = y - y.min() + 0.5
-    search = GridSearchCV(make_pipeline(StandardScaler(), TARGETS[0]), {"transformedtargetregressor__regressor__alpha": [1.0, 1e3]}, cv=3)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), TARGETS[0]), {"transformedtargetregressor__regressor__alpha": [1.0, 1e3]}, cv=3
+    )
     few, full = CoresetRegressor(search).fit(X, y), clone(search).fit(X, y)
     np.testing.assert_allclose(few.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9)
     np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-8)
@@ -72,7 +74,11 @@ def test_a_search_over_a_transformed_target(blobs):
 @pytest.mark.parametrize("front", [StandardScaler(), PCA(3), QuantileTransformer(n_quantiles=20, random_state=0)], ids=str)
 @pytest.mark.parametrize(
     "last",
-    [RidgeCV([1.0, 1e3], cv=4), RidgeCV([1.0, 1e3]), GridSearchCV(Lasso(), {"alpha": [0.01, 0.1]}, scoring="neg_median_absolute_error")],
+    [
+        RidgeCV([1.0, 1e3], cv=4),
+        RidgeCV([1.0, 1e3]),
+        GridSearchCV(Lasso(), {"alpha": [0.01, 0.1]}, scoring="neg_median_absolute_error"),
+    ],
     ids=["RidgeCV", "leave-one-out", "GridSearchCV"],
 )
 def test_a_search_as_the_last_step(blobs, front, last):
@@ -94,7 +100,10 @@ def test_a_search_inside_a_search(blobs):
 def test_any_score_with_weights(blobs, scoring, weighted):
     X, y, w = blobs
     search = GridSearchCV(make_pipeline(StandardScaler(), Lasso()), {"lasso__alpha": [0.01, 0.1, 1.0]}, scoring=scoring, cv=3)
-    few, full = CoresetRegressor(search).fit(X, y, sample_weight=w if weighted else None), on_all_rows(search, X, y, w if weighted else None)
+    few, full = (
+        CoresetRegressor(search).fit(X, y, sample_weight=w if weighted else None),
+        on_all_rows(search, X, y, w if weighted else None),
+    )
     np.testing.assert_allclose(few.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9)
 
 

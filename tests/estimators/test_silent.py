@@ -43,7 +43,13 @@ def test_all_candidates_of_a_random_search_are_checked(blobs, count):
 def test_a_resource_that_changes_the_columns(blobs):
     X, y, _ = blobs
     search = HalvingGridSearchCV(
-        clone(POWERS).set_params(powers__degree=1), {"model__alpha": [0.01, 0.1, 1.0]}, resource="powers__degree", min_resources=1, max_resources=3, factor=2, cv=3
+        clone(POWERS).set_params(powers__degree=1),
+        {"model__alpha": [0.01, 0.1, 1.0]},
+        resource="powers__degree",
+        min_resources=1,
+        max_resources=3,
+        factor=2,
+        cv=3,
     )
     assert_same(search, X[:, :3], y)
 
@@ -154,7 +160,7 @@ def test_a_scorer_is_not_known_by_its_name(blobs):
     ],
 )
 def test_score_is_that_of_the_search(blobs, scoring, refit):
-    X, y, w = blobs
+    X, y, _ = blobs
     search = GridSearchCV(Ridge(), {"alpha": [1.0, 1e4]}, scoring=scoring, refit=refit, cv=3)
     few, full = CoresetRegressor(search).fit(X, y), clone(search).fit(X, y)
     assert few.score(X, y) == pytest.approx(full.score(X, y), rel=1e-9)
@@ -169,9 +175,9 @@ def test_a_random_state_draws_the_same_candidates(blobs, search):
     few = CoresetRegressor(made.set_params(random_state=np.random.RandomState(0))).fit(X, y).estimator_
     full = clone(made).set_params(random_state=np.random.RandomState(0)).fit(X, y)
     assert [p["alpha"] for p in few.cv_results_["params"]] == [p["alpha"] for p in full.cv_results_["params"]]
-    np.random.seed(3)
+    np.random.seed(3)  # noqa: NPY002 - scikit-learn draws from it
     few = CoresetRegressor(made.set_params(random_state=None, cv=KFold(3, shuffle=True, random_state=0))).fit(X, y).estimator_
-    np.random.seed(3)
+    np.random.seed(3)  # noqa: NPY002 - scikit-learn draws from it
     full = clone(made).fit(X, y)
     assert few.cv_results_["params"] == full.cv_results_["params"]
 
@@ -181,7 +187,9 @@ def test_a_request_for_no_weights_is_refused(blobs):
 
     X, y, w = blobs
     with sklearn.config_context(enable_metadata_routing=True):
-        plain = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), Ridge().set_fit_request(sample_weight=True))
+        plain = make_pipeline(
+            StandardScaler().set_fit_request(sample_weight=False), Ridge().set_fit_request(sample_weight=True)
+        )
         search = GridSearchCV(Ridge().set_fit_request(sample_weight=False), {"alpha": [1.0, 10.0]})
     for estimator in (plain, search):
         with pytest.raises(NotExactError, match=r"set_fit_request\(sample_weight=False\)"):

@@ -279,7 +279,7 @@ def in_double(table: Any) -> Any:
 
 
 def copied(table: Any) -> Any:
-    """A copy of an array, sparse matrix or pandas frame, which others may overwrite; tables that nobody can overwrite as they are."""
+    """A copy of a table that others may overwrite; a table that nobody can overwrite as it is."""
     return table.copy() if hasattr(table, "copy") and not hasattr(table, "lazy") else table
 
 

@@ -10,7 +10,6 @@ from statsmodels.regression.linear_model import WLS, RegressionResults
 from karat.engine.linalg import Array
 from karat.errors import NotExactError
 
-
 NO_ROBUST = (
     "Robust (HC) standard errors need the fourth moments of rows and residuals, which a least-squares coreset does not "
     "keep; compute them from the full data."
@@ -58,7 +57,7 @@ class FrequencyResults(RegressionResults):
 
     get_robustcov_results = get_influence = outlier_test = _refused
     HC0_se = HC1_se = HC2_se = HC3_se = property(_refused)
-    cov_HC0 = cov_HC1 = cov_HC2 = cov_HC3 = property(_refused)
+    cov_HC0 = cov_HC1 = cov_HC2 = cov_HC3 = property(_refused)  # noqa: N815 - names of statsmodels
 
 
 def frequency_ols(y: Array, X: Array, weights: Array, names: list[str]) -> Any:

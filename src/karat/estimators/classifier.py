@@ -17,17 +17,18 @@ class CoresetClassifier(ClassifierMixin, CoresetEstimator):
     """A classifier, fitted on an exact coreset of every class: the same answer from a few rows.
 
     Exact are the classifiers that read the data through counts, means and covariances of the classes:
-    ``karat.models.LinearDiscriminant``, ``QuadraticDiscriminant`` and ``GaussianNaiveBayes``, and scikit-learn's ``RidgeClassifier`` and
-    ``RidgeClassifierCV(cv=5)``; also as the last step of a pipeline, and inside a search.  Scores are computed on all test rows, so any
-    classification score will do.  Logistic regression is refused: its loss is not a polynomial of the data.
+    ``karat.models.LinearDiscriminant``, ``QuadraticDiscriminant`` and ``GaussianNaiveBayes``, and scikit-learn's
+    ``RidgeClassifier`` and ``RidgeClassifierCV(cv=5)``; also as the last step of a pipeline, and inside a
+    search.  Scores are computed on all test rows, so any classification score will do.  Logistic regression is refused:
+    its loss is not a polynomial of the data.
 
     Parameters
     ----------
     estimator : estimator
         What is not known to be exact is refused; the error names an alternative.
     problem : Problem, optional
-        What the coreset of every class keeps; by default second moments of the columns that the classifier sees.  Passing a problem
-        switches the check of the estimator off.
+        What the coreset of every class keeps; by default second moments of the columns that the classifier sees.  Passing
+        a problem switches the check of the estimator off.
     random_state : int, default 0
         Which rows are kept depends on it; the answer does not.
 

@@ -1,8 +1,8 @@
 """Covers: columns that span whatever a pipeline makes of a row, on whichever rows it was fitted.
 
-Inside cross-validation every training part fits its own transformers, and so makes its own columns.  Squared losses of columns z
-are kept by a coreset of columns b if each z is a linear combination of 1 and b.  If one such b does for all parts, the *cover*, one
-coreset per fold serves all of them:
+Inside cross-validation every training part fits its own transformers, and so makes its own columns.  Squared losses of
+columns z are kept by a coreset of columns b if each z is a linear combination of 1 and b.  If one such b does for all
+parts, the *cover*, one coreset per fold serves all of them:
 
     affine steps   scalers, PCA, selections        b: their input
     encoders       one-hot                         b: the indicators of all categories of the full data
@@ -10,8 +10,8 @@ coreset per fold serves all of them:
     polynomials    of columns, or of scaled ones   b: all monomials up to the degree
     fixed steps    nothing is fitted               b: what they make
 
-A chain of steps has a cover as long as no step but an affine one follows a step that was fitted.  Other pipelines have none (None):
-then every training part gets a coreset of the columns that its own transformers make.
+A chain of steps has a cover as long as no step but an affine one follows a step that was fitted.  Other pipelines have
+none (None): then every training part gets a coreset of the columns that its own transformers make.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def cover(transformer: Any) -> Any:
             return None
         return ColumnTransformer(covers, remainder=rest)
     if key == "FeatureUnion":
-        covers = [(name, cover(step)) for name, step in transformer.transformer_list]
-        return None if any(step is None for _, step in covers) else FeatureUnion(covers)
+        pairs = [(name, cover(step)) for name, step in transformer.transformer_list]
+        return None if any(step is None for _, step in pairs) else FeatureUnion(pairs)
     return _cover_of_chain([transformer])
 
 
@@ -114,7 +114,7 @@ def _all_monomials(polynomials: Any, interaction_only: bool) -> PolynomialFeatur
 
 
 def widest(covers: list[Any]) -> list[Any]:
-    """Covers without repetition, and without those that differ from another only in the degree of their one, last polynomials."""
+    """Covers without repetition, and without those that another covers by a higher degree of its last polynomials."""
     best: dict[str, tuple[int, Any]] = {}
     for one in covers:
         bare = clone(one, safe=False)

@@ -7,8 +7,7 @@
     a transformed target   the regressor inside, on the target that the transformation makes
     anything else    is fitted on a coreset
 
-These nest: a search may hold pipelines, and a pipeline may end in a search.
-"""
+These nest: a search may hold pipelines, and a pipeline may end in a search."""
 
 from __future__ import annotations
 
@@ -171,4 +170,3 @@ def fit_insisting(estimator: Any, rows: TrainingRows, groups: Any, problem: Prob
     fit_weighted(estimator, folds.core.X, folds.core.y, folds.core.weights)
     leaf.cv = own
     return estimator, folds.refit
-

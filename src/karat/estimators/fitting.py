@@ -150,7 +150,7 @@ def check_splitter(cv: Any) -> None:
 
 
 def join_pipeline(pipeline: Any, transformers: Any, leaf: Any) -> Any:
-    """A pipeline, in place, with fitted transformers (as :func:`split_pipeline` took them out) and a fitted estimator behind them."""
+    """A pipeline, in place, of fitted transformers (as :func:`split_pipeline` took them out) and a fitted estimator."""
     fitted = dict(transformers.steps)
     *steps, (last, _) = pipeline.steps
     pipeline.steps = [(name, fitted.get(name, step)) for name, step in steps] + [(last, leaf)]

@@ -1,7 +1,7 @@
 """RidgeCV without cv: the leave-one-out errors of all rows at every alpha, from one coreset and one pass.
 
-If row i is left out, its error is ``e_i / (1 - h_i)`` (its residual and its leverage).  With the eigenvectors V and eigenvalues s of the
-centred Gram matrix, which the coreset keeps, and ``t_i = V'(x_i - mean)``,
+If row i is left out, its error is ``e_i / (1 - h_i)`` (its residual and its leverage).  With the eigenvectors V and
+eigenvalues s of the centred Gram matrix, which the coreset keeps, and ``t_i = V'(x_i - mean)``,
 
     h_i = w_i (1 / W + sum_j t_ij^2 / (s_j + alpha))        e_i = y_i - mean - sum_j t_ij (V'X'Wy)_j / (s_j + alpha)
 

@@ -1,12 +1,13 @@
 """The parts of a search: what each training part is fitted on, and what each test part is scored on.
 
-A search of scikit-learn is run on tokens instead of rows: token 2k stands for the training part of split k, token 2k + 1 for its test
-part, and all tokens together for all rows.  What it fits (:class:`PartModel`) and scores by (:class:`PartScorer`) look up what a token
-stands for.  So its loop, its choice and its ``cv_results_`` are scikit-learn's own.
+A search of scikit-learn is run on tokens instead of rows: token 2k stands for the training part of split k, token 2k +
+1 for its test part, and all tokens together for all rows.  What it fits (:class:`PartModel`) and scores by
+(:class:`PartScorer`) look up what a token stands for.  So its loop, its choice and its ``cv_results_`` are
+scikit-learn's own.
 
-A candidate is *covered* if one set of columns spans whatever its transformers make in any part (:mod:`karat.estimators.covers`).  Then one
-coreset per fold serves all parts.  Any other candidate is fitted on a coreset of each training part by itself.
-"""
+A candidate is *covered* if one set of columns spans whatever its transformers make in any part
+(:mod:`karat.estimators.covers`).  Then one coreset per fold serves all parts.  Any other candidate is fitted on a coreset
+of each training part by itself."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ class Parts:
         What the user insists on.
     """
 
-    def __init__(self, rows: TrainingRows, splits: list[Split], candidates: list[Any], fit: Any, problem: Problem | None) -> None:
+    def __init__(
+        self, rows: TrainingRows, splits: list[Split], candidates: list[Any], fit: Any, problem: Problem | None
+    ) -> None:
         self.rows, self.splits, self.fit_alone, self.problem = rows, splits, fit, problem
         self.covered: set[str] = set()
         self.fronts: dict[tuple[str, int], Any] = {}
@@ -119,7 +122,7 @@ class Parts:
                 self._front(front, number)
         except NotExactError:
             raise
-        except Exception:  # noqa: S110 - whatever a transformer raises it raises again in the search
+        except Exception:
             pass
 
     def _front(self, front: Any, number: int) -> Any:
@@ -134,14 +137,11 @@ class Parts:
         """The few rows that stand for a training or test part."""
         assert self.folds is not None
         if number == ALL:
-            core, positions = self.folds.refit, slice(None)
-        else:
-            core, positions = self.folds.core, self.folds.cv[number][int(test)]
-        weights = core.weights[positions]
-        if number == ALL:
-            return Kept(self.rows.seen(core.X), containers.in_double(core.y), weights)
+            core = self.folds.refit
+            return Kept(self.rows.seen(core.X), containers.in_double(core.y), core.weights)
+        core, positions = self.folds.core, self.folds.cv[number][int(test)]
         X, y = (containers.take_rows(table, positions) for table in (core.X, core.y))
-        return Kept(self.rows.seen(X), containers.in_double(y), weights)
+        return Kept(self.rows.seen(X), containers.in_double(y), core.weights[positions])
 
     def full(self, number: int, test: bool) -> Kept:
         """All rows of a training or test part, with their sample weights (or None)."""

@@ -4,10 +4,10 @@ These are tables only; :mod:`karat.estimators.fitting` and :mod:`karat.estimator
 refused, and so is a listed estimator with a parameter that breaks a rule, because the damage is silent: a Huber fit on a
 least-squares coreset is 13 % off and looks fine.
 
-The listed regressors read the data only through the weighted sums of 1, x, y, x x', x y and y^2; the listed scorers only through
-those of the test rows (any other scorer is given all test rows).  The listed transformers are fitted by scikit-learn on all rows of
-their part of the data; they map every row by itself, and ``fit_transform`` gives what ``fit`` and ``transform`` give.
-"""
+The listed regressors read the data only through the weighted sums of 1, x, y, x x', x y and y^2; the listed scorers
+only through those of the test rows (any other scorer is given all test rows).  The listed transformers are fitted by
+scikit-learn on all rows of their part of the data; they map every row by itself, and ``fit_transform`` gives what
+``fit`` and ``transform`` give."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ WHY_NOT = {
     "GaussianMixture": "EM needs every row's likelihood; karat.models.GaussianMixture learns from moments",
     "SGDRegressor": "it visits rows one by one, and its answer depends on their order",
     "ARDRegression": "it takes no sample_weight; BayesianRidge is exact",
-    "TargetEncoder": "it encodes the rows that it was fitted on by random folds, and other rows in another way; encode before building",
+    "TargetEncoder": "it encodes the rows that it was fitted on by random folds, others in another way; encode before building",
     "LeaveOneOut": "every row would be a fold of its own",
     "LeavePOut": "every set of p rows would be a fold of its own",
 }
@@ -135,8 +135,9 @@ FIXED = ("PolynomialFeatures", "FunctionTransformer", "Normalizer", "Binarizer")
 ENCODERS = ("OneHotEncoder",)  # a linear function of the indicators of all categories
 IMPUTERS = ("SimpleImputer",)  # a linear function of the known values and the indicators of missing ones
 OTHERS = (  # no such thing: inside cross-validation every training part gets a coreset of its own
-    "OrdinalEncoder", "KBinsDiscretizer", "SplineTransformer", "PowerTransformer", "QuantileTransformer", "KNNImputer", "MissingIndicator", "KernelPCA",
-    "Nystroem", "RBFSampler", "SkewedChi2Sampler", "AdditiveChi2Sampler", "PolynomialCountSketch", "KMeans", "RandomTreesEmbedding",
+    "OrdinalEncoder", "KBinsDiscretizer", "SplineTransformer", "PowerTransformer", "QuantileTransformer", "KNNImputer",
+    "MissingIndicator", "KernelPCA", "Nystroem", "RBFSampler", "SkewedChi2Sampler", "AdditiveChi2Sampler",
+    "PolynomialCountSketch", "KMeans", "RandomTreesEmbedding",
 )  # fmt: skip
 TRANSFORMERS = frozenset(AFFINE + FIXED + ENCODERS + IMPUTERS + OTHERS)
 COMPOSITES = ("Pipeline", "ColumnTransformer", "FeatureUnion")

@@ -27,13 +27,14 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
     """A scikit-learn regressor, fitted on an exact coreset: the same answer from a few rows.
 
     If the estimator selects by cross-validation (``GridSearchCV``, ``RandomizedSearchCV``, the halving searches over a
-    parameter, ``LassoCV``, ``ElasticNetCV``, ``RidgeCV``, ...), the folds of the *full* data get coresets.  Every score, the chosen
-    parameters and the refitted coefficients then equal those on the full data.  Any score will do: one that is not a function of
-    moments is computed on all test rows.
+    parameter, ``LassoCV``, ``ElasticNetCV``, ``RidgeCV``, ...), the folds of the *full* data get coresets.  Every score,
+    the chosen parameters and the refitted coefficients then equal those on the full data.  Any score will do: one that
+    is not a function of moments is computed on all test rows.
 
-    Transformers of a pipeline are fitted on all rows, or on all rows of a training part, as scikit-learn does; only what follows
-    them is fitted on few.  So encoders, imputers, scalers, splines, discretisers, PCA and selections of columns are exact too.
-    Fitted attributes (``coef_``, ``best_params_``, ``cv_results_``, ...) are those of the estimator inside.
+    Transformers of a pipeline are fitted on all rows, or on all rows of a training part, as scikit-learn does; only
+    what follows them is fitted on few.  So encoders, imputers, scalers, splines, discretisers, PCA and selections of
+    columns are exact too. Fitted attributes (``coef_``, ``best_params_``, ``cv_results_``, ...) are those of the
+    estimator inside.
 
     Parameters
     ----------

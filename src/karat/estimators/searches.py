@@ -17,7 +17,7 @@ from karat._core.coreset import Coreset
 from karat.errors import InputError
 from karat.estimators.fitting import check_splitter, refuse
 from karat.estimators.folds import full_splits
-from karat.estimators.parts import Parts, PartModel, PartScorer, tokens
+from karat.estimators.parts import PartModel, Parts, PartScorer, tokens
 from karat.estimators.registry import SCORERS
 from karat.estimators.training_rows import TrainingRows
 from karat.problems import Problem
@@ -63,7 +63,9 @@ def _count(search: Any) -> int:
         return int(count)
     least = 1 if isinstance(search.min_resources, str) else search.min_resources
     if isinstance(search.max_resources, str):
-        raise InputError(f"max_resources must be a whole number if the resource is {search.resource!r}.", argument="max_resources")
+        raise InputError(
+            f"max_resources must be a whole number if the resource is {search.resource!r}.", argument="max_resources"
+        )
     return int(search.max_resources) // int(least)
 
 

@@ -1,10 +1,9 @@
 """The rows of one part of the data, behind the transformers that were fitted on them, and the few that stand for them.
 
-``TrainingRows`` is what a model is fitted on: all rows, or those of a training part.  Three questions are answered once and
-remembered, because many candidates of a search ask them: what do these transformers learn here (:meth:`TrainingRows.behind`), what
-does this transformation make of the target (:meth:`TrainingRows.with_target`), and which few rows keep the squared losses, or the
-second moments of every class (:meth:`TrainingRows.core`).
-"""
+``TrainingRows`` is what a model is fitted on: all rows, or those of a training part.  Three questions are answered once
+and remembered, because many candidates of a search ask them: what do these transformers learn here
+(:meth:`TrainingRows.behind`), what does this transformation make of the target (:meth:`TrainingRows.with_target`), and
+which few rows keep the squared losses, or the second moments of every class (:meth:`TrainingRows.core`)."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ class TrainingRows:
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
-    def X(self) -> Any:
+    def X(self) -> Any:  # noqa: N802 - as everywhere in scikit-learn
         """The columns as a model sees them: all rows, behind the transformers."""
         return self.seen(self._taken(self.table))
 
@@ -97,12 +96,18 @@ class TrainingRows:
         if self.positions is None:
             return self
         return replace(
-            self, table=self._taken(self.table), target=self._taken(self.target), sample_weight=self.weights, positions=None, memo={}
+            self,
+            table=self._taken(self.table),
+            target=self._taken(self.target),
+            sample_weight=self.weights,
+            positions=None,
+            memo={},
         )
 
     def behind(self, transformers: Any) -> TrainingRows:
         """These rows behind transformers that are fitted on all of them."""
-        return self._once(("behind", hash_of(transformers)), lambda: self._fitted_behind(transformers))
+        found: TrainingRows = self._once(("behind", hash_of(transformers)), lambda: self._fitted_behind(transformers))
+        return found
 
     def _fitted_behind(self, transformers: Any) -> TrainingRows:
         X = self.X
@@ -113,15 +118,17 @@ class TrainingRows:
 
     def covered_by(self, spanned: Any) -> TrainingRows:
         """These rows behind a cover of the transformers to come, which learns nothing that depends on weights."""
-        return self._once(
+        found: TrainingRows = self._once(
             ("cover", hash_of(spanned)),
             lambda: replace(self, fronts=(*self.fronts, fit_transformers(spanned, self.X, self.y)), memo={}),
         )
+        return found
 
     def with_target(self, regressor: Any) -> tuple[Any, TrainingRows]:
         """A TransformedTargetRegressor with its transformer fitted, and these rows with the target that it makes."""
         bare = clone(regressor).set_params(regressor=None)
-        return self._once(("target", hash_of(bare)), lambda: self._transformed(regressor))
+        found: tuple[Any, TrainingRows] = self._once(("target", hash_of(bare)), lambda: self._transformed(regressor))
+        return found
 
     def _transformed(self, regressor: Any) -> tuple[Any, TrainingRows]:
         y = np.asarray(self.y)
@@ -135,12 +142,15 @@ class TrainingRows:
 
     def core(self, problem: Problem | None = None) -> Coreset:
         """The coreset of these rows; for classes with the labels as its groups."""
-        return self._once(("core", problem), lambda: self._reduced(problem))
+        found: Coreset = self._once(("core", problem), lambda: self._reduced(problem))
+        return found
 
     def _reduced(self, problem: Problem | None) -> Coreset:
         X, options = self._taken(self.table), {"sample_weight": self.weights, "random_state": self.random_state}
         if self.classifies:
-            return coreset(X, problem=self.problem(problem), groups=of_positive_weight(np.asarray(self.y), self.weights), **options)
+            return coreset(
+                X, problem=self.problem(problem), groups=of_positive_weight(np.asarray(self.y), self.weights), **options
+            )
         return coreset(X, self._taken(self.target), self.problem(problem), **options)
 
     def problem(self, problem: Problem | None = None, further: list[Any] | None = None) -> Problem:

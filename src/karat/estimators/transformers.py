@@ -1,12 +1,12 @@
 """Transformers of a pipeline: which are exact, and how they are fitted.
 
-Transformers are fitted by scikit-learn itself, on all rows of their part of the data: all rows outside cross-validation, the
-training rows inside it.  So whatever they learn (quantiles, categories, components) is what they learn without karat.  Only what
-follows them is fitted on few rows: each listed transformer then maps every row by itself, and few rows stand for all.
+Transformers are fitted by scikit-learn itself, on all rows of their part of the data: all rows outside
+cross-validation, the training rows inside it.  So whatever they learn (quantiles, categories, components) is what they
+learn without karat. Only what follows them is fitted on few rows: each listed transformer then maps every row by
+itself, and few rows stand for all.
 
-Scalers and polynomials need not even that.  A :class:`~sklearn.preprocessing.StandardScaler` learns kept moments, so it is fitted on
-the kept rows with their weights.
-"""
+Scalers and polynomials need not even that.  A :class:`~sklearn.preprocessing.StandardScaler` learns kept moments, so it
+is fitted on the kept rows with their weights."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def check_transformers(transformer: Any) -> None:
             if key_of(step) in registry.WHY_NOT:
                 raise unknown(step)
             raise NotExactError(
-                f"{type(step).__name__} is not known to map every row by itself, so a pipeline with it cannot be fitted on few rows. "
-                "Transform the columns before building, or leave the step out."
+                f"{type(step).__name__} is not known to map every row by itself, so what follows it cannot be fitted on few "
+                "rows. Transform the columns before building, or leave the step out."
             )
         function = getattr(step, "func", None)
         if key_of(step) == "FunctionTransformer" and function is not None and not isinstance(function, np.ufunc):
             name = getattr(function, "__name__", str(function))
             raise refuse(
                 step,
-                f"whether {name} maps every row by itself cannot be known; use a NumPy function of numbers, such as np.log1p, or "
-                "apply it before building",
+                f"whether {name} maps every row by itself cannot be known; use a NumPy function of numbers, such as np.log1p, "
+                "or apply it before building",
             )
 
 
@@ -91,7 +91,9 @@ def fit_transformers(transformer: Any, X: Any, y: Any = None, weights: Any = Non
             fitted.fit(X, y)
     for step, probe in probes:
         if probe.was_used():
-            raise refuse(step, "its answer is random; give it an integer random_state, so that there is one answer to compare with")
+            raise refuse(
+                step, "its answer is random; give it an integer random_state, so that there is one answer to compare with"
+            )
         step.set_params(random_state=None)
     return fitted
 
@@ -110,7 +112,9 @@ def overwrites(estimator: Any) -> bool:
 
 def request_weights(estimator: Any) -> bool:
     """Make every part that takes sample weights ask for them, in place; returns whether there is one."""
-    takers = [part for part in parts_of(estimator) if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight")]
+    takers = [
+        part for part in parts_of(estimator) if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight")
+    ]
     for part in takers:
         part.set_fit_request(sample_weight=True)
     return bool(takers)
@@ -171,5 +175,3 @@ def _watch_randomness(transformer: Any) -> list[tuple[Any, _Probe]]:
             probes.append((part, _Probe(0)))
             part.set_params(random_state=probes[-1][1])
     return probes
-
-
