@@ -157,6 +157,7 @@ def search_answers(search):
     return [values for name, values in sorted(search.cv_results_.items()) if "test_score" in name and "rank" not in name]
 
 
+@pytest.mark.slow
 def test_scorers(data):
     X, y = data
     verdicts = {}
@@ -174,6 +175,7 @@ def test_scorers(data):
     assert counts[EQUAL] >= 40
 
 
+@pytest.mark.slow
 def test_splitters(data):
     X, y = data
     labels, groups = np.digitize(y, [6.0, 9.0]), np.arange(N) % 7
@@ -242,6 +244,7 @@ def columns_for(transformer, X):
     return table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searched", [False, True])
 def test_transformers(data, searched):
     X, y = data

@@ -111,7 +111,9 @@ def test_estimators_that_overwrite_their_input(blobs, estimator):
     np.testing.assert_allclose(few.predict(X), full.predict(X.copy()), rtol=1e-9)
 
 
-@pytest.mark.parametrize("choose", [make_column_selector(dtype_include="float64"), lambda X: list(X.columns[:2])], ids=str)
+@pytest.mark.parametrize(
+    "choose", [make_column_selector(dtype_include="float64"), lambda X: list(X.columns[:2])], ids=["selector", "function"]
+)
 @pytest.mark.parametrize("search", [False, True])
 def test_columns_chosen_by_a_function(blobs, choose, search):
     X, y, _ = blobs
