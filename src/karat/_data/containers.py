@@ -233,3 +233,13 @@ def in_double(table: Any) -> Any:
         single = [name for name, kind in frame.schema.items() if kind == narwhals.Float32]
         return frame.with_columns(narwhals.col(*single).cast(narwhals.Float64)).to_native() if single else table
     return table.astype(np.float64) if getattr(table, "dtype", None) in (np.float32, np.float16) else table
+
+
+def copied(table: Any) -> Any:
+    """A copy of a table that others may overwrite; a table that nobody can overwrite as it is."""
+    return table.copy() if hasattr(table, "copy") and not hasattr(table, "lazy") else table
+
+
+def is_sparse(table: Any) -> bool:
+    """Whether the table is a sparse matrix or array of SciPy."""
+    return bool(sparse.issparse(table))

@@ -13,7 +13,7 @@ numbers that occur.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -39,20 +39,26 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class ConsecutiveFolds:
+class ConsecutiveFolds(Sequence[Split]):
     """The splits of ``KFold(folds)`` without shuffling: folds of consecutive rows, the first ones larger by one row."""
 
-    count: int
+    rows: int
     folds: int
 
     @property
     def sizes(self) -> np.ndarray:
-        return np.full(self.folds, self.count // self.folds) + (np.arange(self.folds) < self.count % self.folds)
+        return np.full(self.folds, self.rows // self.folds) + (np.arange(self.folds) < self.rows % self.folds)
 
-    def __iter__(self) -> Iterator[Split]:
-        stops = np.cumsum(self.sizes)
-        for start, stop in zip(stops - self.sizes, stops, strict=True):
-            yield np.concatenate([np.arange(start), np.arange(stop, self.count)]), np.arange(start, stop)
+    def __len__(self) -> int:
+        return self.folds
+
+    def __getitem__(self, fold: Any) -> Any:
+        if not 0 <= fold < self.folds:
+            raise IndexError(fold)
+        sizes = self.sizes
+        start = int(sizes[:fold].sum())
+        stop = start + int(sizes[fold])
+        return np.concatenate([np.arange(start), np.arange(stop, self.rows)]), np.arange(start, stop)
 
     def repeat(self) -> Repeat:
         """The folds as atoms."""

@@ -8,7 +8,7 @@ Repeats of the splits have their own atoms, with coresets of all rows.  The mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +17,10 @@ import numpy as np
 from karat._core.construct import coreset
 from karat._core.coreset import Coreset
 from karat._data import containers, frames
-from karat.errors import NotExactError
+from karat.errors import InputError, NotExactError
 from karat.estimators.atoms import TEST, TRAIN, ConsecutiveFolds, Repeat, Split, gather
-from karat.estimators.searches import check_splitter
+from karat.estimators.fitting import check_splitter
+from karat.estimators.training_rows import TrainingRows, of_positive_weight
 from karat.problems import LeastSquares, Problem
 
 
@@ -90,29 +91,53 @@ def exact_cv(
     True
     """
     X, y = containers.collected(X), containers.collected(y)
-    problem = LeastSquares() if problem is None else problem
-    splits = full_splits(cv, containers.row_count(X), y, groups)
-    repeats = gather(splits, containers.row_count(X))
-    if max(len(r.roles) for r in repeats) * 2 > containers.row_count(X):
+    rows = TrainingRows(X, y, sample_weight, random_state=random_state)
+    return cores_of_splits(rows, full_splits(cv, X, y, groups), LeastSquares() if problem is None else problem)
+
+
+def cores_of_splits(rows: TrainingRows, splits: Iterable[Split], problem: Problem) -> ExactCV:
+    """Coresets of the parts that splits make of all rows; if the target holds classes, of every class in them."""
+    rows = rows.alone()
+    count = containers.row_count(rows.table)
+    repeats = gather(splits, count)
+    if max(len(r.roles) for r in repeats) * 2 > count:
         raise NotExactError(
             "The splits single out nearly every row (leave-one-out or the like), which no coreset keeps; use larger folds."
         )
-    cores = [coreset(X, y, problem, sample_weight=sample_weight, groups=r.atom, random_state=random_state) for r in repeats]
+    reduce_atoms = _atoms_by_class if rows.classifies else _atoms
+    cores = [reduce_atoms(rows, repeat.atom, problem) for repeat in repeats]
     core = cores[0] if len(cores) == 1 else _stacked(cores)
     return ExactCV(core, list(_positions(cores, repeats)), cores[0])
 
 
-def full_splits(cv: Any, count: int, y: Any, groups: Any) -> Iterable[Split]:
-    """The splits of the full data; the splitter sees the number of rows, y and groups, but not X."""
+def _atoms(rows: TrainingRows, atom: np.ndarray, problem: Problem) -> Coreset:
+    """One coreset per atom, as one."""
+    options = {"sample_weight": rows.sample_weight, "random_state": rows.random_state}
+    return coreset(rows.table, rows.target, problem, groups=atom, **options)
+
+
+def _atoms_by_class(rows: TrainingRows, atom: np.ndarray, problem: Problem) -> Coreset:
+    """One coreset per class in every atom, as one; the target of its rows is their class."""
+    options = {"sample_weight": rows.sample_weight, "random_state": rows.random_state}
+    labels = np.asarray(rows.target)
+    classes, code = np.unique(labels, return_inverse=True)
+    both = of_positive_weight(atom.astype(np.int64) * len(classes) + code, rows.sample_weight)
+    core = coreset(rows.table, None, problem, groups=both, **options)
+    return replace(core, y=labels[core.indices], groups=atom[core.indices])
+
+
+def full_splits(cv: Any, X: Any, y: Any, groups: Any, classifies: bool = False) -> Sequence[Split]:
+    """The splits of the full data, as scikit-learn makes them."""
     from sklearn.model_selection import KFold, check_cv
 
     check_splitter(cv)
-    splitter = check_cv(cv)
+    target = None if y is None else np.asarray(y)
+    splitter, count = check_cv(cv, target, classifier=classifies), containers.row_count(X)
     if type(splitter) is KFold and not splitter.shuffle and count >= splitter.n_splits:
         return ConsecutiveFolds(count, splitter.n_splits)
-    rows = np.broadcast_to(np.int8(0), (count,))  # takes no memory
-    target = None if y is None else np.asarray(y)
-    splits: Iterable[Split] = splitter.split(rows, target, groups)
+    splits = list(splitter.split(X, target, groups))
+    if not splits:
+        raise InputError("cv gives no splits.")
     return splits
 
 

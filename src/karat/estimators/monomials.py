@@ -11,7 +11,6 @@ from math import comb
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from karat._data import containers
 from karat.estimators.fitting import key_of
@@ -20,23 +19,26 @@ from karat.problems import Moments
 MOST = 3000  # features up to which degree 4 is worth its time
 
 
-def monomial_problem(pipelines: list[Any], X: Any, y: Any) -> Moments | None:
-    """The moments that keep squared losses of degree-2 features; None if other features are made, or if it has no fewer."""
-    if not all(_is_square(transformers) for transformers in pipelines):
+def monomial_problem(covers: list[Any], X: Any, y: Any) -> Moments | None:
+    """The moments that keep squared losses of degree-2 features; None if other features are made, or if it has no fewer.
+
+    Parameters
+    ----------
+    covers : list of transformers
+        What makes the columns; "passthrough" and FunctionTransformer() stand for the columns themselves.
+    X, y
+        The rows.
+    """
+    squares = [one for one in covers if not _changes_nothing(one)]
+    if not squares or not all(key_of(one) == "PolynomialFeatures" and one.degree == 2 for one in squares):
         return None
-    if not isinstance(X, np.ndarray) or sparse.issparse(X) or X.dtype.kind not in "fiu":
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "fiu":
         return None
     columns, targets = X.shape[1], int(y.shape[1]) if containers.dimensions(y) == 2 else 1
-    made = columns * (columns + 3) // 2
+    made = max(columns * (columns + (1 if one.interaction_only else 3)) // 2 for one in squares)
     width = comb(columns + targets + 4, 4)
     return Moments(4) if width < min(comb(made + targets + 2, 2), MOST) else None
 
 
-def _is_square(transformers: Any) -> bool:
-    """Whether a pipeline makes polynomial features of degree 2, once, beside scaling."""
-    steps = [step for _, step in transformers.steps]
-    polynomials = [step for step in steps if key_of(step) == "PolynomialFeatures"]
-    if len(polynomials) != 1 or any(key_of(step) not in ("PolynomialFeatures", "StandardScaler") for step in steps):
-        return False
-    degree = polynomials[0].degree
-    return (degree if isinstance(degree, int | np.integer) else degree[1]) == 2
+def _changes_nothing(cover: Any) -> bool:
+    return isinstance(cover, str) or (key_of(cover) == "FunctionTransformer" and cover.func is None)
