@@ -8,7 +8,7 @@ A coreset saves nothing for one fit or for few rows, and it would be wrong for l
 import time
 
 import numpy as np
-from sklearn.linear_model import HuberRegressor, LinearRegression, RidgeCV
+from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegression
 
 import karat
 
@@ -28,7 +28,7 @@ def main(n: int = 200_000) -> None:
     small = karat.coreset(X[:40], y[:40])
     print(f"Few rows: of 40 rows with 8 columns, {len(small)} are kept. The bound is {small.certificate.bound}.")
 
-    for estimator in (HuberRegressor(), RidgeCV()):
+    for estimator in (HuberRegressor(), LogisticRegression()):
         try:
             karat.CoresetRegressor(estimator).fit(X, y)
         except karat.NotExactError as refusal:

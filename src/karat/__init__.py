@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from karat._core.plan import Plan, plan
     from karat._stream.sketch import Sketch
     from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
-    from karat.estimators import CoresetRegressor, exact_cv
+    from karat.estimators import CoresetClassifier, CoresetRegressor, exact_cv
     from karat.io import FileVerification, coreset_files, verify_files
 
 __version__ = "0.1.0"
@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "Coreset",
+    "CoresetClassifier",
     "CoresetRegressor",
     "FileVerification",
     "InputError",
@@ -50,7 +51,7 @@ _HOMES = {
     "_core.plan": ["Plan", "plan"],
     "_stream.sketch": ["Sketch"],
     "errors": ["InputError", "MissingExtraError", "NotExactError", "StorageError"],
-    "estimators": ["CoresetRegressor", "exact_cv"],
+    "estimators": ["CoresetClassifier", "CoresetRegressor", "exact_cv"],
     "io": ["FileVerification", "coreset_files", "verify_files"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

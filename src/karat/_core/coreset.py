@@ -89,7 +89,6 @@ class Coreset:
     def arrays(self) -> tuple[Array, Array | None]:
         """X and y of the kept rows as the problem reads them, in double precision; y has as many dimensions as the input."""
         X = features_of(self.X, self.problem)
-        X = X[:] if isinstance(X, containers.Mapped) else X
         X = X.toarray() if hasattr(X, "toarray") else X
         if self.y is None:
             return np.asarray(X, dtype=float), None

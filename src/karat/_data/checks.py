@@ -16,6 +16,7 @@ from scipy import sparse
 from karat._data import containers
 from karat._data.groups import check_groups, distinct_labels
 from karat._data.offsets import find_offsets
+from karat._data.transformed import transformed
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Offsets, Rows, is_long
@@ -185,9 +186,9 @@ def _is_run(index: Indices) -> bool:
 
 
 def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
-    """X as the problem reads it: the columns themselves, or a transformation of them that is computed block by block."""
+    """X as the problem reads it: the columns themselves, or what its transformation makes of them."""
     if problem.transform is not None:
-        return containers.Mapped(X, problem.transform)
+        return transformed(X, problem.transform)
     return containers.as_table(X, "X", apart)
 
 

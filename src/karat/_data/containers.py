@@ -7,7 +7,6 @@ A lazy frame is collected once, so its rows come out in an eager one.  Every err
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,44 +19,6 @@ from karat.errors import InputError, MissingExtraError
 FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
 TOO_LONG = "whole numbers beyond 2^53, which double precision cannot tell apart"
 NUMERIC_TARGET = "karat needs a numeric target: encode it as numbers first"
-
-
-class Mapped:
-    """A table whose rows are transformed when they are read; the coreset keeps the raw rows.
-
-    Parameters
-    ----------
-    raw
-        A table of any kind.
-    transform : callable
-        Maps a block of raw rows to a numeric array, one row each, independent of the other rows.
-    """
-
-    def __init__(self, raw: Any, transform: Callable[[Any], Any]) -> None:
-        self.raw, self.transform = raw, transform
-        first = self[:1]
-        self.dtype = first.dtype
-        self.shape = (row_count(raw), int(first.shape[1]))
-
-    def __getitem__(self, where: Any) -> Any:
-        if isinstance(where, tuple):  # one column, for error messages only
-            return self[where[0]][:, where[1]]
-        if not isinstance(where, slice):
-            rows = take_rows(self.raw, where)
-        elif hasattr(self.raw, "iloc"):
-            rows = self.raw.iloc[where]
-        elif isinstance(self.raw, np.ndarray):
-            rows = self.raw[where]
-        else:
-            rows = take_rows(self.raw, np.arange(*where.indices(row_count(self.raw))))
-        features = self.transform(rows)
-        features = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
-        if rounds(np.asarray(features.data) if sparse.issparse(features) else features):
-            raise InputError(f"The transformed columns hold {TOO_LONG}; let the transformation subtract an offset.")
-        return features
-
-    def __abs__(self) -> Any:
-        return abs(self[:])
 
 
 class Columns:
@@ -148,8 +109,6 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
 
     A frame that mixes large whole numbers with other types is read as :class:`Columns`; with ``apart``, any that mixes types.
     """
-    if isinstance(table, Mapped):
-        return table
     if sparse.issparse(table):
         if len(table.shape) != 2:
             raise InputError(
@@ -254,8 +213,6 @@ def take_rows(table: Any, positions: np.ndarray) -> Any:
     """Some rows of a table, in a container of the same type."""
     if table is None:
         return None
-    if isinstance(table, Mapped):
-        return take_rows(table.raw, positions)
     if is_frame(table):
         return as_narwhals(collected(table))[positions].to_native()
     if sparse.issparse(table):
@@ -276,3 +233,13 @@ def in_double(table: Any) -> Any:
         single = [name for name, kind in frame.schema.items() if kind == narwhals.Float32]
         return frame.with_columns(narwhals.col(*single).cast(narwhals.Float64)).to_native() if single else table
     return table.astype(np.float64) if getattr(table, "dtype", None) in (np.float32, np.float16) else table
+
+
+def copied(table: Any) -> Any:
+    """A copy of a table that others may overwrite; a table that nobody can overwrite as it is."""
+    return table.copy() if hasattr(table, "copy") and not hasattr(table, "lazy") else table
+
+
+def is_sparse(table: Any) -> bool:
+    """Whether the table is a sparse matrix or array of SciPy."""
+    return bool(sparse.issparse(table))

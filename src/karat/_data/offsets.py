@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat._data import containers
 from karat.engine.offsets import WHOLE, all_exact, all_small, nearby_offset
 from karat.engine.rows import Offsets, is_long
 from karat.errors import InputError
@@ -23,7 +22,7 @@ def find_offsets(parts: Sequence[Any], names: Sequence[str], problem: Problem, k
     found = dict(known or {})
     edges = np.cumsum([0, *(int(part.shape[1]) for part in parts)]).tolist()
     for part, left, right in zip(parts, edges, edges[1:], strict=False):
-        if not is_long(part.dtype) or isinstance(part, containers.Mapped):  # which checks its own blocks
+        if not is_long(part.dtype):
             continue
         for column in sorted({left + own for own in _long_columns(part)} | {c for c in found if left <= c < right}):
             values = part.data[part.indices == column - left] if sparse.issparse(part) else part[:, column - left]

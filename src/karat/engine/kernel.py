@@ -80,6 +80,11 @@ class Kernel(ABC):
         """``weights @ features(block)``; a kernel may have a faster formula."""
         return np.asarray(weights @ self.features(block))
 
+    def group_moments(self, block: Array, weights: Array, groups: int) -> Array:
+        """The :meth:`moments` of ``groups`` contiguous groups of equal size, into which the block is cut (groups x m)."""
+        features = self.features(block) * weights[:, None]
+        return np.asarray(features.reshape(groups, -1, self.width).sum(axis=1))
+
     def rescaled(self, sizes: Array) -> Self:
         """The same kernel in units in which columns of these sizes do not underflow."""
         return self

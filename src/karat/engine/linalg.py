@@ -145,6 +145,25 @@ def svd(matrix: Array, full_matrices: bool = True) -> tuple[Array, Array, Array]
         return sla.svd(matrix, full_matrices=full_matrices, check_finite=False, lapack_driver="gesvd")  # type: ignore[no-any-return]
 
 
+def pivoted_cholesky(gram: Array, cut: float) -> tuple[Array, Indices, int]:
+    """Upper factor of a symmetric matrix with unit diagonal, its order of columns, and the number of pivots above ``cut``."""
+    factor, order, rank, _ = lapack.dpstrf(np.asfortranarray(gram), tol=cut, lower=0, overwrite_a=1)
+    return factor, order - 1, int(rank)
+
+
+def pivoted_triangle(matrix: Array) -> tuple[Array, Indices]:
+    """R of a QR factorisation with column pivoting, and the order of columns."""
+    if matrix.shape[0] > matrix.shape[1]:
+        matrix = sla.qr(matrix, mode="r", check_finite=False)[0][: matrix.shape[1]]
+    triangle, order = sla.qr(matrix, mode="r", pivoting=True, check_finite=False)
+    return triangle, order
+
+
+def solve_transposed(triangle: Array, rhs: Array) -> Array:
+    """Solve ``triangle' x = rhs`` with an upper triangular matrix."""
+    return np.asarray(sla.solve_triangular(triangle, rhs, trans=1, check_finite=False)) if len(rhs) else rhs
+
+
 def right_svd(matrix: Array) -> tuple[Array, Array]:
     """All singular values (padded with zeros) and right singular vectors, as columns, of a k x q matrix."""
     if not matrix.shape[1]:  # LAPACK's wrapper would make a k x k identity

@@ -180,6 +180,16 @@ class Polynomial(Kernel):
             return super().moments(block, weights)
         return self.read_moments(self.products(self.coordinates(block), weights), float(weights.sum()))
 
+    def group_moments(self, block: Array, weights: Array, groups: int) -> Array:
+        size = len(block) // groups
+        if size * self.width < 2 * self.product_shape[0] ** 2 or self.degree > 2:
+            return super().group_moments(block, weights, groups)
+        variables = self.coordinates(block)
+        weighted = (variables * weights[:, None]).reshape(groups, size, -1)
+        products = variables.reshape(groups, size, -1).transpose(0, 2, 1) @ weighted
+        moments = self.root * products[:, self.first, self.last]
+        return np.column_stack([moments, weights.reshape(groups, size).sum(axis=1)]) if self.total else moments
+
     def feature_name(self, feature: int, columns: list[str]) -> str:
         if feature >= len(self.sets):
             return "the total weight"

@@ -7,8 +7,8 @@
 
 **The policy** of ``method="auto"``.  A step is taken only if the steps before it did not lead to a proof.
 
-1. onepass: FIRST times as many uniform candidates as features, then SECOND times (all rows, if there are no more).  Newton's
-   method decides whether weights on them can meet the moments, and fails fast.
+1. onepass: FIRST times as many uniform candidates as features, then SECOND times (all rows, if there are no more), then
+   INFORMED times by importance.  Newton's method decides whether weights on them can meet the moments, and fails fast.
 2. tree: every row is looked at, two more readings.
 3. The rows of the tree before the last elimination, in features whose rank has not been decided.
 4. Features of single columns, for degrees above 2.
@@ -28,6 +28,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.dropped import look_again
+from karat.engine.importance import important_rows
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import dominating, heaviest, lopsided
@@ -43,6 +44,7 @@ from karat.engine.weights import check_any, match_moments, polish, polish_featur
 PILOT = 2048  # rows on which coordinates are fitted, at least
 COMPLETE = 16384  # up to this many rows the pilot is all of them
 FIRST, SECOND = 2.5, 6.0  # sampled candidates per feature
+INFORMED = 4.0  # candidates per feature that are drawn by importance
 BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
 PASSES = 6  # most passes that the coordinates may ask for
 PEELED = 16  # most rows to peel per feature
@@ -316,8 +318,10 @@ def feasible_weights(
             yield known, known.root, "onepass", 0
         else:
             candidates = sampled(rows, fitted, pilot, rng)
+            more = candidates is None
+            candidates = _by_importance(rows, fitted, rng) if more else candidates
             if candidates is not None:
-                yield *candidates, "onepass", 0
+                yield *candidates, "onepass", int(more)
     sequentially = method == "caratheodory"
     positions, weights = (reduce_sequentially if sequentially else reduce_by_tree)(rows, fitted, progress)
     check_any(positions)
@@ -364,13 +368,21 @@ def sampled(
         chosen = pool[sample(rng, len(pool), size)] if size <= len(pool) else held + sample(rng, len(rows) - held, size)
         nominal = own_weights(rows, chosen) * (share / max(own_weights(rows, chosen).sum(), TINY))
         positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
-        known = candidate_points(rows, fitted, positions, weights).resolve()
+        known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True)
         if known.missed > MISSED:
             return None
         factors = match_moments(known)
         if factors is not None:
             return known, known.root * factors
     return None
+
+
+def _by_importance(rows: Rows, fitted: FittedMoments, rng: np.random.Generator) -> tuple[CandidatePoints, Array] | None:
+    """The same with candidates that show what a uniform sample misses, which takes a pass."""
+    chosen = important_rows(rows, fitted, int(INFORMED * fitted.kernel.width), rng)
+    known = None if chosen is None else candidate_points(rows, fitted, *chosen).resolve(may_miss=True)
+    factors = None if known is None or known.missed > MISSED else match_moments(known)
+    return None if known is None or factors is None else (known, known.root * factors)
 
 
 def vertex(

@@ -21,6 +21,7 @@ from karat.engine.rows import Blocks, Progress, Rows, own_weights
 from karat.engine.weights import eliminate, group_bounds
 
 GROUPS_PER_FEATURE = 2.0
+GROUPED = 2**20  # bytes of the rows whose groups are summed at a time
 
 
 def reduce_by_tree(rows: Rows, fitted: FittedMoments, progress: Progress | None = None) -> tuple[Indices, Array]:
@@ -62,8 +63,17 @@ def reduce_sequentially(rows: Rows, fitted: FittedMoments, progress: Progress | 
 
 
 def _group_moments(rows: Rows, kernel: Kernel, weights: Array, bounds: Indices) -> Array:
+    """The moments of contiguous groups of rows, many groups at a time: a read and a product cost more than few rows."""
     sums = np.empty((len(bounds) - 1, kernel.width), order="F")
-    blocks = Blocks(rows, kernel.shift, int(np.diff(bounds).max()))
-    for i, (start, stop) in enumerate(pairwise(bounds)):
-        sums[i] = kernel.moments(blocks.read(int(start), int(stop)), weights[start:stop])
+    sizes = np.diff(bounds)
+    most = max(int(sizes.max()), GROUPED // (8 * (rows.columns + 1)))
+    blocks = Blocks(rows, kernel.shift, min(most, len(rows)))
+    ends = np.flatnonzero(np.diff(sizes)) + 1  # of runs of groups of one size
+    for first, last in pairwise([0, *ends.tolist(), len(sizes)]):
+        size = int(sizes[first])
+        step = max(1, most // size)
+        for left in range(first, last, step):
+            right = min(left + step, last)
+            start, stop = int(bounds[left]), int(bounds[right])
+            sums[left:right] = kernel.group_moments(blocks.read(start, stop), weights[start:stop], right - left)
     return sums

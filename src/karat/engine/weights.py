@@ -150,8 +150,10 @@ def _group_sums(points: Array, weights: Array, starts: Indices) -> Array:
 
 
 def group_bounds(count: int, groups: int) -> Indices:
-    """Boundaries of ``groups`` contiguous ranges of nearly equal length that cover ``range(count)``."""
-    return np.linspace(0, count, min(groups, count) + 1).astype(np.intp)
+    """Boundaries of ``groups`` contiguous ranges that cover ``range(count)``: those of one row more come first."""
+    groups = min(groups, count)
+    size, larger = divmod(count, max(groups, 1))
+    return np.concatenate([[0], np.cumsum(np.arange(groups) < larger) + size * np.arange(1, groups + 1)]).astype(np.intp)
 
 
 def eliminate(points: Array) -> Array:

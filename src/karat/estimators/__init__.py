@@ -1,4 +1,4 @@
-"""The scikit-learn side: regressors fitted on coresets, exact cross-validation, and the registry of what is exact."""
+"""The scikit-learn side: estimators fitted on coresets, exact cross-validation, and the registry of what is exact."""
 
 from karat.errors import MissingExtraError
 
@@ -7,7 +7,8 @@ try:
 except ImportError:
     raise MissingExtraError("karat.estimators", "sklearn") from None
 
+from karat.estimators.classifier import CoresetClassifier
 from karat.estimators.folds import ExactCV, exact_cv
 from karat.estimators.regressor import CoresetRegressor
 
-__all__ = ["CoresetRegressor", "ExactCV", "exact_cv"]
+__all__ = ["CoresetClassifier", "CoresetRegressor", "ExactCV", "exact_cv"]

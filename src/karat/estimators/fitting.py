@@ -1,8 +1,7 @@
 """Fitting on a coreset: what may be fitted, and with weights in every step.
 
 An estimator is fitted only if the registry lists it, its parameters break no rule, and the coreset keeps every moment that it
-reads.  In a flat pipeline every step is given its weights by name; steps inside a ColumnTransformer are reached by metadata
-routing, for which they are made to ask, inside a configuration of our own.  The user's settings stay as they are.
+reads.  Every step of a pipeline is given its weights by name.
 """
 
 from __future__ import annotations
@@ -31,13 +30,11 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
     if key_of(leaf) in registry.SEARCHES or key_of(leaf) in registry.SELECTS_ITSELF:
         raise refuse(leaf, "its folds are parts of the full data; use karat.CoresetRegressor, which makes one coreset per fold")
     check_listed(leaf, registry.SQUARED_LOSS, registry.BY_CLASS, registry.OF_COVARIANCE)
-    if transformers is not None:
-        check_transformers(transformers, in_folds=False)
-        if not only_scales(transformers):
-            raise refuse(
-                estimator,
-                "this coreset was built on the columns as they are; give the whole pipeline to karat.CoresetRegressor",
-            )
+    if transformers is not None and not all(key_of(step) == "StandardScaler" for _, step in transformers.steps):
+        raise refuse(
+            estimator,
+            "this coreset was built on the columns as they are; give the whole pipeline to karat.CoresetRegressor",
+        )
     y = core.y
     if key_of(leaf) in registry.BY_CLASS:
         if core.groups is None or core.y is not None:
@@ -81,24 +78,16 @@ def keeps_squares(problem: Problem) -> bool:
 
 
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
-    """Fit a plain estimator or a pipeline, in place, with weights in every step that takes them."""
-    X, y = containers.in_double(X), containers.in_double(y)
-    if key_of(estimator) != "Pipeline":
-        with config_context(enable_metadata_routing=False):
+    """Fit a plain estimator or a flat pipeline, in place, with weights in every step that takes them.
+
+    It gets copies of the rows: estimators with ``copy_X=False`` overwrite them.
+    """
+    X, y = containers.copied(containers.in_double(X)), containers.copied(containers.in_double(y))
+    with config_context(enable_metadata_routing=False):
+        if key_of(estimator) != "Pipeline":
             return estimator.fit(X, y, sample_weight=weights)
-    if all(not hasattr(step, "transformers") and key_of(step) != "Pipeline" for _, step in estimator.steps):
-        takers = [name for name, step in estimator.steps if _takes_weights(step)]
-        with config_context(enable_metadata_routing=False):
-            return estimator.fit(X, y, **{f"{name}__sample_weight": weights for name in takers})
-    with config_context(enable_metadata_routing=True):  # nested steps are reached by routing only
-        for part in [estimator, *estimator.get_params(deep=True).values()]:
-            if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight"):
-                part.set_fit_request(sample_weight=_takes_weights(part))
-        return estimator.fit(X, y, sample_weight=weights)
-
-
-def _takes_weights(step: Any) -> bool:
-    return _has_weights(step.__class__) and key_of(step) not in registry.IGNORES_WEIGHTS
+        takers = [name for name, step in estimator.steps if _has_weights(step.__class__)]
+        return estimator.fit(X, y, **{f"{name}__sample_weight": np.array(weights) for name in takers})
 
 
 @cache
@@ -153,57 +142,24 @@ def _refused(value: Any, refused: Any) -> bool:
     return hasattr(value, "__array__") if refused is registry.ARRAY else value in refused
 
 
+def check_splitter(cv: Any) -> None:
+    """Refuse leave-one-out and leave-p-out."""
+    name = type(cv).__name__
+    if name in ("LeaveOneOut", "LeavePOut"):
+        raise refuse(cv, f"{registry.WHY_NOT[name]}; use KFold")
+
+
+def join_pipeline(pipeline: Any, transformers: Any, leaf: Any) -> Any:
+    """A pipeline, in place, of fitted transformers (as :func:`split_pipeline` took them out) and a fitted estimator."""
+    fitted = dict(transformers.steps)
+    *steps, (last, _) = pipeline.steps
+    pipeline.steps = [(name, fitted.get(name, step)) for name, step in steps] + [(last, leaf)]
+    return pipeline
+
+
 def split_pipeline(estimator: Any) -> tuple[Pipeline | None, Any]:
     """The transformers of a pipeline (or None) and the estimator behind them."""
     if key_of(estimator) == "Pipeline":
         steps = [step for step in estimator.steps[:-1] if step[1] not in registry.UNCHANGED]
         return (Pipeline(steps) if steps else None), estimator.steps[-1][1]
     return None, estimator
-
-
-def only_scales(transformers: Any) -> bool:
-    """Whether all transformers of a pipeline are scalers."""
-    return all(key_of(step) == "StandardScaler" for _, step in transformers.steps)
-
-
-def check_transformers(transformer: Any, in_folds: bool, scaled: bool = False) -> bool:
-    """Refuse transformers that are not of the three kinds; returns whether columns have been scaled on the way.
-
-    Parameters
-    ----------
-    transformer : transformer
-    in_folds : bool
-        Whether it would be fitted on parts of the data.
-    scaled : bool
-        Whether its input has been scaled.
-    """
-    key = key_of(transformer)
-    if transformer in registry.UNCHANGED:
-        return scaled
-    if key == "Pipeline":
-        for _, step in transformer.steps:
-            scaled = check_transformers(step, in_folds, scaled)
-        return scaled
-    if key == "ColumnTransformer":
-        branches = [t for _, t, _ in transformer.transformers] + [transformer.remainder]
-        return max([check_transformers(branch, in_folds, scaled) for branch in branches])
-    if key == "StandardScaler":
-        return True
-    if key == "PolynomialFeatures":
-        lowest = 0 if isinstance(transformer.degree, int | np.integer) else transformer.degree[0]
-        if scaled and lowest > 1:
-            raise refuse(
-                transformer,
-                f"without the degrees below {lowest}, polynomials of scaled columns are not polynomials of the columns",
-            )
-        return scaled
-    if key not in ("OneHotEncoder", "SplineTransformer"):
-        raise unknown(transformer)
-    if scaled:
-        raise refuse(transformer, "it follows a scaler, whose means differ from fold to fold; put the scaler after it")
-    if key == "OneHotEncoder" and (transformer.min_frequency is not None or transformer.max_categories is not None):
-        raise refuse(transformer, "min_frequency and max_categories count rows; merge rare categories before building")
-    if key == "SplineTransformer" and in_folds and isinstance(transformer.knots, str):
-        why = f"inside cross-validation knots={transformer.knots!r} differ from fold to fold"
-        raise refuse(transformer, f"{why}; pass knots as an array, from all rows")
-    return scaled

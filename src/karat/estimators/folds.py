@@ -1,18 +1,14 @@
 """Exact cross-validation: one coreset per set of rows that all splits treat alike.
 
-Every split gives a row one of four roles: in the training part, in the test part, in neither, in both.  Rows with the
-same roles in all splits form an *atom*; for k-fold the atoms are the folds, for expanding windows the segments.  With
-one exact coreset per atom, any union of atoms is kept exactly, so every training part, every test part and the whole
-are.
+Such a set is an *atom* (:mod:`karat.estimators.atoms`); for k-fold the atoms are the folds.  With one exact coreset per atom,
+any union of atoms is kept exactly, so every training part, every test part and the whole are.
 
-Repeated splits would multiply atoms (k^r of them), so splits are gathered into repeats: a split joins the current
-repeat while it adds no more atoms than it would need on its own, else a new repeat begins, with its own coresets of all
-rows.  The model to keep is refitted on one repeat.
+Repeats of the splits have their own atoms, with coresets of all rows.  The model to keep is refitted on one repeat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,20 +18,10 @@ from karat._core.construct import coreset
 from karat._core.coreset import Coreset
 from karat._data import containers, frames
 from karat.errors import InputError, NotExactError
-from karat.estimators.searches import check_splitter
+from karat.estimators.atoms import TEST, TRAIN, ConsecutiveFolds, Repeat, Split, gather
+from karat.estimators.fitting import check_splitter
+from karat.estimators.training_rows import TrainingRows, of_positive_weight
 from karat.problems import LeastSquares, Problem
-
-Split = tuple[np.ndarray, np.ndarray]
-ROLES = 4
-TRAIN, TEST = 1, 2
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """Atoms of a run of splits: the atom of each row, and the role of each atom (rows) in each split (columns)."""
-
-    atom: np.ndarray
-    roles: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -105,68 +91,54 @@ def exact_cv(
     True
     """
     X, y = containers.collected(X), containers.collected(y)
-    problem = LeastSquares() if problem is None else problem
-    splits = full_splits(cv, containers.row_count(X), y, groups)
-    repeats = gather(splits, containers.row_count(X))
-    if max(len(r.roles) for r in repeats) * 2 > containers.row_count(X):
+    rows = TrainingRows(X, y, sample_weight, random_state=random_state)
+    return cores_of_splits(rows, full_splits(cv, X, y, groups), LeastSquares() if problem is None else problem)
+
+
+def cores_of_splits(rows: TrainingRows, splits: Iterable[Split], problem: Problem) -> ExactCV:
+    """Coresets of the parts that splits make of all rows; if the target holds classes, of every class in them."""
+    rows = rows.alone()
+    count = containers.row_count(rows.table)
+    repeats = gather(splits, count)
+    if max(len(r.roles) for r in repeats) * 2 > count:
         raise NotExactError(
             "The splits single out nearly every row (leave-one-out or the like), which no coreset keeps; use larger folds."
         )
-    cores = [coreset(X, y, problem, sample_weight=sample_weight, groups=r.atom, random_state=random_state) for r in repeats]
+    reduce_atoms = _atoms_by_class if rows.classifies else _atoms
+    cores = [reduce_atoms(rows, repeat.atom, problem) for repeat in repeats]
     core = cores[0] if len(cores) == 1 else _stacked(cores)
     return ExactCV(core, list(_positions(cores, repeats)), cores[0])
 
 
-def full_splits(cv: Any, count: int, y: Any, groups: Any) -> Iterable[Split]:
-    """The splits of the full data; the splitter sees the number of rows, y and groups, but not X."""
-    from sklearn.model_selection import check_cv
+def _atoms(rows: TrainingRows, atom: np.ndarray, problem: Problem) -> Coreset:
+    """One coreset per atom, as one."""
+    options = {"sample_weight": rows.sample_weight, "random_state": rows.random_state}
+    return coreset(rows.table, rows.target, problem, groups=atom, **options)
+
+
+def _atoms_by_class(rows: TrainingRows, atom: np.ndarray, problem: Problem) -> Coreset:
+    """One coreset per class in every atom, as one; the target of its rows is their class."""
+    options = {"sample_weight": rows.sample_weight, "random_state": rows.random_state}
+    labels = np.asarray(rows.target)
+    classes, code = np.unique(labels, return_inverse=True)
+    both = of_positive_weight(atom.astype(np.int64) * len(classes) + code, rows.sample_weight)
+    core = coreset(rows.table, None, problem, groups=both, **options)
+    return replace(core, y=labels[core.indices], groups=atom[core.indices])
+
+
+def full_splits(cv: Any, X: Any, y: Any, groups: Any, classifies: bool = False) -> Sequence[Split]:
+    """The splits of the full data, as scikit-learn makes them."""
+    from sklearn.model_selection import KFold, check_cv
 
     check_splitter(cv)
-    splitter = check_cv(cv)
-    rows = np.broadcast_to(np.int8(0), (count,))  # takes no memory
     target = None if y is None else np.asarray(y)
-    splits: Iterable[Split] = splitter.split(rows, target, groups)
-    return splits
-
-
-def gather(splits: Iterable[Split], count: int) -> list[Repeat]:
-    """Gather splits into repeats, and rows into atoms."""
-    repeats: list[Repeat] = []
-    current: Repeat | None = None
-    for train, test in splits:
-        role = np.zeros(count, dtype=np.uint8)  # small numbers throughout: this is a pass over all rows, per split
-        role[train] = TRAIN
-        role[test] |= TEST
-        sizes = np.bincount(role, minlength=ROLES)
-        if sizes[TRAIN] + sizes[TRAIN | TEST] != _size(train) or sizes[TEST] + sizes[TRAIN | TEST] != _size(test):
-            raise InputError("A split names a row twice; give the row a sample_weight instead.")
-        joined = _refined(current, role)
-        if current is not None and len(joined.roles) - len(current.roles) > np.count_nonzero(sizes):
-            repeats.append(current)
-            joined = _refined(None, role)
-        current = joined
-    if current is None:
+    splitter, count = check_cv(cv, target, classifier=classifies), containers.row_count(X)
+    if type(splitter) is KFold and not splitter.shuffle and count >= splitter.n_splits:
+        return ConsecutiveFolds(count, splitter.n_splits)
+    splits = list(splitter.split(X, target, groups))
+    if not splits:
         raise InputError("cv gives no splits.")
-    return [*repeats, current]
-
-
-def _size(chosen: Any) -> int:
-    chosen = np.asarray(chosen)
-    return int(np.count_nonzero(chosen)) if chosen.dtype == bool else len(chosen)
-
-
-def _refined(repeat: Repeat | None, role: np.ndarray) -> Repeat:
-    """The atoms after one more split."""
-    parents = 1 if repeat is None else len(repeat.roles)
-    small = np.uint8 if ROLES * parents <= 256 else np.int64
-    code = role if repeat is None else ROLES * repeat.atom.astype(small) + role
-    used = np.bincount(code, minlength=ROLES * parents) > 0
-    codes = np.flatnonzero(used)
-    number = (np.cumsum(used) - 1).astype(small)
-    roles = (codes % ROLES)[:, None]
-    if repeat is not None:
-        roles = np.hstack([repeat.roles[codes // ROLES], roles])
-    return Repeat(number[code], roles)
+    return splits
 
 
 def _positions(cores: list[Coreset], repeats: list[Repeat]) -> Iterable[Split]:

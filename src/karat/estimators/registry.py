@@ -4,14 +4,16 @@ These are tables only; :mod:`karat.estimators.fitting` and :mod:`karat.estimator
 refused, and so is a listed estimator with a parameter that breaks a rule, because the damage is silent: a Huber fit on a
 least-squares coreset is 13 % off and looks fine.
 
-The listed regressors read the data only through the weighted sums of 1, x, y, x x', x y and y^2; the scorers only through those
-of the test rows; the transformers are affine (and fitted with weights, so that they come out the same), or map every row by
-itself.
-"""
+The listed regressors read the data only through the weighted sums of 1, x, y, x x', x y and y^2; the listed scorers
+only through those of the test rows (any other scorer is given all test rows).  The listed transformers are fitted by
+scikit-learn on all rows of their part of the data; they map every row by itself, and ``fit_transform`` gives what
+``fit`` and ``transform`` give."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+
+from sklearn import metrics
 
 GIVEN, ARRAY = "given", "array"  # any value but None; any array
 
@@ -41,9 +43,6 @@ COORDINATE_DESCENT = (
     Rule("selection", ("random",), "selection='random' has no one answer to compare with; choose selection='cyclic'"),
     Rule("precompute", ARRAY, "precompute holds a Gram matrix of the full data; leave it at its default"),
 )
-RIDGE_CV = (
-    Rule("cv", (None,), "without cv it scores by leave-one-out, which no coreset keeps; pass an integer cv, such as cv=5"),
-)
 
 SQUARED_LOSS: dict[str, tuple[Rule, ...]] = {
     "LinearRegression": (),
@@ -52,6 +51,7 @@ SQUARED_LOSS: dict[str, tuple[Rule, ...]] = {
     "ElasticNet": COORDINATE_DESCENT,
     "MultiTaskLasso": COORDINATE_DESCENT,
     "MultiTaskElasticNet": COORDINATE_DESCENT,
+    "BayesianRidge": (),
     "karat.LassoLars": (),
     "karat.OrthogonalMatchingPursuit": (),
 }
@@ -60,7 +60,7 @@ SELECTS_ITSELF: dict[str, tuple[Rule, ...]] = {
     "ElasticNetCV": COORDINATE_DESCENT,
     "MultiTaskLassoCV": COORDINATE_DESCENT,
     "MultiTaskElasticNetCV": COORDINATE_DESCENT,
-    "RidgeCV": RIDGE_CV,
+    "RidgeCV": (),
     "karat.LassoLarsCV": (),
 }
 BY_CLASS: dict[str, tuple[Rule, ...]] = {
@@ -69,25 +69,32 @@ BY_CLASS: dict[str, tuple[Rule, ...]] = {
     "karat.QuadraticDiscriminant": (),
     "karat.GaussianNaiveBayes": (),
 }
+CLASSIFIES_AND_SELECTS: dict[str, tuple[Rule, ...]] = {
+    "RidgeClassifierCV": (
+        RIDGE[-1],
+        Rule("cv", (None,), "without cv it scores by leave-one-out; pass an integer cv, such as cv=5"),
+    )
+}
 OF_COVARIANCE: dict[str, tuple[Rule, ...]] = {"karat.PCA": (), "karat.GraphicalLasso": ()}
 SEARCHES = ("GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV")
 
+# Scores that are functions of kept moments.
 SCORERS = {
-    "r2": "r2_score",
-    "neg_mean_squared_error": "mean_squared_error",
-    "neg_root_mean_squared_error": "root_mean_squared_error",
-    "explained_variance": "explained_variance_score",
+    "r2": metrics.r2_score,
+    "neg_mean_squared_error": metrics.mean_squared_error,
+    "neg_root_mean_squared_error": metrics.root_mean_squared_error,
+    "explained_variance": metrics.explained_variance_score,
 }
 
 WITH_WEIGHTS = {  # scikit-learn's own takes no sample_weight, or uses it in part only; ours gives the same answer and takes it
-    "LassoLars": "karat.models.LassoLars",
-    "LassoLarsCV": "karat.models.LassoLarsCV",
-    "OrthogonalMatchingPursuit": "karat.models.OrthogonalMatchingPursuit",
-    "PCA": "karat.models.PCA",
-    "LinearDiscriminantAnalysis": "karat.models.LinearDiscriminant",
-    "QuadraticDiscriminantAnalysis": "karat.models.QuadraticDiscriminant",
-    "GaussianNB": "karat.models.GaussianNaiveBayes",
-    "GraphicalLasso": "karat.models.GraphicalLasso",
+    "LassoLars": "karat.CoresetRegressor(karat.models.LassoLars())",
+    "LassoLarsCV": "karat.CoresetRegressor(karat.models.LassoLarsCV())",
+    "OrthogonalMatchingPursuit": "karat.CoresetRegressor(karat.models.OrthogonalMatchingPursuit())",
+    "PCA": "karat.coreset(X).fit(karat.models.PCA())",
+    "GraphicalLasso": "karat.coreset(X).fit(karat.models.GraphicalLasso())",
+    "LinearDiscriminantAnalysis": "karat.CoresetClassifier(karat.models.LinearDiscriminant())",
+    "QuadraticDiscriminantAnalysis": "karat.CoresetClassifier(karat.models.QuadraticDiscriminant())",
+    "GaussianNB": "karat.CoresetClassifier(karat.models.GaussianNaiveBayes())",
 }
 WHY_NOT = {
     "HuberRegressor": "its loss is not a polynomial of the residual",
@@ -96,7 +103,11 @@ WHY_NOT = {
     "RANSACRegressor": "it counts rows near a model",
     **dict.fromkeys(["SVR", "LinearSVR", "NuSVR"], "errors within epsilon count for nothing, which moments cannot tell"),
     **dict.fromkeys(["SVC", "LinearSVC", "NuSVC"], "its answer depends on the rows nearest to the border, not on moments"),
-    "LogisticRegression": "its loss is not a polynomial of the data; karat.models.LinearDiscriminant is exact",
+    **dict.fromkeys(
+        ["LogisticRegression", "LogisticRegressionCV"],
+        "its loss is not a polynomial of the data; karat.CoresetClassifier is exact for karat.models.LinearDiscriminant(), "
+        "which is a linear classifier with probabilities too",
+    ),
     **dict.fromkeys(
         ["PoissonRegressor", "GammaRegressor", "TweedieRegressor"], "its likelihood is not a polynomial of the data"
     ),
@@ -106,18 +117,31 @@ WHY_NOT = {
     "KMeans": "which centre is nearest is not a function of moments; karat.models.GaussianMixture learns from moments",
     "GaussianMixture": "EM needs every row's likelihood; karat.models.GaussianMixture learns from moments",
     "SGDRegressor": "it visits rows one by one, and its answer depends on their order",
-    "TransformedTargetRegressor": "it transforms y; transform y yourself before building",
-    "TargetEncoder": "it averages y over rows in random folds",
-    "SelectKBest": "its tests count rows, of which few are kept; select columns before building",
-    "SimpleImputer": "it counts rows and cannot weigh them; impute before building",
-    "KNNImputer": "it looks for neighbours among all rows; impute before building",
-    "IterativeImputer": "it models every column from all rows; impute before building",
-    "MinMaxScaler": "extreme values are not kept; use StandardScaler",
-    "RobustScaler": "quantiles are not kept; use StandardScaler",
+    "ARDRegression": "it takes no sample_weight; BayesianRidge is exact",
+    "TargetEncoder": "it encodes the rows that it was fitted on by random folds, others in another way; encode before building",
     "LeaveOneOut": "every row would be a fold of its own",
     "LeavePOut": "every set of p rows would be a fold of its own",
 }
 
+# How the columns that a transformer makes depend on the rows that it was fitted on.
+AFFINE = (  # an affine function of its columns, whatever it was fitted on
+    "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "PCA", "IncrementalPCA", "TruncatedSVD", "FactorAnalysis",
+    "FastICA", "GaussianRandomProjection", "SparseRandomProjection", "FeatureAgglomeration", "VarianceThreshold", "SelectKBest",
+    "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe", "GenericUnivariateSelect", "SelectFromModel", "RFE", "RFECV",
+    "SequentialFeatureSelector",
+)  # fmt: skip
+BY_COLUMN = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")  # those that change columns one by one
+FIXED = ("PolynomialFeatures", "FunctionTransformer", "Normalizer", "Binarizer")  # nothing is fitted
+ENCODERS = ("OneHotEncoder",)  # a linear function of the indicators of all categories
+IMPUTERS = ("SimpleImputer",)  # a linear function of the known values and the indicators of missing ones
+OTHERS = (  # no such thing: inside cross-validation every training part gets a coreset of its own
+    "OrdinalEncoder", "KBinsDiscretizer", "SplineTransformer", "PowerTransformer", "QuantileTransformer", "KNNImputer",
+    "MissingIndicator", "KernelPCA", "Nystroem", "RBFSampler", "SkewedChi2Sampler", "AdditiveChi2Sampler",
+    "PolynomialCountSketch", "KMeans", "RandomTreesEmbedding",
+)  # fmt: skip
+TRANSFORMERS = frozenset(AFFINE + FIXED + ENCODERS + IMPUTERS + OTHERS)
+COMPOSITES = ("Pipeline", "ColumnTransformer", "FeatureUnion")
+MOMENT_FITTED = ("StandardScaler", "PolynomialFeatures")  # fitted on kept rows with weights they come out the same
+
 HOMES = ("sklearn", "karat")  # packages whose classes are listed
 UNCHANGED = ("passthrough", "drop", None)  # steps of a pipeline that fit nothing
-IGNORES_WEIGHTS = ("SplineTransformer", "KBinsDiscretizer")  # fixed beforehand or refused: weights must not move their knots

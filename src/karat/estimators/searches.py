@@ -1,113 +1,170 @@
-"""Searches over parameters: what selects by cross-validation, its candidates, and what is exact in its scores and splits."""
+"""Searches over parameters: their candidates, their scores, and running them on parts of the data."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+import inspect
 from typing import Any
 
 import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.metrics import get_scorer
-from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.metrics import check_scoring, get_scorer
+from sklearn.model_selection import GridSearchCV, ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import has_fit_parameter
 
-from karat.errors import NotExactError
-from karat.estimators.fitting import key_of, refuse, split_pipeline
-from karat.estimators.registry import SCORERS, SEARCHES, SELECTS_ITSELF, WHY_NOT
-
-
-def selecting_step(estimator: Any) -> Any:
-    """The part that selects by cross-validation: the estimator, the last step of a pipeline, or None."""
-    _, leaf = split_pipeline(estimator)
-    return leaf if key_of(leaf) in SEARCHES or key_of(leaf) in SELECTS_ITSELF else None
+from karat._core.coreset import Coreset
+from karat.errors import InputError
+from karat.estimators.fitting import check_splitter, refuse
+from karat.estimators.folds import full_splits
+from karat.estimators.parts import PartModel, Parts, PartScorer, tokens
+from karat.estimators.registry import SCORERS
+from karat.estimators.training_rows import TrainingRows
+from karat.problems import Problem
 
 
-def without_search(estimator: Any) -> Any:
-    """The estimator itself, or what a search fits."""
-    return estimator.estimator if key_of(estimator) in SEARCHES else estimator
+def candidates(search: Any, draws: Any = None) -> list[Any]:
+    """Every estimator that a search will fit, with valid parameters.
 
-
-def searched_estimator(search: Any) -> Any:
-    """What a search fits."""
-    if selecting_step(search.estimator) is not None:
-        raise refuse(search, "a search inside a search has folds of folds; let one of them select")
-    return search.estimator
-
-
-def candidates(search: Any) -> Iterable[Any]:
-    """Every estimator that a search will fit; a random search gets a fixed seed, so that these are the ones."""
+    Parameters
+    ----------
+    search : search
+    draws : int or RandomState, optional
+        Where a random search draws from, which changes it; by default a copy of the search's own.
+    """
     if hasattr(search, "param_grid"):
-        grid: Iterable[Any] = ParameterGrid(search.param_grid)
+        drawn = list(ParameterGrid(search.param_grid))
     else:
-        if not isinstance(search.random_state, int | np.integer):
-            search.random_state = int(check_random_state(search.random_state).randint(2**31 - 1))
-        count = getattr(search, "n_iter", getattr(search, "n_candidates", 10))
-        grid = ParameterSampler(
-            search.param_distributions, count if isinstance(count, int) else 1, random_state=search.random_state
-        )
-    for parameters in grid:
+        own = copy.deepcopy(_source(search)) if draws is None else draws
+        sampler = ParameterSampler(search.param_distributions, _count(search), random_state=own)
+        drawn = list(sampler)
+        if hasattr(search, "n_candidates"):
+            drawn = list(sampler)  # a halving search looks at its candidates once before it lists them
+    found = []
+    for parameters in drawn:
         candidate = clone(search.estimator).set_params(**parameters)
         for part in [candidate, *candidate.get_params(deep=True).values()]:
             if hasattr(part, "_parameter_constraints"):
                 part._validate_params()  # once per candidate, here, rather than in each of its fits
-        yield candidate
+        found.append(candidate)
+    return found
 
 
-def has_weights(estimator: Any) -> bool:
-    """Whether the last step can be fitted with weights."""
-    _, leaf = split_pipeline(estimator)
-    return key_of(leaf) in SEARCHES or bool(has_fit_parameter(leaf, "sample_weight"))
+def _source(search: Any) -> Any:
+    """Where a random search draws from: an integer seed, or a RandomState."""
+    given = search.random_state
+    return given if isinstance(given, int | np.integer) else check_random_state(given)
 
 
-def check_search(search: Any) -> None:
+def _count(search: Any) -> int:
+    """How many candidates a random search draws."""
+    count = search.n_iter if hasattr(search, "n_iter") else search.n_candidates
+    if count != "exhaust":
+        return int(count)
+    least = 1 if isinstance(search.min_resources, str) else search.min_resources
+    if isinstance(search.max_resources, str):
+        raise InputError(
+            f"max_resources must be a whole number if the resource is {search.resource!r}.", argument="max_resources"
+        )
+    return int(search.max_resources) // int(least)
+
+
+def check_search(search: Any, weighted: bool) -> None:
     """Refuse what is inexact in a search itself; its candidates are checked one by one."""
     if getattr(search, "resource", None) == "n_samples":
         raise refuse(
             search,
             "resource='n_samples' fits on random subsets of the rows; choose a parameter as the resource, such as 'max_iter'",
         )
-    check_scorer(search.scoring)
-    if not isinstance(search.cv, int | type(None) | np.integer):
-        check_splitter(search.cv)
+    check_weighing(search.scoring, weighted)
+    check_splitter(search.cv)
 
 
-def check_scorer(scoring: Any) -> None:
-    """Refuse a scorer (a name, a scorer object, or several) that is not a function of kept moments."""
-    if scoring is None:
+def check_weighing(scoring: Any, weighted: bool) -> None:
+    """Refuse a scorer that takes no sample_weight if there are sample weights."""
+    if not weighted or scoring is None:
         return
+    for one in _several(scoring).values():
+        function = getattr(one, "_score_func", one)
+        names = inspect.signature(function).parameters
+        if "sample_weight" not in names and not any(p.kind is p.VAR_KEYWORD for p in names.values()):
+            name = getattr(function, "__name__", str(function))
+            raise refuse(one, f"the score {name} takes no sample_weight, but the data has weights; choose another scoring")
+
+
+def _several(scoring: Any) -> dict[str, Any]:
+    """Scorers by name."""
     if isinstance(scoring, dict):
-        for one in scoring.values():
-            check_scorer(one)
-    elif isinstance(scoring, list | tuple | set):
-        for one in scoring:
-            check_scorer(one)
+        return {name: get_scorer(one) for name, one in scoring.items()}
+    if isinstance(scoring, list | tuple | set):
+        return {name: get_scorer(name) for name in scoring}
+    return {"score": get_scorer(scoring)}
+
+
+def by_moments(scorer: Any, rows: TrainingRows) -> bool:
+    """Whether a score is a function of moments that the test parts keep."""
+    known = [get_scorer(name) for name in SCORERS]
+    return not rows.classifies and any(
+        type(scorer) is type(one)
+        and scorer._score_func is one._score_func
+        and (scorer._kwargs, scorer._response_method) == (one._kwargs, one._response_method)
+        for one in known
+    )
+
+
+def part_scorers(scoring: Any, rows: TrainingRows) -> Any:
+    """The scorer of a search, or several, for parts; None means the score of the estimator: R2 or accuracy."""
+    if scoring is None:
+        scoring = "accuracy" if rows.classifies else "r2"
+    found = {name: PartScorer(one, by_moments(one, rows)) for name, one in _several(scoring).items()}
+    return found if isinstance(scoring, dict | list | tuple | set) else found["score"]
+
+
+def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: Problem | None = None) -> tuple[Any, Coreset]:
+    """Fit a search over candidates, in place; returns it with the coreset of the chosen model.
+
+    Parameters
+    ----------
+    search, rows, groups
+    fit : callable
+        Fits an estimator on rows of its own.
+    problem : Problem, optional
+        What the user insists on.
+    """
+    own = {name: getattr(search, name) for name in ("estimator", "cv", "scoring", "random_state") if hasattr(search, name)}
+    draws = _source(search) if hasattr(search, "param_distributions") else None
+    if draws is not None:
+        search.random_state = copy.deepcopy(draws)
+    found = candidates(search, draws)  # drawn before the splits are, as in scikit-learn
+    splits = full_splits(own["cv"], rows.X, rows.y, groups, rows.classifies)
+    parts = Parts(rows, splits, found, fit, problem)
+    numbers, places = tokens(splits)
+    search.set_params(estimator=PartModel(search.estimator, parts), cv=places, scoring=part_scorers(own["scoring"], rows))
+    # The rows were checked when the coreset was built, and the candidates' parameters when they were listed.
+    with config_context(assume_finite=True, skip_parameter_validation=True, enable_metadata_routing=False):
+        search.fit(numbers, np.zeros(len(numbers)))
+    search.set_params(**own)  # the user's settings
+    core = parts.core()
+    if hasattr(search, "best_estimator_"):
+        search.best_estimator_ = search.best_estimator_.fitted_
+        if hasattr(search.best_estimator_, "feature_names_in_"):
+            search.feature_names_in_ = search.best_estimator_.feature_names_in_
     else:
-        function = getattr(getattr(scoring, "_score_func", None), "__name__", None)
-        plain = getattr(scoring, "_response_method", "predict") == "predict"
-        if not ((isinstance(scoring, str) and scoring in SCORERS) or (function in SCORERS.values() and plain)):
-            name = repr(scoring) if isinstance(scoring, str) else str(scoring)
-            raise NotExactError(
-                f"The score {name} is not a function of kept moments, so it would not be that of the full data; "
-                f"choose one of {', '.join(SCORERS)}."
-            )
+        del_attribute(search, "feature_names_in_")
+    if not callable(own["scoring"]) and not isinstance(own["scoring"], str | type(None)):
+        search.scorer_ = _several(own["scoring"])
+    else:
+        search.scorer_ = check_scoring(search.estimator, own["scoring"])
+    return search, core
 
 
-def check_splitter(cv: Any) -> None:
-    """Refuse leave-one-out and leave-p-out."""
-    name = type(cv).__name__
-    if name in ("LeaveOneOut", "LeavePOut"):
-        raise refuse(cv, f"{WHY_NOT[name]}; use KFold")
+def del_attribute(thing: Any, name: str) -> None:
+    """Delete an attribute if there is one."""
+    if name in vars(thing):
+        delattr(thing, name)
 
 
-def fit_ridge_cv(ridge: Any, X: Any, y: Any, weights: Any) -> Any:
-    """Fit RidgeCV, in place, with weights in fits and scores, which it does under metadata routing only."""
-    own = ridge.scoring
-    with config_context(enable_metadata_routing=True):
-        scorer = get_scorer("r2" if own is None else own)
-        ridge.scoring = copy.deepcopy(scorer).set_score_request(sample_weight=True)
-        ridge.fit(X, y, sample_weight=weights)
-    ridge.scoring = own
-    return ridge
+def ridge_search(ridge: Any, leaf: Any) -> Any:
+    """The search that RidgeCV and RidgeClassifierCV run if cv is given."""
+    alphas = np.atleast_1d(np.asarray(ridge.alphas, dtype=float))
+    return GridSearchCV(leaf, {"alpha": alphas}, cv=ridge.cv, scoring=ridge.scoring)

@@ -167,28 +167,59 @@ class _GaussianClassifier(ClassifierMixin, BaseEstimator):
 
 
 class LinearDiscriminant(_GaussianClassifier):
-    """Gaussians of one covariance, as :class:`sklearn.discriminant_analysis.LinearDiscriminantAnalysis`."""
+    """Gaussians of one covariance, as :class:`sklearn.discriminant_analysis.LinearDiscriminantAnalysis` with the solver "svd".
+
+    Parameters
+    ----------
+    tol : float, default 1e-4
+        Directions in which the rows of the classes, with columns scaled to variance 1, vary less than this are left out; so are
+        directions in which the means of the classes differ less than this part of the largest difference.
+    """
+
+    def __init__(self, tol: float = 1e-4) -> None:
+        self.tol = tol
 
     def _fit_classes(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> None:
         self.xbar_ = self.priors_ @ self.means_
-        _, singular, axes = np.linalg.svd(np.vstack(parts) / np.sqrt(counts.sum()), full_matrices=False)
-        keep = singular > max(X.shape) * EPS * singular[0]
-        whiten = axes[keep].T / singular[keep]
-        self.coef_ = (self.means_ - self.xbar_) @ whiten @ whiten.T
-        offset = -0.5 * np.square((self.means_ - self.xbar_) @ whiten).sum(axis=1) + np.log(self.priors_)
-        self.intercept_ = offset - self.coef_ @ self.xbar_
+        within = np.vstack(parts) / np.sqrt(counts.sum())
+        spread = np.sqrt(np.square(within).sum(axis=0))
+        spread[spread == 0] = 1.0
+        _, singular, axes = np.linalg.svd(within / spread, full_matrices=False)
+        rank = int(np.count_nonzero(singular > self.tol))
+        whiten = (axes[:rank] / spread).T / singular[:rank]
+        shifts = np.sqrt(counts / (len(counts) - 1))[:, None] * (self.means_ - self.xbar_) @ whiten
+        _, singular, axes = np.linalg.svd(shifts, full_matrices=False)
+        most = min(len(counts) - 1, X.shape[1])
+        self.explained_variance_ratio_ = (singular**2 / np.sum(singular**2))[:most]
+        self.scalings_ = whiten @ axes[: int(np.count_nonzero(singular > self.tol * singular[0]))].T
+        turned = (self.means_ - self.xbar_) @ self.scalings_
+        coef = turned @ self.scalings_.T
+        intercept = -0.5 * np.square(turned).sum(axis=1) + np.log(self.priors_) - coef @ self.xbar_
+        two = len(counts) == 2
+        self.coef_, self.intercept_ = (coef[1:] - coef[:1], intercept[1:] - intercept[:1]) if two else (coef, intercept)
 
     def _joint(self, X: Array) -> Array:
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        scores = np.asarray(X @ self.coef_.T + self.intercept_)
+        return scores if len(self.classes_) > 2 else np.column_stack([np.zeros(len(scores)), scores])
 
 
 class QuadraticDiscriminant(_GaussianClassifier):
-    """Gaussians of their own covariances, as :class:`sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`."""
+    """Gaussians of their own covariances, as :class:`sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`.
+
+    Parameters
+    ----------
+    reg_param : float, default 0.0
+        Covariances are moved this part of the way to the identity.
+    """
+
+    def __init__(self, reg_param: float = 0.0) -> None:
+        self.reg_param = reg_param
 
     def _fit_classes(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> None:
         self.covariance_, self._whiten, self._log_volume = [], [], []
         for name, count, rows in zip(self.classes_, counts, parts, strict=True):
             _, singular, axes = np.linalg.svd(rows / np.sqrt(count), full_matrices=False)
+            singular = np.sqrt((1.0 - self.reg_param) * singular**2 + self.reg_param)
             if count <= 1 or len(singular) < X.shape[1] or singular[-1] <= max(X.shape) * EPS * singular[0]:
                 raise InputError(
                     f"Class {name} has a singular covariance ({len(rows)} rows, {X.shape[1]} columns); drop dependent columns, "

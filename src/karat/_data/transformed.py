@@ -1,0 +1,168 @@
+"""Transformed columns: a transformation runs over the raw rows once, in large blocks, and what it makes is held in memory.
+
+The engine reads rows many times and in pieces: a pilot, the pass, candidates, the groups of a tree, a proof.  A pipeline of
+scikit-learn takes milliseconds however few rows it is given, so none of these reads may run it.
+
+    held as an array         if all rows fit into HELD bytes,
+    held as a CSR matrix     if only their non-zero entries do (one-hot columns),
+    else                     :class:`LargeBlocks`: the blocks read last are held, and a read takes its rows from them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat._data import containers
+from karat.errors import InputError
+
+HELD = 2**28  # bytes of transformed columns that are held in memory
+BLOCK = 2**16  # rows that are transformed at a time, at most
+BLOCK_BYTES = 2**25  # and their bytes
+
+Transform = Callable[[Any], Any]
+
+
+def transformed(raw: Any, transform: Transform) -> Any:
+    """The columns that ``transform`` makes of a raw table, to be read in pieces.
+
+    Parameters
+    ----------
+    raw
+        A table of any kind.
+    transform : callable
+        Maps a block of raw rows to a numeric array or CSR matrix, one row each, independent of the other rows.  If it has a
+        method ``remembered``, that may know what it makes of the whole table.
+    """
+    count = containers.row_count(raw)
+    known = transform.remembered(raw) if hasattr(transform, "remembered") else None
+    if known is not None:
+        known = _in_double(known)
+        if _dense_bytes(known, count) <= HELD:
+            return known.toarray() if sparse.issparse(known) else known
+        if sparse.issparse(known) and _sparse_bytes(known) <= HELD:
+            return known
+    first = _block(raw, transform, 0, min(count, BLOCK))
+    if containers.row_count(first) == count:
+        return first.toarray() if sparse.issparse(first) and _dense_bytes(first, count) <= HELD else first
+    if _dense_bytes(first, count) <= HELD:
+        return _array(raw, transform, first, count)
+    if sparse.issparse(first) and _sparse_bytes(first) * (count / containers.row_count(first)) <= HELD:
+        blocks = [first, *(_block(raw, transform, i, min(i + BLOCK, count)) for i in range(BLOCK, count, BLOCK))]
+        return sparse.csr_array(sparse.vstack(blocks, format="csr"))
+    return LargeBlocks(raw, transform, int(first.shape[1]))
+
+
+def _array(raw: Any, transform: Transform, first: Any, count: int) -> np.ndarray:
+    """All rows in one array."""
+    table = np.empty((count, first.shape[1]))
+    for start in range(0, count, BLOCK):
+        stop = min(start + BLOCK, count)
+        block = first if start == 0 else _block(raw, transform, start, stop)
+        table[start:stop] = block.toarray() if sparse.issparse(block) else block
+    return table
+
+
+def _block(raw: Any, transform: Transform, start: int, stop: int) -> Any:
+    """Rows ``start:stop``, transformed."""
+    if hasattr(raw, "iloc"):
+        rows = raw.iloc[start:stop]
+    elif isinstance(raw, np.ndarray):
+        rows = raw[start:stop]
+    else:
+        rows = containers.take_rows(raw, np.arange(start, stop))
+    return _in_double(transform(rows))
+
+
+def _in_double(features: Any) -> Any:
+    """What a transformation returned, in double precision, which must be able to hold it."""
+    features = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
+    if containers.rounds(np.asarray(features.data) if sparse.issparse(features) else features):
+        raise InputError(f"The transformed columns hold {containers.TOO_LONG}; let the transformation subtract an offset.")
+    return features.astype(float, copy=False)
+
+
+def _dense_bytes(block: Any, count: int) -> int:
+    return 8 * count * int(block.shape[1])
+
+
+def _sparse_bytes(block: Any) -> int:
+    return int(block.data.nbytes + block.indices.nbytes + block.indptr.nbytes)
+
+
+class LargeBlocks:
+    """A transformed table that does not fit into memory; the large blocks that were read last do.
+
+    Parameters
+    ----------
+    raw, transform
+        As in :func:`transformed`.
+    columns : int
+        Columns that the transformation makes.
+    """
+
+    def __init__(self, raw: Any, transform: Transform, columns: int) -> None:
+        self.raw, self.transform = raw, transform
+        self.shape, self.dtype = (containers.row_count(raw), columns), np.dtype(float)
+        self.size = max(256, min(BLOCK, BLOCK_BYTES // (8 * max(1, columns))))
+        self.most = max(4, HELD // (8 * self.size * max(1, columns)))
+        self.held: OrderedDict[int, Any] = OrderedDict()
+        self.lock = Lock()
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, where: Any) -> Any:
+        if isinstance(where, tuple):  # one column, for error messages only
+            return np.concatenate([self._dense(number)[:, where[1]] for number in range(self._count)])[where[0]]
+        positions = np.arange(*where.indices(len(self))) if isinstance(where, slice) else np.asarray(where)
+        if positions.dtype == bool:
+            positions = np.flatnonzero(positions)
+        owner = positions // self.size
+        numbers = np.unique(owner)
+        if len(positions) < self.size and len(numbers) > 2:  # rows from everywhere, such as candidates
+            return _dense(_in_double(self.transform(containers.take_rows(self.raw, positions))))
+        values = np.empty((len(positions), self.shape[1]))
+        for number in numbers.tolist():
+            mine = np.flatnonzero(owner == number)
+            rows = self._read(number)[positions[mine] - number * self.size]
+            values[mine] = _dense(rows)
+        return values
+
+    @property
+    def _count(self) -> int:
+        return -(-len(self) // self.size)
+
+    def _dense(self, number: int) -> np.ndarray:
+        return _dense(self._read(number))
+
+    def _read(self, number: int) -> Any:
+        """One large block: a held one, or a new one in place of that which was not read for the longest time."""
+        with self.lock:
+            if number in self.held:
+                self.held.move_to_end(number)
+                return self.held[number]
+        start = number * self.size
+        block = _block(self.raw, self.transform, start, min(start + self.size, len(self)))
+        with self.lock:
+            self.held[number] = block
+            while len(self.held) > self.most:
+                self.held.popitem(last=False)
+        return block
+
+    def max(self, axis: int) -> np.ndarray:
+        """The largest value of every column."""
+        return np.asarray(np.max([self._dense(number).max(axis=axis) for number in range(self._count)], axis=0))
+
+    def min(self, axis: int) -> np.ndarray:
+        """The smallest value of every column."""
+        return np.asarray(np.min([self._dense(number).min(axis=axis) for number in range(self._count)], axis=0))
+
+
+def _dense(rows: Any) -> np.ndarray:
+    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)

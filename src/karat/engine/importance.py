@@ -1,0 +1,58 @@
+"""Candidates by importance: rows that show what a uniform sample misses.
+
+Where a uniform sample fails, a few rows carry a feature alone: rare pairs of categories, the far end of a tail.  Such rows are
+far from the others in whitened coordinates.  So they are drawn with probabilities
+
+    p_i = min(1, c u_i (1 + |w_i|^2 / r)^p),     w_i the r coordinates of row i, p the degree,   sum_i p_i = size,
+
+and get the nominal weight u_i / p_i: the expected moments are those of all rows, as with a uniform sample.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from karat.engine.kernel import FittedMoments
+from karat.engine.linalg import Array, Indices
+from karat.engine.powers import Powers
+from karat.engine.rows import Rows, own_weights, sweep
+
+ROUNDS = 20  # of bringing the sum of probabilities to the size; rows that are certain are set aside in each
+
+
+def important_rows(rows: Rows, fitted: FittedMoments, size: int, rng: np.random.Generator) -> tuple[Indices, Array] | None:
+    """About ``size`` rows drawn by their importance, with nominal weights; None for kernels without whitened coordinates."""
+    kernel = fitted.kernel
+    if not isinstance(kernel, Powers) or len(rows) <= size:
+        return None
+
+    def visit(block: Array, _: Array | None, __: int) -> list[Array]:
+        coordinates = kernel.coordinates(block)
+        return [np.einsum("ij,ij->i", coordinates, coordinates)]
+
+    squares = np.concatenate(sweep(rows, kernel.shift, visit, lambda a, b: a + b, (rows.columns + 1, kernel.variables)))
+    everything = np.arange(len(rows))
+    own = own_weights(rows, everything)
+    chances = probabilities(own * (1.0 + squares / max(1, kernel.variables)) ** kernel.degree, size)
+    if chances is None:
+        return None
+    edges = np.floor(np.cumsum(chances) + rng.random()).astype(np.int64)  # systematic: one draw per unit of probability
+    chosen = everything[np.diff(edges, prepend=0) > 0]
+    nominal = own[chosen] / chances[chosen]
+    return chosen, nominal * (rows.total / nominal.sum())
+
+
+def probabilities(scores: Array, size: int) -> Array | None:
+    """Probabilities in proportion to scores, at most 1, that sum to ``size``; None if scores are not positive and finite."""
+    total = float(scores.sum())
+    if not np.isfinite(total) or not (scores > 0).all():
+        return None
+    factor = size / total
+    for _ in range(ROUNDS):
+        certain = factor * scores >= 1.0
+        rest = float(scores[~certain].sum())
+        left = size - int(certain.sum())
+        if rest == 0 or left <= 0 or left / rest <= factor * (1 + 1e-9):
+            break
+        factor = left / rest
+    return np.minimum(factor * scores, 1.0)

@@ -1,0 +1,177 @@
+"""Fitting any listed estimator to the answer of all rows: check first, then fit.
+
+    a pipeline       its transformers are fitted on all rows; what follows sees the columns that they make
+    a search         every training part is fitted on few rows (:mod:`karat.estimators.parts`)
+    LassoCV and kin  the same, in their own loop
+    RidgeCV()        leave-one-out (:mod:`karat.estimators.leave_one_out`)
+    a transformed target   the regressor inside, on the target that the transformation makes
+    anything else    is fitted on a coreset
+
+These nest: a search may hold pipelines, and a pipeline may end in a search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
+from sklearn.utils.validation import has_fit_parameter
+
+from karat._core.coreset import Coreset
+from karat._data import containers
+from karat.errors import InputError
+from karat.estimators import registry, searches
+from karat.estimators.covers import cover
+from karat.estimators.fitting import check_listed, check_splitter, fit_weighted, join_pipeline, key_of, refuse, split_pipeline
+from karat.estimators.folds import cores_of_splits, full_splits
+from karat.estimators.leave_one_out import copy_fitted, fit_by_leave_one_out
+from karat.estimators.monomials import monomial_problem
+from karat.estimators.training_rows import TrainingRows
+from karat.estimators.transformers import check_request, check_transformers, fitted_by_moments, parts_of
+from karat.problems import Problem
+
+
+def selects(estimator: Any) -> bool:
+    """Whether an estimator, or the last step of a pipeline, selects by cross-validation."""
+    key = key_of(_inner(estimator))
+    return key in registry.SEARCHES or key in registry.SELECTS_ITSELF or key in registry.CLASSIFIES_AND_SELECTS
+
+
+def _inner(estimator: Any) -> Any:
+    """The last step, also behind a transformed target."""
+    leaf = split_pipeline(estimator)[1]
+    return leaf if key_of(leaf) != "TransformedTargetRegressor" or leaf.regressor is None else _inner(leaf.regressor)
+
+
+def check_estimator(estimator: Any, classifies: bool, weighted: bool) -> None:
+    """Refuse, before anything is computed, whatever would not give the answer of the full data."""
+    if weighted:
+        for part in parts_of(estimator):
+            check_request(part)
+    transformers, leaf = split_pipeline(estimator)
+    if transformers is not None:
+        check_transformers(transformers)
+    key = key_of(leaf)
+    if key in registry.SEARCHES:
+        searches.check_search(leaf, weighted)
+        for candidate in searches.candidates(leaf):
+            check_estimator(candidate, classifies, weighted)
+    elif key == "TransformedTargetRegressor" and not classifies:
+        check_estimator(leaf.regressor if leaf.regressor is not None else LinearRegression(), False, weighted)
+    elif key == "MultiOutputRegressor" and not classifies:
+        check_listed(leaf.estimator, registry.SQUARED_LOSS)
+    else:
+        _check_leaf(leaf, classifies, weighted)
+
+
+def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
+    """Refuse a single estimator that is not listed, or whose parameters break a rule."""
+    key = key_of(leaf)
+    by_class, by_row = ("karat.CoresetClassifier", "a classifier"), ("karat.CoresetRegressor", "a regressor")
+    if key in registry.OF_COVARIANCE:
+        raise refuse(leaf, f"it predicts nothing; use karat.coreset(X).fit(karat.models.{type(leaf).__name__}(...))")
+    for tables, (home, kind), other in (
+        ((registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS), by_class, not classifies),
+        ((registry.SQUARED_LOSS, registry.SELECTS_ITSELF), by_row, classifies),
+    ):
+        if other and any(key in table for table in tables):
+            raise refuse(leaf, f"it is {kind}; use {home}")
+    if classifies:
+        check_listed(leaf, registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS)
+    else:
+        check_listed(leaf, registry.SQUARED_LOSS, registry.SELECTS_ITSELF)
+    if not has_fit_parameter(leaf, "sample_weight"):
+        raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn")
+    check_splitter(getattr(leaf, "cv", None))
+    searches.check_weighing(getattr(leaf, "scoring", None), weighted)
+
+
+def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple[Any, Coreset]:
+    """Fit an estimator, in place, to the answer of all rows; returns it with its coreset."""
+    transformers, leaf = split_pipeline(estimator)
+    key = key_of(leaf)
+    if transformers is not None:
+        if fitted_by_moments(transformers) and not selects(leaf) and key != "TransformedTargetRegressor":
+            spanned = cover(transformers)
+            if spanned is not None:
+                return _fit_with_scalers(estimator, rows, spanned)
+        behind = rows.behind(transformers)
+        fitted, core = fit_exactly(leaf, behind, groups)
+        return join_pipeline(estimator, behind.fronts[-1], fitted), core
+    if key in registry.SEARCHES:
+        return searches.run_search(leaf, rows, groups, fit_exactly)
+    if key == "TransformedTargetRegressor":
+        shell, inside = rows.with_target(leaf)
+        regressor = clone(leaf.regressor) if leaf.regressor is not None else LinearRegression()
+        fitted = clone_fitted(shell).set_params(regressor=leaf.regressor)
+        fitted.regressor_, core = fit_exactly(regressor, inside, groups)
+        return fitted, core
+    if key == "RidgeCV" and leaf.cv is None:
+        return fit_by_leave_one_out(leaf, rows)
+    if key in ("RidgeCV", "RidgeClassifierCV"):
+        return _fit_ridge_cv(leaf, rows, groups)
+    if key in registry.SELECTS_ITSELF:
+        return _fit_own_loop(leaf, rows, groups)
+    few = rows.kept()
+    return fit_weighted(leaf, few.X, few.y, few.weights), rows.core()
+
+
+def clone_fitted(shell: Any) -> Any:
+    """A shallow copy of a fitted estimator."""
+    made = clone(shell)
+    vars(made).update(vars(shell))
+    return made
+
+
+def _fit_with_scalers(estimator: Any, rows: TrainingRows, spanned: Any) -> tuple[Any, Coreset]:
+    """Fit a pipeline of scalers and polynomials on kept rows: they learn kept moments."""
+    monomials = None if rows.fronts or rows.classifies else monomial_problem([spanned], rows.table, rows.target)
+    as_they_are = monomials is not None or isinstance(spanned, str)
+    core = rows.core(monomials) if as_they_are else rows.covered_by(spanned).core()
+    y = core.groups if rows.classifies else core.y
+    return fit_weighted(estimator, rows.seen(core.X), y, core.weights), core
+
+
+def _fit_own_loop(leaf: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
+    """Fit an estimator that runs its own cross-validation over the folds' rows."""
+    folds = cores_of_splits(rows, full_splits(leaf.cv, rows.X, rows.y, groups), rows.problem())
+    own, leaf.cv = leaf.cv, folds.cv
+    with config_context(assume_finite=True):  # the rows were read when the coresets were built
+        fit_weighted(leaf, rows.seen(folds.core.X), folds.core.y, folds.core.weights)
+    leaf.cv = own  # the user's setting
+    return leaf, folds.refit
+
+
+def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
+    """Fit RidgeCV or RidgeClassifierCV with cv: a search over alpha."""
+    if ridge.store_cv_results or getattr(ridge, "alpha_per_target", False):
+        raise InputError("store_cv_results and alpha_per_target are for cv=None only.")  # as scikit-learn says
+    if rows.classifies:
+        model: Any = RidgeClassifier(fit_intercept=ridge.fit_intercept, class_weight=ridge.class_weight)
+    else:
+        solver = "sparse_cg" if containers.is_sparse(rows.table) and not rows.fronts else "auto"
+        model = Ridge(fit_intercept=ridge.fit_intercept, solver=solver)
+    search, core = searches.run_search(searches.ridge_search(ridge, model), rows, groups, fit_exactly)
+    ridge.alpha_, ridge.best_score_ = search.best_estimator_.alpha, search.best_score_
+    copy_fitted(search.best_estimator_, ridge)
+    return ridge, core
+
+
+def fit_insisting(estimator: Any, rows: TrainingRows, groups: Any, problem: Problem) -> tuple[Any, Coreset]:
+    """Fit any estimator with weights on a coreset of a problem that the user chose, in place."""
+    _, leaf = split_pipeline(estimator)
+    if key_of(leaf) in registry.SEARCHES:
+        if leaf is not estimator:
+            raise refuse(leaf, "with problem=..., a search cannot be the last step; put the pipeline into the search")
+        return searches.run_search(leaf, rows, groups, fit_exactly, problem)
+    if not has_fit_parameter(leaf, "sample_weight"):
+        raise refuse(estimator, "it takes no sample_weight")
+    if not selects(estimator):
+        core = rows.core(problem)
+        return fit_weighted(estimator, core.X, core.groups if rows.classifies else core.y, core.weights), core
+    folds = cores_of_splits(rows, full_splits(leaf.cv, rows.X, rows.y, groups, rows.classifies), problem)
+    own, leaf.cv = leaf.cv, folds.cv
+    fit_weighted(estimator, folds.core.X, folds.core.y, folds.core.weights)
+    leaf.cv = own
+    return estimator, folds.refit

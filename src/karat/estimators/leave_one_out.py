@@ -1,0 +1,110 @@
+"""RidgeCV without cv: the leave-one-out errors of all rows at every alpha, from one coreset and one pass.
+
+If row i is left out, its error is ``e_i / (1 - h_i)`` (its residual and its leverage).  With the eigenvectors V and
+eigenvalues s of the centred Gram matrix, which the coreset keeps, and ``t_i = V'(x_i - mean)``,
+
+    h_i = w_i (1 / W + sum_j t_ij^2 / (s_j + alpha))        e_i = y_i - mean - sum_j t_ij (V'X'Wy)_j / (s_j + alpha)
+
+so all leverages and all predictions are one product of matrices each per block of rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import Ridge
+from sklearn.metrics import check_scoring
+
+from karat._core.coreset import Coreset
+from karat._data import containers
+from karat.engine.linalg import Array
+from karat.errors import InputError
+from karat.estimators.fitting import fit_weighted
+from karat.estimators.training_rows import TrainingRows
+from karat.estimators.weighted.from_gram import Gram
+
+BLOCK = 1 << 14
+
+
+class _Identity(RegressorMixin, BaseEstimator):
+    """Predicts what it is given, so that a scorer can score predictions."""
+
+    def fit(self, X: Any, y: Any) -> _Identity:
+        self.fitted_ = True
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return X
+
+
+def fit_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
+    """Fit RidgeCV(cv=None), in place; returns it with its coreset."""
+    alphas = np.atleast_1d(np.asarray(ridge.alphas, dtype=float))
+    if (alphas <= 0).any():
+        raise InputError("RidgeCV without cv needs alphas above 0.", argument="alphas")
+    flat = containers.dimensions(rows.target) == 1
+    errors, y, weights = _errors(rows, alphas, ridge.fit_intercept)
+    scores = np.array([_scores(ridge, errors[:, :, k], y, rows.weights, weights, flat) for k in range(len(alphas))])
+    best = scores.argmax(axis=0)  # one, or one per target
+    ridge.alpha_ = alphas[best] if np.ndim(best) else float(alphas[best])
+    ridge.best_score_ = scores.max(axis=0) if np.ndim(best) else float(scores.max())
+    if ridge.store_cv_results:
+        kept = np.square(errors) * weights[:, None, None] if ridge.scoring is None else y[:, :, None] - errors
+        ridge.cv_results_ = kept[:, 0] if flat else kept
+    few = rows.kept()
+    model = fit_weighted(Ridge(ridge.alpha_, fit_intercept=ridge.fit_intercept), few.X, few.y, few.weights)
+    copy_fitted(model, ridge)
+    return ridge, rows.core()
+
+
+def _errors(rows: TrainingRows, alphas: Array, fit_intercept: bool) -> tuple[Array, Array, Array]:
+    """Errors of every row that is left out (rows, targets, alphas), targets and weights of all rows."""
+    few, X = rows.kept(), rows.X
+    gram = Gram(dense(few.X), dense_target(few.y), few.weights, fit_intercept)
+    values, vectors = linalg.eigh(gram.XX)
+    shrunk = 1.0 / (np.maximum(values, 0.0)[:, None] + alphas)
+    slopes = shrunk[:, None, :] * (vectors.T @ gram.Xy)[:, :, None]
+    y = dense_target(rows.y)
+    weights = np.ones(len(y)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
+    errors = np.empty((len(y), y.shape[1], len(alphas)))
+    for start in range(0, len(y), BLOCK):
+        block = slice(start, start + BLOCK)
+        taken = containers.take_rows(X, np.arange(len(y))[block])
+        turned = (dense(taken) - gram.x_mean) @ vectors
+        leverage = weights[block, None] * ((1.0 / gram.total if fit_intercept else 0.0) + np.square(turned) @ shrunk)
+        residual = (y[block] - gram.y_mean)[:, :, None] - np.tensordot(turned, slopes, axes=1)
+        errors[block] = residual / (1.0 - leverage)[:, None, :]
+    return errors, y, weights
+
+
+def _scores(ridge: Any, errors: Array, y: Array, given: Any, weights: Array, flat: bool) -> Any:
+    """The score of one alpha: of all targets, or of each."""
+    if ridge.scoring is None:
+        squares = -weights[:, None] * np.square(errors)
+        return squares.mean(axis=0) if ridge.alpha_per_target and not flat else squares.mean()
+    scorer = check_scoring(ridge, ridge.scoring)
+    options = {} if given is None else {"sample_weight": weights}
+    found, identity = y - errors, _Identity()
+    if ridge.alpha_per_target and not flat:
+        return np.array([scorer(identity, found[:, j], y[:, j], **options) for j in range(y.shape[1])])
+    return scorer(identity, found[:, 0] if flat else found, y[:, 0] if flat else y, **options)
+
+
+def dense(table: Any) -> Array:
+    """A table as an array of doubles."""
+    return np.asarray(table.toarray() if hasattr(table, "toarray") else table, dtype=float)
+
+
+def dense_target(y: Any) -> Array:
+    """A target as a table of doubles."""
+    return np.asarray(containers.as_table(y, "y"), dtype=float)
+
+
+def copy_fitted(model: Any, ridge: Any) -> None:
+    """Give RidgeCV the coefficients, and what was noted of the columns and classes, of a fitted Ridge."""
+    for name in ("coef_", "intercept_", "n_features_in_", "feature_names_in_", "classes_", "_label_binarizer"):
+        if hasattr(model, name):
+            setattr(ridge, name, getattr(model, name))

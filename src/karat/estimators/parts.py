@@ -1,0 +1,223 @@
+"""The parts of a search: what each training part is fitted on, and what each test part is scored on.
+
+A search of scikit-learn is run on tokens instead of rows: token 2k stands for the training part of split k, token 2k +
+1 for its test part, and all tokens together for all rows.  What it fits (:class:`PartModel`) and scores by
+(:class:`PartScorer`) look up what a token stands for.  So its loop, its choice and its ``cv_results_`` are
+scikit-learn's own.
+
+A candidate is *covered* if one set of columns spans whatever its transformers make in any part
+(:mod:`karat.estimators.covers`).  Then one coreset per fold serves all parts.  Any other candidate is fitted on a coreset
+of each training part by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
+
+from karat._core.coreset import Coreset
+from karat._data import containers
+from karat.errors import NotExactError
+from karat.estimators import registry
+from karat.estimators.atoms import Split
+from karat.estimators.covers import cover, widest
+from karat.estimators.fitting import fit_weighted, join_pipeline, key_of, split_pipeline
+from karat.estimators.folds import ExactCV, cores_of_splits
+from karat.estimators.monomials import monomial_problem
+from karat.estimators.training_rows import Kept, TrainingRows, hash_of
+from karat.estimators.transformers import fit_and_transform, fit_transformers, fitted_by_moments, resolve_columns, transform
+from karat.problems import Problem
+
+ALL = -1  # the number of the part that is all rows
+
+
+class Parts:
+    """All parts of a search.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+        All rows of the data.
+    splits : list of (train, test)
+        Positions of rows.
+    candidates : list of estimators
+        Everything that will be fitted; more may come, and cost more.
+    fit : callable
+        Fits an estimator on a TrainingRows of its own; returns it with its coreset.
+    problem : Problem, optional
+        What the user insists on.
+    """
+
+    def __init__(
+        self, rows: TrainingRows, splits: Sequence[Split], candidates: list[Any], fit: Any, problem: Problem | None
+    ) -> None:
+        self.rows, self.splits, self.fit_alone, self.problem = rows, splits, fit, problem
+        self.covered: set[str] = set()
+        self.fronts: dict[tuple[str, int], Any] = {}
+        self.own: dict[int, TrainingRows] = {ALL: rows}
+        self.folds: ExactCV | None = None
+        self.last: Coreset | None = None
+        self._build_folds(candidates)
+        for candidate in candidates:  # now, so that a refusal is raised, and not counted by the search as a failed fit
+            for number in range(ALL, len(splits)):
+                self._prepare(candidate, number)
+
+    def _build_folds(self, candidates: list[Any]) -> None:
+        """One coreset per fold that serves every covered candidate."""
+        pipelines = [split_pipeline(candidate) for candidate in candidates]
+        known = {hash_of(front): front for front, leaf in pipelines if _is_plain(leaf)}
+        covers = {}
+        for key, front in known.items():
+            found = "passthrough" if front is None or self.problem is not None else cover(self._resolved(front))
+            if found is not None:
+                covers[key] = found
+        if not covers:
+            return
+        self.covered = set(covers)
+        distinct = widest([FunctionTransformer() if one == "passthrough" else one for one in covers.values()])
+        alone = len(distinct) == 1 and key_of(distinct[0]) == "FunctionTransformer" and distinct[0].func is None
+        self.folds = cores_of_splits(self.rows, self.splits, self._kept_problem([] if alone else distinct))
+
+    def _kept_problem(self, covers: list[Any]) -> Problem:
+        """What every fold keeps: of the columns themselves, or of those that covers make."""
+        rows = self.rows
+        if covers and self.problem is None and not rows.fronts and not rows.classifies:
+            monomials = monomial_problem(covers, rows.table, rows.target)
+            if monomials is not None:
+                return monomials
+        made = [fit_and_transform(one, rows.X, rows.y) for one in covers]
+        return rows.problem(self.problem, [fitted for fitted, _ in made], [table for _, table in made])
+
+    def _resolved(self, front: Any) -> Any:
+        front = clone(front)
+        resolve_columns(front, self.rows.X if self.rows.fronts else self.rows.table)
+        return front
+
+    def core(self) -> Coreset:
+        """The rows that the chosen model was fitted on."""
+        found = self.last if self.last is not None or self.folds is None else self.folds.refit
+        return self.rows.core() if found is None else found
+
+    def training(self, number: int) -> TrainingRows:
+        """All rows of a training part."""
+        if number not in self.own:
+            self.own[number] = self.rows.part(self.splits[number][0])
+        return self.own[number]
+
+    def fit(self, estimator: Any, number: int) -> tuple[Any, bool]:
+        """Fit an estimator for a part; returns it with whether it is covered."""
+        front, leaf = split_pipeline(estimator)
+        if not (_is_plain(leaf) and hash_of(front) in self.covered):
+            fitted, core = self.fit_alone(estimator, self.training(number))
+            self.last = core if number == ALL else self.last
+            return fitted, False
+        self.last = self.folds.refit if number == ALL and self.folds is not None else self.last
+        kept = self.kept(number)
+        if fitted_by_moments(front) or self.problem is not None:
+            return fit_weighted(estimator, kept.X, kept.y, kept.weights), True
+        fitted = self._front(front, number)
+        return join_pipeline(estimator, fitted, fit_weighted(leaf, transform(fitted, kept.X), kept.y, kept.weights)), True
+
+    def _prepare(self, estimator: Any, number: int) -> None:
+        """Do what takes long and may be refused; other errors are left to the search, which counts them as failed fits."""
+        front, leaf = split_pipeline(estimator)
+        try:
+            if not _is_plain(leaf):
+                return
+            if hash_of(front) not in self.covered:
+                self.last = (self.training(number) if front is None else self.training(number).behind(front)).core()
+            elif not fitted_by_moments(front) and self.problem is None:
+                self._front(front, number)
+        except NotExactError:
+            raise
+        except Exception:
+            pass
+
+    def _front(self, front: Any, number: int) -> Any:
+        """The transformers fitted on all rows of a part."""
+        key = hash_of(front), number
+        if key not in self.fronts:
+            rows = self.training(number)
+            self.fronts[key] = fit_transformers(self._resolved(front), rows.X, rows.y, rows.weights)
+        return self.fronts[key]
+
+    def kept(self, number: int, test: bool = False) -> Kept:
+        """The few rows that stand for a training or test part."""
+        assert self.folds is not None
+        if number == ALL:
+            core = self.folds.refit
+            return Kept(self.rows.seen(core.X), containers.in_double(core.y), core.weights)
+        core, positions = self.folds.core, self.folds.cv[number][int(test)]
+        X, y = (containers.take_rows(table, positions) for table in (core.X, core.y))
+        return Kept(self.rows.seen(X), containers.in_double(y), core.weights[positions])
+
+    def full(self, number: int, test: bool) -> Kept:
+        """All rows of a training or test part, with their sample weights (or None)."""
+        part = self.rows.part(self.splits[number][int(test)])
+        return Kept(part.X, part.y, part.weights)
+
+
+def _is_plain(leaf: Any) -> bool:
+    """Whether a model is fitted on rows as they are: it selects nothing and does not transform the target."""
+    selects = registry.SELECTS_ITSELF.keys() | registry.CLASSIFIES_AND_SELECTS.keys() | set(registry.SEARCHES)
+    return key_of(leaf) not in selects | {"TransformedTargetRegressor"}
+
+
+class PartModel(BaseEstimator):
+    """An estimator that is fitted on what a token stands for; its parameters are those of the one inside."""
+
+    def __init__(self, inside: Any, parts: Parts) -> None:
+        self.inside, self.parts = inside, parts
+
+    def __sklearn_clone__(self) -> PartModel:
+        return PartModel(clone(self.inside), self.parts)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return dict(self.inside.get_params(deep))
+
+    def set_params(self, **params: Any) -> Self:
+        self.inside.set_params(**params)
+        return self
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit on the part that the tokens X stand for."""
+        self.fitted_, self.covered_ = self.parts.fit(self.inside, int(X[0, 0]) // 2 if len(X) == 1 else ALL)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Predictions for rows, not tokens."""
+        return self.fitted_.predict(X)
+
+    def __sklearn_tags__(self) -> Any:
+        return get_tags(self.inside)
+
+
+class PartScorer:
+    """A scorer of a :class:`PartModel` on the part that a token stands for.
+
+    Parameters
+    ----------
+    scorer : callable
+    by_moments : bool
+        Whether the score is a function of kept moments, so that few rows do.
+    """
+
+    def __init__(self, scorer: Any, by_moments: bool) -> None:
+        self.scorer, self.by_moments = scorer, by_moments
+
+    def __call__(self, model: PartModel, X: Any, y: Any = None) -> Any:
+        number, test = divmod(int(X[0, 0]), 2)
+        few = self.by_moments and model.covered_
+        rows = model.parts.kept(number, bool(test)) if few else model.parts.full(number, bool(test))
+        weights = {} if rows.weights is None else {"sample_weight": rows.weights}
+        return self.scorer(model.fitted_, rows.X, rows.y, **weights)
+
+
+def tokens(splits: Sequence[Split]) -> tuple[np.ndarray, list[Split]]:
+    """The tokens of all parts, and the splits among them."""
+    places = np.arange(len(splits))
+    return np.arange(2 * len(splits))[:, None], [(2 * places[k : k + 1], 2 * places[k : k + 1] + 1) for k in places]

@@ -1,0 +1,73 @@
+"""Small data passes through: where a coreset would not pay, an estimator is fitted on all rows, as without karat.
+
+A coreset of least squares has about d^2 / 2 rows, and one of each fold as many again.  If that is most of the data, or if the
+data is so small that a fit takes milliseconds, building coresets costs more than it saves.  What is refused on large data is
+refused here as well, so that an answer does not depend on the number of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import comb
+from typing import Any
+
+from sklearn import config_context
+from sklearn.model_selection import check_cv
+
+from karat._core.all_rows import all_rows
+from karat._core.coreset import Coreset
+from karat._data import containers
+from karat.estimators import registry
+from karat.estimators.exact_fit import selects
+from karat.estimators.fitting import fit_weighted, key_of, split_pipeline
+from karat.estimators.training_rows import TrainingRows
+from karat.estimators.transformers import fitted_by_moments, parts_of
+
+FEW = 5_000  # rows up to which nothing is gained
+SHARE = 0.5  # of the rows in coresets from which on nothing is gained
+NOTE = "A coreset of so few rows would gain nothing: all are kept, with their own weights, and their rank was not measured."
+
+
+def passes_through(estimator: Any, rows: TrainingRows, groups: Any) -> bool:
+    """Whether to fit on all rows: if nothing is gained otherwise, and scikit-learn by itself gives the same answer."""
+    return _is_small(estimator, rows) and _same_alone(estimator, rows, groups)
+
+
+def _is_small(estimator: Any, rows: TrainingRows) -> bool:
+    """Whether coresets would hold most of the rows, or there are few."""
+    X, y, leaf = rows.table, rows.target, split_pipeline(estimator)[1]
+    count, columns = (int(size) for size in X.shape) if hasattr(X, "shape") else (containers.row_count(X), 1)
+    if count <= FEW:
+        return True
+    targets = int(y.shape[1]) if containers.dimensions(y) == 2 else 1
+    alone = not selects(leaf) or (key_of(leaf) == "RidgeCV" and leaf.cv is None)
+    folds = 1 if alone or not isinstance(leaf.cv, int | None) else check_cv(leaf.cv).get_n_splits()
+    return bool(folds * comb(columns + targets + 2, 2) >= SHARE * count)
+
+
+def _same_alone(estimator: Any, rows: TrainingRows, groups: Any) -> bool:
+    """Whether scikit-learn weighs every step and score, hands groups on, draws nothing and sees the types of the columns."""
+    transformers, leaf = split_pipeline(estimator)
+    if rows.sample_weight is not None:
+        plain = key_of(leaf) in registry.SQUARED_LOSS or key_of(leaf) in registry.BY_CLASS
+        return plain and fitted_by_moments(transformers)
+    if groups is not None and key_of(estimator) not in registry.SEARCHES:
+        return False
+    if containers.is_frame(rows.table) and containers.in_double(rows.table) is not rows.table:
+        return False
+    listed = [part for part in parts_of(estimator) if key_of(part) in registry.TRANSFORMERS]
+    return not any(getattr(part, "random_state", 0) is None for part in listed)
+
+
+def fit_on_all_rows(estimator: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
+    """Fit an estimator, in place, as without karat; and the coreset of all rows."""
+    problem = rows.problem()
+    core = all_rows(rows.table, None if rows.classifies else rows.target, problem, rows.sample_weight, NOTE)
+    if rows.classifies:
+        core = replace(core, groups=rows.target[core.indices])
+    if rows.sample_weight is not None:
+        return fit_weighted(estimator, rows.table, rows.target, rows.sample_weight), core
+    X, y = (containers.copied(containers.in_double(table)) for table in (rows.table, rows.target))
+    with config_context(enable_metadata_routing=False):
+        estimator.fit(X, y, **({} if groups is None else {"groups": groups}))
+    return estimator, core

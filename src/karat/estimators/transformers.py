@@ -1,0 +1,191 @@
+"""Transformers of a pipeline: which are exact, and how they are fitted.
+
+Transformers are fitted by scikit-learn itself, on all rows of their part of the data: all rows outside
+cross-validation, the training rows inside it.  So whatever they learn (quantiles, categories, components) is what they
+learn without karat. Only what follows them is fitted on few rows: each listed transformer then maps every row by
+itself, and few rows stand for all.
+
+Scalers and polynomials need not even that.  A :class:`~sklearn.preprocessing.StandardScaler` learns kept moments, so it
+is fitted on the kept rows with their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn import config_context
+from sklearn.base import TransformerMixin, clone
+from sklearn.utils.validation import has_fit_parameter
+
+from karat._data import containers
+from karat.errors import NotExactError
+from karat.estimators import registry
+from karat.estimators.fitting import key_of, refuse, unknown
+
+
+def branches(transformer: Any) -> list[Any]:
+    """The direct parts of a pipeline, column transformer or union; none for a single transformer."""
+    key = key_of(transformer)
+    if key == "Pipeline":
+        return [step for _, step in transformer.steps]
+    if key == "ColumnTransformer":
+        return [step for _, step, _ in transformer.transformers] + [transformer.remainder]
+    return [step for _, step in transformer.transformer_list] if key == "FeatureUnion" else []
+
+
+def single_steps(transformer: Any) -> Iterator[Any]:
+    """Every single transformer, depth first."""
+    if transformer in registry.UNCHANGED:
+        return
+    if key_of(transformer) in registry.COMPOSITES:
+        for branch in branches(transformer):
+            yield from single_steps(branch)
+    else:
+        yield transformer
+
+
+def check_transformers(transformer: Any) -> None:
+    """Refuse transformers that are not known to map every row by itself, as they were fitted."""
+    for step in single_steps(transformer):
+        if key_of(step) not in registry.TRANSFORMERS:
+            if key_of(step) in registry.WHY_NOT:
+                raise unknown(step)
+            raise NotExactError(
+                f"{type(step).__name__} is not known to map every row by itself, so what follows it cannot be fitted on few "
+                "rows. Transform the columns before building, or leave the step out."
+            )
+        function = getattr(step, "func", None)
+        if key_of(step) == "FunctionTransformer" and function is not None and not isinstance(function, np.ufunc):
+            name = getattr(function, "__name__", str(function))
+            raise refuse(
+                step,
+                f"whether {name} maps every row by itself cannot be known; use a NumPy function of numbers, such as np.log1p, "
+                "or apply it before building",
+            )
+
+
+def fitted_by_moments(transformer: Any) -> bool:
+    """Whether all steps come out the same if they are fitted on kept rows with weights."""
+    return transformer is None or (
+        key_of(transformer) == "Pipeline"
+        and all(key_of(step) in registry.MOMENT_FITTED or step in registry.UNCHANGED for _, step in transformer.steps)
+    )
+
+
+def only_scales(transformer: Any) -> bool:
+    """Whether all steps of a pipeline are scalers that learn kept moments."""
+    return all(key_of(step) == "StandardScaler" or step in registry.UNCHANGED for step in branches(transformer))
+
+
+def fit_transformers(transformer: Any, X: Any, y: Any = None, weights: Any = None) -> Any:
+    """A copy fitted on all rows of X, as scikit-learn fits it in a pipeline; weights reach every step that takes them."""
+    return fit_and_transform(transformer, X, y, weights, keep=False)[0]
+
+
+def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = None, keep: bool = True) -> tuple[Any, Any]:
+    """The same, and what they make of X if that costs nothing further: else None."""
+    fitted = clone(transformer)
+    probes = _watch_randomness(fitted)
+    keep = keep and weights is None and all(_fits_then_transforms(step) for step in single_steps(fitted))
+    X, y = containers.in_double(X), containers.in_double(y)
+    X = containers.copied(X) if overwrites(fitted) else X
+    table = None
+    with config_context(enable_metadata_routing=weights is not None):
+        if weights is not None and request_weights(fitted):
+            fitted.fit(X, y, sample_weight=weights)
+        elif keep:
+            table = fitted.fit_transform(X, y)
+        else:
+            fitted.fit(X, y)
+    for step, probe in probes:
+        if probe.was_used():
+            raise refuse(
+                step, "its answer is random; give it an integer random_state, so that there is one answer to compare with"
+            )
+        step.set_params(random_state=None)
+    return fitted, table
+
+
+def _fits_then_transforms(step: Any) -> bool:
+    """Whether fit_transform is fit and then transform, to the last bit."""
+    return type(step).fit_transform is TransformerMixin.fit_transform
+
+
+def transform(fitted: Any, X: Any) -> Any:
+    """The columns that fitted transformers make of rows, in double precision; X itself is left alone."""
+    X = containers.in_double(X)
+    return fitted.transform(containers.copied(X) if overwrites(fitted) else X)
+
+
+def overwrites(estimator: Any) -> bool:
+    """Whether a parameter lets the estimator write into its input."""
+    parameters = estimator.get_params(deep=True).items()
+    return any(name.split("__")[-1] in ("copy", "copy_X") and value is False for name, value in parameters)
+
+
+def request_weights(estimator: Any) -> bool:
+    """Make every part that takes sample weights ask for them, in place; returns whether there is one."""
+    takers = [
+        part for part in parts_of(estimator) if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight")
+    ]
+    for part in takers:
+        part.set_fit_request(sample_weight=True)
+    return bool(takers)
+
+
+def check_request(part: Any) -> None:
+    """Refuse a part whose request says that it wants no sample_weight."""
+    with config_context(enable_metadata_routing=True):
+        request = getattr(getattr(part, "_metadata_request", None), "fit", None)
+    if request is not None and request.requests.get("sample_weight") is False:
+        raise refuse(
+            part,
+            "set_fit_request(sample_weight=False) asks for a fit without weights, but karat gives weights to every step; "
+            "leave the request out",
+        )
+
+
+def parts_of(estimator: Any) -> list[Any]:
+    """The estimator and all estimators among its parameters."""
+    return [estimator, *(value for value in estimator.get_params(deep=True).values() if hasattr(value, "get_params"))]
+
+
+def resolve_columns(transformer: Any, X: Any) -> None:
+    """Evaluate functions that choose columns on the rows as they are, in place.
+
+    Later rows may come in another type (single precision is computed in double), which must not change the choice.
+    """
+    key = key_of(transformer)
+    if key == "Pipeline":
+        first = next((step for _, step in transformer.steps if step not in registry.UNCHANGED), None)
+        resolve_columns(first, X)
+    elif key == "FeatureUnion":
+        for branch in branches(transformer):
+            resolve_columns(branch, X)
+    elif key == "ColumnTransformer":
+        transformer.transformers = [
+            (name, step, columns(X) if callable(columns) else columns) for name, step, columns in transformer.transformers
+        ]
+
+
+class _Probe(np.random.RandomState):
+    """Random numbers that know whether they were used; copies are the same object."""
+
+    def __deepcopy__(self, memo: Any) -> _Probe:
+        return self
+
+    def was_used(self) -> bool:
+        now, then = self.get_state(legacy=False)["state"], np.random.RandomState(0).get_state(legacy=False)["state"]
+        return now["pos"] != then["pos"] or not np.array_equal(now["key"], then["key"])
+
+
+def _watch_randomness(transformer: Any) -> list[tuple[Any, _Probe]]:
+    """Give every part without a seed a probe; the parts and their probes."""
+    probes = []
+    for part in parts_of(transformer):
+        own = part.get_params(deep=False)
+        if "random_state" in own and own["random_state"] is None and own.get("selection") != "cyclic":
+            probes.append((part, _Probe(0)))
+            part.set_params(random_state=probes[-1][1])
+    return probes

@@ -1,0 +1,87 @@
+"""Transformed columns are computed once, whichever way they are held."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import karat
+from karat._data import transformed as module
+from karat.problems import LeastSquares, Transformed
+
+
+class Counted:
+    """A row-wise transformation that counts its calls."""
+
+    def __init__(self, dense):
+        self.dense, self.calls = dense, 0
+
+    def __call__(self, rows):
+        self.calls += 1
+        table = np.column_stack([rows, rows[:, 0] * rows[:, 1], rows[:, :1] > 0])
+        return table if self.dense else sparse.csr_array(table)
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 3))
+    return X, X @ [1.0, 2.0, 3.0] + rng.standard_normal(20_000)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_one_transform_of_all_rows(rows, dense):
+    X, y = rows
+    transform = Counted(dense)
+    core = karat.coreset(X, y, Transformed(LeastSquares(), transform))
+    assert transform.calls == 1
+    assert core.certificate.ok
+    table = Counted(True)(X)
+    plain = karat.coreset(table, y)
+    assert np.array_equal(core.indices, plain.indices)
+    assert np.array_equal(core.X, X[core.indices])
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_blocks_in_bounded_memory(rows, dense, monkeypatch):
+    X, y = rows
+    table = Counted(True)(X)
+    monkeypatch.setattr(module, "BLOCK", 3000)
+    array = module.transformed(X, Counted(dense))
+    assert isinstance(array, np.ndarray)
+    assert np.array_equal(array, table)
+    monkeypatch.setattr(module, "HELD", 20_000 * 5 * 8 // 4)
+    transform = Counted(dense)
+    blocks = module.transformed(X, transform)
+    assert isinstance(blocks, module.LargeBlocks)
+    for where in (slice(0, 10), slice(2990, 9010), np.array([5, 19_999, 4000, 4001]), np.arange(0, 20_000, 3)):
+        assert np.array_equal(blocks[where], table[where])
+    assert np.array_equal(blocks[:, 3], table[:, 3])
+    assert np.array_equal(blocks.max(axis=0), table.max(axis=0))
+    assert np.array_equal(blocks.min(axis=0), table.min(axis=0))
+    assert len(blocks.held) <= blocks.most
+    core = karat.coreset(X, y, Transformed(LeastSquares(), transform))
+    assert core.certificate.ok
+    assert np.array_equal(core.indices, karat.coreset(table, y).indices)
+
+
+def test_sparse_columns_stay_sparse(rows, monkeypatch):
+    X, _ = rows
+    monkeypatch.setattr(module, "BLOCK", 3000)
+
+    def codes(part):
+        return sparse.csr_array((np.ones(len(part)), (np.arange(len(part)), np.abs(part[:, 0] * 20).astype(int) % 50)))
+
+    def one_hot(part):
+        table = codes(part)
+        return sparse.csr_array((table.data, table.indices, table.indptr), shape=(len(part), 50))
+
+    monkeypatch.setattr(module, "HELD", 2**20)
+    table = module.transformed(X, one_hot)
+    assert sparse.issparse(table)
+    assert (table != one_hot(X)).nnz == 0
+
+
+def test_numbers_beyond_doubles_are_refused():
+    X = np.arange(10, dtype=np.int64)[:, None] + 2**60
+    with pytest.raises(karat.InputError, match="subtract an offset"):
+        karat.coreset(X, np.arange(10.0), Transformed(LeastSquares(), lambda rows: rows))

@@ -1,0 +1,113 @@
+"""Small data passes through: the answer and the time are those without karat."""
+
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import HuberRegressor, Lasso, LassoCV, LinearRegression, Ridge, RidgeCV
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from karat import CoresetRegressor, NotExactError
+
+pytestmark = pytest.mark.passes_through
+
+ESTIMATORS = [
+    LinearRegression(),
+    Ridge(),
+    Lasso(0.1, copy_X=False),
+    LassoCV(cv=3, alphas=20),
+    RidgeCV(cv=3),
+    make_pipeline(StandardScaler(), Ridge()),
+    GridSearchCV(make_pipeline(StandardScaler(), Lasso()), {"lasso__alpha": [0.01, 0.1]}, cv=3),
+]
+
+
+def data(n, d):
+    rng = np.random.default_rng(n + d)
+    X = rng.standard_normal((n, d)) + 1.0
+    return X, X[:, 0] + rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.parametrize(("n", "d"), [(100, 10), (1000, 40), (6000, 90)])
+def test_the_answer_of_all_rows(estimator, n, d):
+    X, y = data(n, d)
+    before = X.copy()
+    few = CoresetRegressor(estimator).fit(X, y)
+    assert np.array_equal(X, before)
+    assert np.array_equal(few.predict(X), clone(estimator).fit(X.copy(), y).predict(X))
+    core = few.core_
+    assert len(core) == n
+    assert core.certificate.ok
+    assert core.certificate.loss_error == 0.0
+    assert core.certificate.method == "all rows"
+    assert "gain nothing" in str(core.certificate)
+    assert np.array_equal(core.X, before)
+    assert np.array_equal(core.weights, np.ones(n))
+
+
+def test_many_rows_do_not_pass_through():
+    X, y = data(6000, 5)
+    assert len(CoresetRegressor(LassoCV(cv=3)).fit(X, y).core_) < 200
+
+
+def test_what_is_refused_is_refused_on_few_rows():
+    X, y = data(100, 3)
+    with pytest.raises(NotExactError, match="Huber"):
+        CoresetRegressor(HuberRegressor()).fit(X, y)
+    with pytest.raises(NotExactError, match="median_absolute_error"):
+        CoresetRegressor(GridSearchCV(Ridge(), {"alpha": [1.0]}, scoring="neg_median_absolute_error")).fit(X, y)
+
+
+def test_weights_count_in_every_step():
+    X, y = data(300, 4)
+    weights = np.random.default_rng(0).integers(0, 4, 300)
+    repeated = np.repeat(np.arange(300), weights)
+    for estimator in (Ridge(), make_pipeline(StandardScaler(), Lasso(0.01, tol=1e-12))):
+        few = CoresetRegressor(estimator).fit(X, y, sample_weight=weights)
+        assert np.allclose(few.predict(X), clone(estimator).fit(X[repeated], y[repeated]).predict(X), atol=1e-10)
+        assert np.array_equal(few.core_.weights, weights[weights > 0])
+        assert np.array_equal(few.core_.indices, np.flatnonzero(weights))
+    search = GridSearchCV(Ridge(), {"alpha": [0.1, 100.0]}, cv=3)
+    weighted = CoresetRegressor(search).fit(X, y, sample_weight=weights).estimator_
+    assert not np.allclose(weighted.cv_results_["mean_test_score"], clone(search).fit(X, y).cv_results_["mean_test_score"])
+
+
+def test_groups_reach_the_splitter():
+    X, y = data(200, 3)
+    groups = np.arange(200) % 7
+    search = GridSearchCV(Ridge(), {"alpha": [0.1, 100.0]}, cv=GroupKFold(3))
+    mine = CoresetRegressor(search).fit(X, y, groups=groups).estimator_
+    plain = clone(search).fit(X, y, groups=groups)
+    assert np.array_equal(mine.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"])
+
+
+def test_frames_pass_through():
+    frame = pd.DataFrame({"kind": list("abca") * 50, "size": np.arange(200.0)})
+    y = frame["size"] * 2 + (frame["kind"] == "a")
+    model = make_pipeline(make_column_transformer((OneHotEncoder(), ["kind"]), remainder="passthrough"), Ridge())
+    few = CoresetRegressor(model).fit(frame, y)
+    assert np.array_equal(few.predict(frame), clone(model).fit(frame, y).predict(frame))
+    assert few.core_.X.equals(frame)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.parametrize("n", [100, 5000])
+def test_it_costs_no_more_than_plain(estimator, n):
+    X, y = data(n, 40)
+
+    def fastest(fit):
+        best = np.inf
+        for _ in range(5):
+            start = time.process_time()
+            fit()
+            best = min(best, time.process_time() - start)
+        return best
+
+    plain = fastest(lambda: clone(estimator).fit(X.copy(), y))
+    assert fastest(lambda: CoresetRegressor(estimator).fit(X, y)) <= 1.3 * plain + 0.005
