@@ -59,45 +59,20 @@ class NonFiniteError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Reduction:
-    """The rows kept, their weights, how they were found, and how exact they are.
+    """The rows kept, their weights, how they were found, and how exact they are."""
 
-    Attributes
-    ----------
-    positions, weights : arrays
-        The rows kept, increasing, and their positive weights.
-    fitted : FittedMoments
-        The kernel in its final coordinates and the moments of all rows.
-    rank : int
-        Numerical rank of the kernel features.
-    proof : Proof
-    method : str
-        How it was found.
-    passes : int
-        Passes over all rows.
-    peeled : bool array (size,)
-        Rows that are kept verbatim with their own weights, because they dominate a moment.
-    inherited : float
-        Loss error of the rows that were reduced, if they represent others.
-    before : float
-        What earlier reductions have spent of the second term, in units of ROUNDING.
-    inflation : float
-        Inflation (:class:`karat.engine.proof.Proof`) of the rows that were reduced, if they represent others.
-    in_the_way : int array
-        Rows that dominate a moment, if no exact reduction was found.
-    """
-
-    positions: Indices
+    positions: Indices  # the rows kept, increasing
     weights: Array
-    fitted: FittedMoments
-    rank: int
+    fitted: FittedMoments  # the kernel in its final coordinates and the moments of all rows
+    rank: int  # of the kernel features
     proof: Proof
     method: str
-    passes: int
-    peeled: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    inherited: float = 0.0
-    before: float = 0.0
-    inflation: float = 1.0
-    in_the_way: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    passes: int  # over all rows
+    peeled: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))  # kept verbatim, because they dominate a moment
+    inherited: float = 0.0  # loss error of the rows that were reduced, if they represent others
+    before: float = 0.0  # what earlier reductions have spent of the second term, in units of ROUNDING
+    inflation: float = 1.0  # (:class:`karat.engine.proof.Proof`) of the rows that were reduced, if they represent others
+    in_the_way: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # dominate a moment, if nothing is exact
 
     def __post_init__(self) -> None:
         if len(self.peeled) != len(self.positions):
