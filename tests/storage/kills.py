@@ -103,6 +103,7 @@ def campaign(kills, seed=0, kinds=tuple(KINDS)):
                         assert content(folder / "core.npz") == truth[kind]
             assert content(folder / "core.npz") == truth[kind], kind
             ended += 1
+            print(f"{done} kills, {ended} runs ended with the same coreset bit for bit ({kind})", flush=True)
             left = sorted(p.name for p in folder.iterdir() if p.name not in ("p", "q"))
             assert [n for n in left if not n.endswith(".part")] == ["c.npz", "core.npz"], left
             for path in folder.iterdir():
@@ -112,5 +113,4 @@ def campaign(kills, seed=0, kinds=tuple(KINDS)):
 
 
 if __name__ == "__main__":
-    done, ended = campaign(int(sys.argv[1]) if len(sys.argv) > 1 else 60)
-    print(f"{done} kills, {ended} runs ended with the same coreset bit for bit")
+    campaign(int(sys.argv[1]) if len(sys.argv) > 1 else 60)
