@@ -15,8 +15,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 ALLOWED = {
     ("karat.cli._errors", "atexit._run_exitfuncs"): "os._exit skips these functions, and nothing public runs them",
     ("karat.estimators._statsmodels", "results._results"): "statsmodels has no option for the class of a fit's results",
-    ("karat.estimators.searches", "scoring._score_func"): "a scikit-learn scorer does not tell its function",
-    ("karat.estimators.searches", "scoring._response_method"): "nor what it calls",
+    ("karat.estimators.searches", "scorer._score_func"): "a scikit-learn scorer does not tell its function",
+    ("karat.estimators.searches", "scorer._response_method"): "nor what it calls",
+    ("karat.estimators.searches", "scorer._kwargs"): "nor with which options",
+    ("karat.estimators.transformers", "part._metadata_request"): "a request can be set, but not read without side effects",
     ("karat.estimators.searches", "part._parameter_constraints"): "whether a scikit-learn estimator checks its parameters",
     ("karat.estimators.searches", "part._validate_params"): "checks the parameters of a candidate once, not in each fit",
     ("karat.estimators.weighted.from_gram", "sklearn.utils.validation._check_sample_weight"): "scikit-learn's own check",

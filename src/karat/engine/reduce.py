@@ -28,7 +28,6 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.dropped import look_again
-from karat.engine.importance import important_rows
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import dominating, heaviest, lopsided
@@ -37,15 +36,12 @@ from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
-from karat.engine.tolerances import EXACT, MEASURED, MISSED, ROUNDING, SHARP, TINY, UNSEEN
+from karat.engine.tolerances import EXACT, MEASURED, ROUNDING, SHARP, UNSEEN
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
-from karat.engine.weights import check_any, match_moments, polish, polish_features, reduce_points
+from karat.engine.weights import FIRST, SECOND, by_importance, check_any, polish, polish_features, reduce_points, sampled
 
 PILOT = 2048  # rows on which coordinates are fitted, at least
 COMPLETE = 16384  # up to this many rows the pilot is all of them
-FIRST, SECOND = 2.5, 6.0  # sampled candidates per feature
-INFORMED = 4.0  # candidates per feature that are drawn by importance
-BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
 PASSES = 6  # most passes that the coordinates may ask for
 PEELED = 16  # most rows to peel per feature
 LAST = ("tree", "caratheodory")  # ways that look at every row: no stronger one follows
@@ -294,7 +290,7 @@ def feasible_weights(
         else:
             candidates = sampled(rows, fitted, pilot, rng)
             more = candidates is None
-            candidates = _by_importance(rows, fitted, rng) if more else candidates
+            candidates = by_importance(rows, fitted, rng) if more else candidates
             if candidates is not None:
                 yield *candidates, "onepass", int(more)
     sequentially = method == "caratheodory"
@@ -327,37 +323,6 @@ def searches(fitted: FittedMoments) -> tuple[FittedMoments, ...]:
 def asks_for_peeling(proof: Proof, rows: Rows) -> bool:
     """Whether rows that dominate a moment may be in the way of a proof, or of a better one."""
     return not proof.ok or bool(proof.small) or bool(proof.dropped and lopsided(rows))
-
-
-def sampled(
-    rows: Rows, fitted: FittedMoments, pool: Indices, rng: np.random.Generator, held: int = 0
-) -> tuple[CandidatePoints, Array] | None:
-    """Candidates and weights on them that meet the moments; None if Newton's method finds that there are none.
-
-    The candidates are the first ``held`` rows and a uniform sample of the others, from ``pool`` while it lasts.
-    """
-    always = np.arange(held)
-    share = rows.total - float(own_weights(rows, always).sum())
-    for times in (FIRST, SECOND) if not held else (BESIDE, FIRST, SECOND):
-        size = int(times * fitted.kernel.width)
-        chosen = pool[sample(rng, len(pool), size)] if size <= len(pool) else held + sample(rng, len(rows) - held, size)
-        nominal = own_weights(rows, chosen) * (share / max(own_weights(rows, chosen).sum(), TINY))
-        positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
-        known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True)
-        if known.missed > MISSED:
-            return None
-        factors = match_moments(known)
-        if factors is not None:
-            return known, known.root * factors
-    return None
-
-
-def _by_importance(rows: Rows, fitted: FittedMoments, rng: np.random.Generator) -> tuple[CandidatePoints, Array] | None:
-    """The same with candidates that show what a uniform sample misses, which takes a pass."""
-    chosen = important_rows(rows, fitted, int(INFORMED * fitted.kernel.width), rng)
-    known = None if chosen is None else candidate_points(rows, fitted, *chosen).resolve(may_miss=True)
-    factors = None if known is None or known.missed > MISSED else match_moments(known)
-    return None if known is None or factors is None else (known, known.root * factors)
 
 
 def vertex(

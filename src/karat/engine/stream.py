@@ -40,7 +40,6 @@ from karat.engine.reduce import (
     better,
     fit_moments,
     pilot_size,
-    sampled,
     searches,
     vertex,
     whole,
@@ -49,6 +48,7 @@ from karat.engine.reduce import (
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.engine.tolerances import CONTENT, ROUNDING, SHARP, TINY, UNSEEN
 from karat.engine.tree import reduce_by_tree
+from karat.engine.weights import sampled
 
 WAY = "sketch"
 

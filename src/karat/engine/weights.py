@@ -48,10 +48,12 @@ from collections.abc import Callable
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.importance import important_rows
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Indices
-from karat.engine.points import CandidatePoints
-from karat.engine.tolerances import EPS, MET
+from karat.engine.points import CandidatePoints, candidate_points
+from karat.engine.rows import Rows, own_weights, sample
+from karat.engine.tolerances import EPS, MET, MISSED, TINY
 from karat.errors import InputError
 
 STEPS = 40  # of Newton's method
@@ -61,6 +63,9 @@ PANEL = 24  # points that enter between two GEMMs of the elimination
 GROUPS_PER_FEATURE = 1.5  # groups summed at one halving level, in units of m; 1.5 costs least (1.9 m^3 per level)
 ROUNDS = 4  # of polishing
 CUTS = (1e-13, 1e-11, 1e-9, 1e-7)  # relative singular values left out, where a full solution would spoil the signs
+FIRST, SECOND = 2.5, 6.0  # sampled candidates per feature
+INFORMED = 4.0  # candidates per feature that are drawn by importance
+BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
 
 
 def match_moments(known: CandidatePoints) -> Array | None:
@@ -299,3 +304,34 @@ def check_any(support: Indices) -> None:
         raise InputError(
             "The moments of this data are all zero, so an empty coreset would do; keep the total weight: total_weight=True."
         )
+
+
+def sampled(
+    rows: Rows, fitted: FittedMoments, pool: Indices, rng: np.random.Generator, held: int = 0
+) -> tuple[CandidatePoints, Array] | None:
+    """Candidates and weights on them that meet the moments; None if Newton's method finds that there are none.
+
+    The candidates are the first ``held`` rows and a uniform sample of the others, from ``pool`` while it lasts.
+    """
+    always = np.arange(held)
+    share = rows.total - float(own_weights(rows, always).sum())
+    for times in (FIRST, SECOND) if not held else (BESIDE, FIRST, SECOND):
+        size = int(times * fitted.kernel.width)
+        chosen = pool[sample(rng, len(pool), size)] if size <= len(pool) else held + sample(rng, len(rows) - held, size)
+        nominal = own_weights(rows, chosen) * (share / max(own_weights(rows, chosen).sum(), TINY))
+        positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
+        known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True)
+        if known.missed > MISSED:
+            return None
+        factors = match_moments(known)
+        if factors is not None:
+            return known, known.root * factors
+    return None
+
+
+def by_importance(rows: Rows, fitted: FittedMoments, rng: np.random.Generator) -> tuple[CandidatePoints, Array] | None:
+    """The same with candidates that show what a uniform sample misses, which takes a pass."""
+    chosen = important_rows(rows, fitted, int(INFORMED * fitted.kernel.width), rng)
+    known = None if chosen is None else candidate_points(rows, fitted, *chosen).resolve(may_miss=True)
+    factors = None if known is None or known.missed > MISSED else match_moments(known)
+    return None if known is None or factors is None else (known, known.root * factors)

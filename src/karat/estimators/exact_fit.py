@@ -34,14 +34,14 @@ from karat.problems import Problem
 
 def selects(estimator: Any) -> bool:
     """Whether an estimator, or the last step of a pipeline, selects by cross-validation."""
-    key = key_of(_inner(estimator))
+    key = key_of(innermost(estimator))
     return key in registry.SEARCHES or key in registry.SELECTS_ITSELF or key in registry.CLASSIFIES_AND_SELECTS
 
 
-def _inner(estimator: Any) -> Any:
+def innermost(estimator: Any) -> Any:
     """The last step, also behind a transformed target."""
     leaf = split_pipeline(estimator)[1]
-    return leaf if key_of(leaf) != "TransformedTargetRegressor" or leaf.regressor is None else _inner(leaf.regressor)
+    return leaf if key_of(leaf) != "TransformedTargetRegressor" or leaf.regressor is None else innermost(leaf.regressor)
 
 
 def check_estimator(estimator: Any, classifies: bool, weighted: bool) -> None:

@@ -11,7 +11,9 @@ of each training part by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -32,6 +34,7 @@ from karat.estimators.training_rows import Kept, TrainingRows, hash_of
 from karat.estimators.transformers import fit_and_transform, fit_transformers, fitted_by_moments, resolve_columns, transform
 from karat.problems import Problem
 
+HELD = 8  # settings of transformers whose columns are held, for every part
 ALL = -1  # the number of the part that is all rows
 
 
@@ -58,13 +61,14 @@ class Parts:
         self.rows, self.splits, self.fit_alone, self.problem = rows, splits, fit, problem
         self.covered: set[str] = set()
         self.fronts: dict[tuple[str, int], Any] = {}
+        self.few: dict[tuple[int, bool], Kept] = {}
+        self.made: OrderedDict[tuple[str, int, bool], Any] = OrderedDict()
         self.own: dict[int, TrainingRows] = {ALL: rows}
         self.folds: ExactCV | None = None
         self.last: Coreset | None = None
         self._build_folds(candidates)
         for candidate in candidates:  # now, so that a refusal is raised, and not counted by the search as a failed fit
-            for number in range(ALL, len(splits)):
-                self._prepare(candidate, number)
+            self._prepare(candidate)
 
     def _build_folds(self, candidates: list[Any]) -> None:
         """One coreset per fold that serves every covered candidate."""
@@ -108,45 +112,65 @@ class Parts:
             self.own[number] = self.rows.part(self.splits[number][0])
         return self.own[number]
 
-    def fit(self, estimator: Any, number: int) -> tuple[Any, bool]:
-        """Fit an estimator for a part; returns it with whether it is covered."""
+    def fit(self, estimator: Any, number: int) -> tuple[Any, str | None]:
+        """Fit an estimator for a part; returns it with the key of its transformers if it is covered, else None."""
         front, leaf = split_pipeline(estimator)
-        if not (_is_plain(leaf) and hash_of(front) in self.covered):
+        key = hash_of(front) if _is_plain(leaf) else ""
+        if key not in self.covered:
             fitted, core = self.fit_alone(estimator, self.training(number))
             self.last = core if number == ALL else self.last
-            return fitted, False
+            return fitted, None
         self.last = self.folds.refit if number == ALL and self.folds is not None else self.last
         kept = self.kept(number)
-        if fitted_by_moments(front) or self.problem is not None:
-            return fit_weighted(estimator, kept.X, kept.y, kept.weights), True
-        fitted = self._front(front, number)
-        return join_pipeline(estimator, fitted, fit_weighted(leaf, transform(fitted, kept.X), kept.y, kept.weights)), True
+        if self.fitted_with_model(front):
+            return fit_weighted(estimator, kept.X, kept.y, kept.weights), key
+        fit_weighted(leaf, self.behind(front, key, number, False), kept.y, kept.weights)
+        return join_pipeline(estimator, self._front(front, key, number), leaf), key
 
-    def _prepare(self, estimator: Any, number: int) -> None:
+    def behind(self, front: Any, key: str, number: int, test: bool) -> Any:
+        """The few rows of a part as the model behind the transformers of its training part sees them.
+
+        Candidates that differ in the last step share them; what was not asked for lately is forgotten.
+        """
+        found = self.made.pop((key, number, test), None)
+        if found is None:
+            found = transform(self._front(front, key, number), self.kept(number, test).X)
+        self.made[key, number, test] = found
+        while len(self.made) > HELD * (len(self.splits) + 1):
+            self.made.popitem(last=False)
+        return found
+
+    def _prepare(self, estimator: Any) -> None:
         """Do what takes long and may be refused; other errors are left to the search, which counts them as failed fits."""
         front, leaf = split_pipeline(estimator)
-        try:
-            if not _is_plain(leaf):
-                return
-            if hash_of(front) not in self.covered:
-                self.last = (self.training(number) if front is None else self.training(number).behind(front)).core()
-            elif not fitted_by_moments(front) and self.problem is None:
-                self._front(front, number)
-        except NotExactError:
-            raise
-        except Exception:
-            pass
+        if not _is_plain(leaf):
+            return
+        key = hash_of(front)
+        for number in range(ALL, len(self.splits)):
+            with suppress_all_but_refusals():
+                if key not in self.covered:
+                    self.last = (self.training(number) if front is None else self.training(number).behind(front)).core()
+                elif not self.fitted_with_model(front):
+                    self._front(front, key, number)
 
-    def _front(self, front: Any, number: int) -> Any:
-        """The transformers fitted on all rows of a part."""
-        key = hash_of(front), number
-        if key not in self.fronts:
+    def fitted_with_model(self, front: Any) -> bool:
+        """Whether the transformers are fitted on the same few rows as the model."""
+        return fitted_by_moments(front) or self.problem is not None
+
+    def _front(self, front: Any, key: str, number: int) -> Any:
+        """The transformers, known by their key, fitted on all rows of a part."""
+        if (key, number) not in self.fronts:
             rows = self.training(number)
-            self.fronts[key] = fit_transformers(self._resolved(front), rows.X, rows.y, rows.weights)
-        return self.fronts[key]
+            self.fronts[key, number] = fit_transformers(self._resolved(front), rows.X, rows.y, rows.weights)
+        return self.fronts[key, number]
 
     def kept(self, number: int, test: bool = False) -> Kept:
         """The few rows that stand for a training or test part."""
+        if (number, test) not in self.few:
+            self.few[number, test] = self._taken(number, test)
+        return self.few[number, test]
+
+    def _taken(self, number: int, test: bool) -> Kept:
         assert self.folds is not None
         if number == ALL:
             core = self.folds.refit
@@ -167,6 +191,17 @@ def _is_plain(leaf: Any) -> bool:
     return key_of(leaf) not in selects | {"TransformedTargetRegressor"}
 
 
+@contextmanager
+def suppress_all_but_refusals() -> Iterator[None]:
+    """Let an error pass unless it is a refusal."""
+    try:
+        yield
+    except NotExactError:
+        raise
+    except Exception:
+        pass
+
+
 class PartModel(BaseEstimator):
     """An estimator that is fitted on what a token stands for; its parameters are those of the one inside."""
 
@@ -185,7 +220,8 @@ class PartModel(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit on the part that the tokens X stand for."""
-        self.fitted_, self.covered_ = self.parts.fit(self.inside, int(X[0, 0]) // 2 if len(X) == 1 else ALL)
+        self.front_ = split_pipeline(self.inside)[0]  # as it is before it is fitted
+        self.fitted_, self.key_ = self.parts.fit(self.inside, int(X[0, 0]) // 2 if len(X) == 1 else ALL)
         return self
 
     def predict(self, X: Any) -> Any:
@@ -211,10 +247,20 @@ class PartScorer:
 
     def __call__(self, model: PartModel, X: Any, y: Any = None) -> Any:
         number, test = divmod(int(X[0, 0]), 2)
-        few = self.by_moments and model.covered_
-        rows = model.parts.kept(number, bool(test)) if few else model.parts.full(number, bool(test))
+        if self.by_moments and model.key_ is not None:
+            return self._on_few(model, number, bool(test))
+        rows = model.parts.full(number, bool(test))
         weights = {} if rows.weights is None else {"sample_weight": rows.weights}
         return self.scorer(model.fitted_, rows.X, rows.y, **weights)
+
+    def _on_few(self, model: PartModel, number: int, test: bool) -> Any:
+        """The score on the few rows of a part, behind transformers that are not run again."""
+        parts = model.parts
+        rows = parts.kept(number, test)
+        if model.key_ is None or parts.fitted_with_model(model.front_):
+            return self.scorer(model.fitted_, rows.X, rows.y, sample_weight=rows.weights)
+        leaf = split_pipeline(model.fitted_)[1]
+        return self.scorer(leaf, parts.behind(model.front_, model.key_, number, test), rows.y, sample_weight=rows.weights)
 
 
 def tokens(splits: Sequence[Split]) -> tuple[np.ndarray, list[Split]]:

@@ -84,12 +84,12 @@ def check_weighing(scoring: Any, weighted: bool) -> None:
     """Refuse a scorer that takes no sample_weight if there are sample weights."""
     if not weighted or scoring is None:
         return
-    for one in _several(scoring).values():
-        function = getattr(one, "_score_func", one)
+    for scorer in _several(scoring).values():
+        function = getattr(scorer, "_score_func", scorer)
         names = inspect.signature(function).parameters
         if "sample_weight" not in names and not any(p.kind is p.VAR_KEYWORD for p in names.values()):
             name = getattr(function, "__name__", str(function))
-            raise refuse(one, f"the score {name} takes no sample_weight, but the data has weights; choose another scoring")
+            raise refuse(scorer, f"the score {name} takes no sample_weight, but the data has weights; choose another scoring")
 
 
 def _several(scoring: Any) -> dict[str, Any]:
@@ -103,13 +103,13 @@ def _several(scoring: Any) -> dict[str, Any]:
 
 def by_moments(scorer: Any, rows: TrainingRows) -> bool:
     """Whether a score is a function of moments that the test parts keep."""
-    known = [get_scorer(name) for name in SCORERS]
-    return not rows.classifies and any(
-        type(scorer) is type(one)
-        and scorer._score_func is one._score_func
-        and (scorer._kwargs, scorer._response_method) == (one._kwargs, one._response_method)
-        for one in known
-    )
+    if rows.classifies or not hasattr(scorer, "_score_func"):
+        return False
+    return any(_what_it_does(scorer) == _what_it_does(get_scorer(name)) for name in SCORERS)
+
+
+def _what_it_does(scorer: Any) -> tuple[Any, ...]:
+    return type(scorer), scorer._score_func, scorer._kwargs, scorer._response_method
 
 
 def part_scorers(scoring: Any, rows: TrainingRows) -> Any:

@@ -18,7 +18,7 @@ from karat._core.all_rows import all_rows
 from karat._core.coreset import Coreset
 from karat._data import containers
 from karat.estimators import registry
-from karat.estimators.exact_fit import selects
+from karat.estimators.exact_fit import innermost, selects
 from karat.estimators.fitting import fit_weighted, key_of, split_pipeline
 from karat.estimators.training_rows import TrainingRows
 from karat.estimators.transformers import fitted_by_moments, parts_of
@@ -35,7 +35,7 @@ def passes_through(estimator: Any, rows: TrainingRows, groups: Any) -> bool:
 
 def _is_small(estimator: Any, rows: TrainingRows) -> bool:
     """Whether coresets would hold most of the rows, or there are few."""
-    X, y, leaf = rows.table, rows.target, split_pipeline(estimator)[1]
+    X, y, leaf = rows.table, rows.target, innermost(estimator)
     count, columns = (int(size) for size in X.shape) if hasattr(X, "shape") else (containers.row_count(X), 1)
     if count <= FEW:
         return True
