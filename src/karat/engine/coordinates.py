@@ -206,6 +206,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
     gone, sizes = vanishing(basis, gram)
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     first = np.arange(len(rms)) < constant
+    gone &= ~first  # the constant is 1 in every row, however large the others are
     last = np.arange(len(rms)) >= len(rms) - basis.separate_targets
     # Three stages, each made orthogonal to those before it: the constant, the joint variables, the separate ones.
     step = np.eye(len(rms))[:, first]
