@@ -260,10 +260,16 @@ def test_loss_on_random_shapes(d, n, seed, problem):
     assert len(core) <= min(n, problem.width(d))
 
 
-def test_a_mean_has_no_target():
-    """Its loss has no coordinate for y, so a target would be kept in vain."""
+@pytest.mark.parametrize("targets", [1, 2])
+def test_the_mean_of_x_does_not_depend_on_y(targets):
+    """A centre has no coordinate for y, which travels with the rows only."""
     X = np.random.default_rng(0).standard_normal((500, 3))
-    with pytest.raises(karat.InputError, match="no target"):
-        karat.coreset(X, X[:, 0] ** 2, problems.Mean())
-    with pytest.raises(karat.InputError, match="no target"):
-        karat.Sketch(problems.Mean()).update(X, X[:, 0])
+    y = X[:, :targets] ** 2
+    core = karat.coreset(X, y, problems.Mean())
+    sketch = karat.Sketch(problems.Mean(), buffer_rows=100)
+    for part in range(0, 500, 50):
+        sketch.update(X[part : part + 50], y[part : part + 50])
+    for found in (core, sketch.coreset()):
+        assert found.loss(np.ones(3)) == pytest.approx(np.square(X - 1).sum(), rel=1e-12)
+        assert np.array_equal(found.y, y[found.indices])
+        assert found.verify(X, y).ok

@@ -24,33 +24,34 @@ FAR = 64.0  # mean square over variance beyond which another shift is chosen and
 
 
 class MeanKernel(Kernel):
-    """Features ``1, (x - c) / s, |x - c|^2 / s^2`` with c and s from a pilot."""
+    """Features ``1, (x - c) / s, |x - c|^2 / s^2`` with c and s from a pilot; rows may carry further columns, such as y."""
 
     power = 2
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, carried: int = 0) -> None:
         linalg.check_width(columns + 2)
-        self.columns = columns
+        self.columns, self.carried = columns, carried
         self.width = columns + 2
-        self.shift = np.zeros(columns)
+        self.shift = np.zeros(columns + carried)
         self.size = 1.0
         self.product_shape = (columns + 1, 2)
 
     def _at(self, shift: Array, size: float) -> Self:
-        other = self.__class__(self.columns)
-        other.shift, other.size = shift, size
+        other = self.__class__(self.columns, self.carried)
+        other.shift[: self.columns], other.size = shift[: self.columns], size
         return other
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        shift = np.average(pilot[:, 1:], axis=0, weights=weights)
-        spread = float(linalg.column_norms((pilot[:, 1:] - shift).reshape(-1, 1))[0] / np.sqrt(len(pilot)))
+        pilot = pilot[:, 1 : self.columns + 1]
+        shift = np.average(pilot, axis=0, weights=weights)
+        spread = float(linalg.column_norms((pilot - shift).reshape(-1, 1))[0] / np.sqrt(len(pilot)))
         return self._at(shift, spread if spread > 0 else 1.0)
 
     def rescaled(self, sizes: Array) -> Self:
         return self._at(self.shift, float(sizes.max()) or 1.0)
 
     def features(self, block: Array) -> Array:
-        scaled = block / self.size
+        scaled = block[:, : self.columns + 1] / self.size
         scaled[:, 0] = 1.0
         return np.column_stack([scaled, np.einsum("ij,ij->i", scaled[:, 1:], scaled[:, 1:])])
 
@@ -61,10 +62,11 @@ class MeanKernel(Kernel):
     def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
         full = statistic[0]
         mean = full[1:-1] / total
-        middle = self.shift + mean * self.size
-        far = not last and full[-1] > FAR * self._scatter(full) and not np.array_equal(middle, self.shift)
+        shift = self.shift[: self.columns]
+        middle = shift + mean * self.size
+        far = not last and full[-1] > FAR * self._scatter(full) and not np.array_equal(middle, shift)
         kernel = self._at(middle, self.size) if far else self
-        vanished = np.full(self.columns, full[-1] <= TINY)
+        vanished = np.full(len(self.shift), full[-1] <= TINY) & (np.arange(len(self.shift)) < self.columns)
         return FittedMoments(kernel, full, statistic, total, needs_pass=bool(far), rounding=2 * FAR * EPS, vanished=vanished)
 
     @staticmethod

@@ -46,14 +46,13 @@ class Mean(Problem):
 
     total_weight: bool = True
     keeps: ClassVar[str] = "the 1-mean loss at every centre: total weight, mean and total variance"
-    takes: ClassVar[frozenset[str]] = frozenset({"groups"})  # a centre has no coordinate for y
 
     def __post_init__(self) -> None:
         if not self.total_weight:
             raise InputError("Mean keeps the total weight in any case; total_weight=False would change nothing.")
 
     def kernel(self, columns: int, targets: int) -> Kernel:
-        return MeanKernel(columns)
+        return MeanKernel(columns, targets)  # y travels with the rows, but a centre has no coordinate for it
 
     @property
     def shifts(self) -> bool:
