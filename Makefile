@@ -30,7 +30,7 @@ demo: $(call has,demo)
 
 # The docs group: one test builds the documentation.
 test: $(call has,test) $(call has,docs) lint
-	$(BIN)/python -m pytest -n 2 --durations=10
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=25
 
 quick: $(call has,test)
 	$(BIN)/python -m pytest -n 2 -m "not slow" -x

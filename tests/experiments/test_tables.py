@@ -79,7 +79,7 @@ def test_table2_losses(real):
     if has_data():
         tried = columns(experiment.tables[2])
         ratios = dict(zip(tried["preparation"], tried["ratio"], strict=True))
-        assert ratios.pop("rows of length 1") == pytest.approx(1, abs=0.01)  # what the notes say
+        assert ratios.pop("rows of length 1") == pytest.approx(1, abs=0.02)  # what the notes say
         assert min(ratios.values()) > 2
     for name, size in zip(found["data set"], columns(experiment.tables[1])["size, karat"], strict=True):
         assert size == mixtures.PAPER[name][4] - 1  # about the mean the tensor holds the total weight

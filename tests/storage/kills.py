@@ -58,6 +58,7 @@ def start(kind, folder, output):
     process = subprocess.Popen([sys.executable, "-c", program, str(output)], cwd=folder, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
+    process.stdout.close()
     return process
 
 

@@ -3,7 +3,7 @@
 With the maps of the full data fixed, a sample's statistic is a polynomial of ``z = M'x``.  The oracle takes M, as stored, for
 exact, and forms in extended precision
 
-    GaussianMixture   z_i z_j z_k - sigma^2 (z_i G_jk + z_j G_ik + z_k G_ij),   G = M'M
+    GaussianMixture   z_i z_j z_k - sigma^2 (z_i G_jk + z_j G_ik + z_k G_ij),   G = M'M, about the mean with z = (M'(x - mean), 1)
     ICA               z_i z_j z_k z_l  and  z_i z_j,   z = M'(x - mean)
     SingleTopic       (z_i z_j z_k - (z_i S_jk + z_j S_ik + z_k S_ij) + 2 R_ijk) / (l (l-1) (l-2)),   S, R sums over words
 
@@ -26,10 +26,12 @@ class Tensor:
 
     def __init__(self, name: str, maps: dict[str, np.ndarray]) -> None:
         self.name, self.M = name, np.asarray(maps["M"]).astype(wide)
-        self.mean = np.asarray(maps["mean"]).astype(wide) if name == "ICA" else np.zeros(len(self.M), dtype=wide)
+        self.mean = np.asarray(maps["mean"]).astype(wide) if "mean" in maps else np.zeros(len(self.M), dtype=wide)
+        self.constant = int(name == "GaussianMixture" and "mean" in maps)
+        self.size = self.M.shape[1] + self.constant  # coordinates
         self.sigma2 = wide(float(maps["sigma2"])) if name == "GaussianMixture" else wide(0)
         self.order = 4 if name == "ICA" else 3
-        self.sets = list(combinations_with_replacement(range(self.M.shape[1]), self.order))
+        self.sets = list(combinations_with_replacement(range(self.size), self.order))
 
     def __call__(self, table) -> np.ndarray:
         return self._entries(columns(table) - self.mean[:, None], self.M, 1)
@@ -44,11 +46,12 @@ class Tensor:
         """The statistics; with ``sign = -1`` everything is added, for sums of absolute values."""
         z = np.array([(m[:, None] * x).sum(axis=0) for m in M.T])
         one = np.ones((1, x.shape[1]), dtype=wide)
+        z = np.vstack([z.reshape(-1, x.shape[1]), one]) if self.constant else z
         if self.name == "ICA":
             pairs = [z[i] * z[j] for i, j in combinations_with_replacement(range(len(z)), 2)]
             return np.vstack([[z[i] * z[j] * z[k] * z[m] for i, j, k, m in self.sets], pairs, one])
         if self.name == "GaussianMixture":
-            G = M.T @ M * self.sigma2
+            G = np.pad(M.T @ M * self.sigma2, (0, self.constant))
             rows = [z[i] * z[j] * z[k] - sign * (z[i] * G[j, k] + z[j] * G[i, k] + z[k] * G[i, j]) for i, j, k in self.sets]
             return np.vstack([rows, one])
         size = x.sum(axis=0)
@@ -75,7 +78,7 @@ def check_loss(core, features: Tensor, table, u: np.ndarray) -> str:
     """``core.loss`` against the full data's contraction at a few vectors."""
     rng = np.random.default_rng(0)
     for _ in range(3):
-        q = rng.standard_normal(features.M.shape[1])
+        q = rng.standard_normal(features.size)
         value, size = features.contraction(table, u, q)
         seen = core.loss(q)
         if not abs(seen - value) <= 1e-8 * size:

@@ -143,7 +143,7 @@ class Sketch:
             return self
 
     def expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
-        """Say what the rows of the next batch look like; see :meth:`Summary.expect`."""
+        """Say what the rows of the next batch look like; see ``Summary.expect``."""
         self.summary.expect(columns, targets, like, names)
 
     def take(self, batch: Batch, *, owned: bool, seen: Fingerprint | None = None) -> None:

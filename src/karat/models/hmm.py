@@ -98,7 +98,7 @@ class HiddenMarkov(Learner):
         return self if self.refine is None else self.refine_with(X, lengths)
 
     def refine_with(self, X: Any, lengths: Any = None) -> Self:
-        """Go on by hmmlearn's EM on rows, for example after :meth:`fit_coreset`; see ``refine``."""
+        """Go on by hmmlearn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
         refining.check_kind(self.refine, refining.KINDS)
         self._log_emissions(X)  # checks X
         table = np.asarray(containers.as_table(X, "X"))

@@ -81,7 +81,7 @@ class GaussianMixture(DensityMixin, Learner):
         return self if self.refine is None else self.refine_with(X)
 
     def refine_with(self, X: Any) -> Self:
-        """Go on by scikit-learn's EM on rows, for example after :meth:`fit_coreset`; see ``refine``."""
+        """Go on by scikit-learn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
         refining.check_kind(self.refine, refining.KINDS)
         table = self._table(X)
         kind = self.refine or "spherical"

@@ -60,7 +60,7 @@ class Recovery:
     samples : float
         Number of samples.
     checks : tuple of Check
-        Comparisons of the data with the model (:mod:`karat.models.misfit`); fewer from a coreset, whose rows are no sample.
+        Comparisons of the data with the model (``karat.models.misfit``); fewer from a coreset, whose rows are no sample.
     """
 
     spectrum: tuple[float, ...]
