@@ -145,3 +145,13 @@ def test_names_are_checked_before_types(tmp_path):
 def test_a_data_file_is_no_coreset(name, table, tmp_path):
     with pytest.raises(InputError, match=r"is a data file \((CSV|Arrow)\), not a coreset; make one with karat build"):
         karat.load(write(tmp_path / name, lines_of(table)))
+
+
+@pytest.mark.parametrize("block_bytes", [2**24, 3000, 700])
+def test_broken_lines_are_counted_also_where_a_block_has_no_other(block_bytes, tmp_path):
+    good = [f"{a},{b}" for a, b in np.random.default_rng(0).standard_normal((400, 2))]
+    lines = [*good[:200], *["1,2,3"] * 3000, *good[200:], *["4"] * 1000]
+    (tmp_path / "x.csv").write_text("\n".join(["a,y", *lines]) + "\n")
+    core = karat.coreset_files(open_source(tmp_path / "x.csv", block_bytes=block_bytes), "y", on_missing="drop")
+    assert core.n_rows == core.weights.sum() == 400
+    assert core.provenance["dropped"] == {"missing": 0, "broken": 4000}

@@ -223,7 +223,8 @@ class CsvFiles(Files):
                 table, bad = self._parse(data, file, row + broken, header, wanted, numeric, strict, inner)
                 table = with_folders(table, self.folders[file], columns)
                 self.blocks.append((file, row, None if bad + inner else broken))
-                parts = [part for part in table.to_batches(max_chunksize=rows) if part.num_rows]  # as parsed, without a copy
+                # As parsed, without a copy; an empty chunk tells of a block of broken lines.
+                parts = [part for part in table.to_batches(max_chunksize=rows) if part.num_rows] or [table]
                 starts = np.cumsum([row, *(part.num_rows for part in parts)]).tolist()
                 ends = [*[None] * (len(parts) - 1), ResumePoint(file, row + table.num_rows, after)]
                 yield [
