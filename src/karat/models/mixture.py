@@ -26,7 +26,7 @@ from karat.problems.latent.sample import Sample, read
 
 
 class GaussianMixture(DensityMixin, Learner):
-    """Mixture of spherical Gaussians, learned by moments: no starting values, no local optima, sample weights.
+    """Mixture of spherical Gaussians, learned by moments: no start to choose, no local optima, sample weights.
 
     Parameters
     ----------

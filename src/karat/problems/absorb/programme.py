@@ -4,7 +4,8 @@
 
 A vertex has at most as many rows as constraints are tight.  HiGHS's dual simplex solves it on the candidates; its dual y prices
 every other row at ``1 - phi_i . y`` in one pass, and rows of negative price join until none is left.  Then the candidates hold
-an optimum over all rows (column generation): of the sum of weights, which is not the number of rows.
+an optimum over all rows (column generation): of the sum of weights, which is not the number of rows.  Where the total weight is
+among the exact constraints, the sum is constant and every feasible point is an optimum.
 
 Nearly collinear features make the simplex stall for minutes.  All programmes of one coreset share a :class:`Budget`; what was
 found when it ends is used.  The solver does not return to Python before it is done, so it runs on a thread of its own.  The

@@ -192,7 +192,7 @@ class Latent(Problem):
 
     @property
     def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
-        return "likelihoods (so EM and variational fits)", *NEVER_KEPT[1:]
+        return "likelihoods (so EM and variational fits)", *NEVER_KEPT
 
     def kernel(self, columns: int, targets: int = 0) -> TermKernel:
         """A kernelization of the right width for planning; its features are known once the maps are."""
