@@ -69,8 +69,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         if flat > 1:
             listed = ", ".join(f"{x:.2g}" for x in self.kurtosis_)
             warn_recovery(
-                f"{flat} sources look Gaussian (excess kurtosis {listed}, sampling noise about {noise:.2g}), and only one source "
-                "without excess kurtosis can be found."
+                f"{flat} sources look Gaussian (excess kurtosis {listed}, sampling noise about {noise:.2g}), and only one "
+                "source without excess kurtosis can be found."
             )
 
     def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:

@@ -1,7 +1,7 @@
 """EM from the moments: scikit-learn's and hmmlearn's own iterations, from a start that they can use.
 
-The method of moments does not depend on a start (its power method draws random ones and keeps the best), but its error is larger
-than that of the maximum of the likelihood.  EM has the smaller error, if it starts near enough.  So:
+The method of moments does not depend on a start (its power method draws random ones and keeps the best), but its error is
+larger than that of the maximum of the likelihood.  EM has the smaller error, if it starts near enough.  So:
 
     1.  the moments give a start; zeros and tiny variances, which EM cannot leave, are smoothed (:data:`SMOOTH`, :data:`FLOOR`);
     2.  on a part of the data, EM runs from such a start and, in case the model does not fit, from the library's own;

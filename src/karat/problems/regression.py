@@ -15,8 +15,8 @@ evaluated or minimised:
     absorb=None        the rows carry everything, and serve every alpha;
     absorb="diagonal"  d regulariser rows e_a with weights W_a = 1 + (S_aa - S_c,aa) / alpha >= 0 (the paper's experiments);
     absorb="box"       every cross moment may be off by alpha, |S_ab - S_c,ab| <= alpha, S_c,aa <= S_aa + alpha, y^2 exact: what
-                       the sign matrix T of the paper's Lemma amounts to.  A linear programme looks for few rows; it minimises the
-                       sum of their weights, so nothing is claimed about their number.
+                       the sign matrix T of the paper's Lemma amounts to.  A linear programme looks for few rows; it minimises
+                       the sum of their weights, so nothing is claimed about their number.
 
 The paper solves ``(Xc'Xc + alpha I_c)^-1 Xc'yc``; that misses the label term.  With G = X'X - Xc'Xc and b = X'y - Xc'yc it is
 ``(Xc'Xc + G + alpha I)^-1 (Xc'yc + b)``.
