@@ -2,8 +2,8 @@
 
 The logistic loss of a row (x, y), y = 0 or 1, is ``log(1 + exp(x . w + b)) - y (x . w + b)``.  Losses of rows with different x
 are linearly independent (without an intercept: different up to sign; docs/theorems.md, A), so a coreset has a row at each x
-that occurs.  But where n rows have only N different x, the first term depends on how often each occurs and the second is linear in
-y (x, 1): N + rank X rows are enough, X with a column of ones if there is an intercept.  Merging equal rows leaves up to 2 N.
+that occurs.  But where n rows have only N different x, the first term depends on how often each occurs and the second is linear
+in y (x, 1): N + rank X rows are enough, X with a column of ones if there is an intercept.  Merging equal rows leaves up to 2 N.
 """
 
 from __future__ import annotations
