@@ -4,11 +4,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-COLOURS = {
-    "absolute": "#8a8a8a",
-    "hinge": "#2e9e5b",
-    "logistic": "#2f7fd1",
-    "squared": "#c98a00",
+STYLES = {
+    "absolute": {"color": "#8a8a8a", "linewidth": 5, "alpha": 0.6},
+    "hinge": {"color": "#2e9e5b", "linewidth": 1.5},
+    "logistic": {"color": "#2f7fd1", "linestyle": "", "marker": "o", "markersize": 5},
+    "squared": {"color": "#c98a00", "linewidth": 2.5},
 }
 
 
@@ -34,8 +34,7 @@ def draw(ink: str) -> Figure:
         scaled = values / (np.linalg.norm(values, axis=0) + 1e-100)
         scaled /= np.linalg.norm(scaled, axis=1, keepdims=True)
         ranks = [np.linalg.matrix_rank(scaled[:n], tol=1e-8) for n in sizes]
-        style = "-" if name == "squared" else (0, (1 + len(name) % 4, 2))
-        axis.plot(sizes, ranks, style, color=COLOURS[name], linewidth=2, label=name)
+        axis.plot(sizes, ranks, label=name, **STYLES[name])
     axis.set(xlabel="distinct rows", ylabel="dimension of the span of their losses")
     axis.legend()
     plt.close(figure)

@@ -116,7 +116,8 @@ WHY_NOT = {
         "share their inputs",
     ),
     **dict.fromkeys(
-        ["PoissonRegressor", "GammaRegressor", "TweedieRegressor"], "its likelihood is not a polynomial of the data"
+        ["PoissonRegressor", "GammaRegressor", "TweedieRegressor"],
+        "its likelihood is not a polynomial of the data: rows with different inputs cannot stand for each other",
     ),
     **dict.fromkeys(["KNeighborsRegressor", "KNeighborsClassifier"], "it looks for neighbours among all rows"),
     **dict.fromkeys(["MLPRegressor", "MLPClassifier"], "its loss is not a polynomial of the data"),

@@ -30,7 +30,7 @@ class GroupedLogistic(Problem):
     Parameters
     ----------
     points : array (N, d)
-        The different inputs that occur; repeated ones count once.  :meth:`of` reads them off a table.
+        The different inputs that occur; repeated ones count once.  ``GroupedLogistic.of(X)`` reads them off a table.
     fit_intercept : bool, default True
         Whether the models have an intercept.
     total_weight : bool, default True

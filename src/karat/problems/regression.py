@@ -276,7 +276,7 @@ class LpRegression(_Penalised):
         if not isinstance(self.p, int | np.integer) or isinstance(self.p, bool) or self.p < 2 or self.p % 2:
             raise InputError(
                 f"LpRegression needs an even p of at least 2, not {self.p!r}: for odd p the loss |r|^p is not a polynomial "
-                "of the data, and no finite kernelization exists."
+                "of the data: it has a kink at another place for every row, and no finite kernelization exists."
             )
         super().__post_init__()
 
