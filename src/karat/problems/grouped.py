@@ -38,8 +38,7 @@ class GroupedLogistic(Problem):
 
     Notes
     -----
-    A row whose inputs are not among the points is an error.  The same features keep every generalised linear model with two
-    values of y and its canonical link.
+    A row whose inputs are not among the points is an error.  The target is 0 or 1.
 
     Examples
     --------
