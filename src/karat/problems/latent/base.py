@@ -3,7 +3,7 @@
 Pass one finds the *maps*: whitening M, its dual B, and what else makes a sample's statistics linear (sigma^2, m1, C1, C3).
 With the maps fixed, pass two keeps sums over samples, of (``keep``)
 
-    "tensor"   A   the whitened third-order statistic t~ only, as in the paper: binom(k+2, 3) rows;
+    "tensor"   A   the whitened statistic t~ only, as in the paper: binom(k+2, 3) rows, k more for own variances (ICA: more);
     "moments"  B   all statistics up to that order in k-space, so that the whitening and the means can be re-checked;
     "all"      C   also what the maps themselves are made of: the coreset alone is then enough.
 
