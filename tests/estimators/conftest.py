@@ -7,14 +7,6 @@ import numpy as np
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def _no_passing_through(request, monkeypatch):
-    """Tests are about coresets, also on few rows; those of small data ask for ``small_data`` as it is."""
-    if "passes_through" not in request.keywords:
-        monkeypatch.setattr("karat.estimators.small_data.FEW", 0)
-        monkeypatch.setattr("karat.estimators.small_data.SHARE", float("inf"))
-
-
 def real_file(name):
     folder = os.environ.get("KARAT_DATA", "")
     path = Path(folder) / name

@@ -13,9 +13,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from karat import CoresetRegressor, NotExactError
-
-pytestmark = pytest.mark.passes_through
+from karat import CoresetRegressor, InputError, NotExactError
 
 ESTIMATORS = [
     LinearRegression(),
@@ -112,3 +110,16 @@ def test_it_costs_no_more_than_plain(estimator, n):
 
     plain = fastest(lambda: clone(estimator).fit(X.copy(), y))
     assert fastest(lambda: CoresetRegressor(estimator).fit(X, y)) <= 1.3 * plain + 0.005
+
+
+def test_zero_few_rows_builds_a_coreset():
+    X, y = data(1000, 5)
+    assert len(CoresetRegressor(Ridge(), few_rows=0).fit(X, y).core_) < 100
+    assert len(CoresetRegressor(Ridge(), few_rows=999).fit(X, y).core_) < 100
+    assert len(CoresetRegressor(Ridge(), few_rows=1000).fit(X, y).core_) == 1000
+
+
+@pytest.mark.parametrize("few", [-1, 0.5, None, "all"])
+def test_few_rows_is_a_number_of_rows(few):
+    with pytest.raises(InputError, match="few_rows="):
+        CoresetRegressor(Ridge(), few_rows=few).fit(*data(100, 2))
