@@ -1,6 +1,7 @@
 """What scikit-learn and hmmlearn users expect of every learner, and defects that were found."""
 
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -100,7 +101,11 @@ def test_a_symbol_of_short_sequences_only(keep):
 def test_large_codes_of_few_symbols():
     X = make_chain(4000).X
     plain = models.HiddenMarkov(3).fit(X)
+    tracemalloc.start()
     far = models.HiddenMarkov(3).fit(np.where(X == 6, 100_000, X))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6  # one double for every step and code would be 3.2 GB
     assert far.emissionprob_.shape == (3, 100_001)
     np.testing.assert_allclose(far.emissionprob_[:, [0, 1, 2, 3, 4, 5, 100_000]], plain.emissionprob_, atol=1e-8)
     core = karat.coreset(np.where(X == 6, 100_000, X), problem=problems.HiddenMarkov(3))
