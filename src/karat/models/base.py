@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
 from karat._data import containers
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Indices
 from karat.errors import InputError, NotExactError
 from karat.models import misfit
 from karat.models.misfit import Check
@@ -229,10 +229,13 @@ def view_checks(maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array,
     """Comparisons of three views with independence given the hidden value."""
     chain = problem.rows_per_sample > 1
     index, lifted = misfit.probe(sample, chain), problem.lifted(maps)
-    views = [dense(read(view, index)) for view in sample.views]
+    views = [read(view, index) for view in sample.views]
+    used = [_used_columns(view) for view in views]
     checks = []
-    if min(view.shape[1] for view in views) <= WIDE:
-        centred = [view - maps[f"mean{a}"] for a, view in enumerate(views, 1)] if lifted else views
+    if min(len(columns) for columns in used) <= WIDE:
+        centred = [dense(view[:, columns]) for view, columns in zip(views, used, strict=True)]
+        if lifted:
+            centred = [view - maps[f"mean{a}"][used[a - 1]] for a, view in enumerate(centred, 1)]
         rank = problem.k - lifted
         pairs = [(centred[a], centred[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
         more = max((misfit.remainder(a, b, rank) for a, b in pairs if rank < min(a.shape[1], b.shape[1])), default=-np.inf)
@@ -243,7 +246,7 @@ def view_checks(maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array,
     if problem.k > 1:
         ell, V = basis
         V = misfit.orthonormal(V)
-        z = problem.reader(maps, "tensor")(*(read(view, index) for view in sample.views))
+        z = problem.reader(maps, "tensor")(*views)
         a, b, c = (z[:, i * problem.k : (i + 1) * problem.k] @ V.T for i in range(3))
 
         def pair(i: int, j: int) -> Array:
@@ -254,6 +257,11 @@ def view_checks(maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array,
         says = "the third moments are not those of views that are independent given the hidden value"
         checks.append(Check("tensor", misfit.wald(values), says))
     return checks
+
+
+def _used_columns(view: Any) -> Indices:
+    """Columns with an entry: of the symbols up to a large code, few may occur."""
+    return np.unique(view.indices) if hasattr(view, "indices") else np.arange(view.shape[1])
 
 
 def dense(block: Any) -> Array:
