@@ -15,7 +15,7 @@ import numpy as np
 from karat.engine.coordinates import Basis, Directions
 from karat.engine.group_moments import GroupMoments, block_of, weights_of
 from karat.engine.group_proof import Kept, measure_groups
-from karat.engine.group_weights import each, match_moments, polish, reduce_points
+from karat.engine.group_weights import each, match_moments, polish, reduce_points, taken
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers, monomials
@@ -160,7 +160,7 @@ class Stack:
                 return
         reduced = reduce_points(points, mass)
         support = np.argsort(~(reduced > 0), axis=1, kind="stable")[:, :rank]
-        held, held_points = np.take_along_axis(reduced, support, axis=1), np.take_along_axis(points, support[:, :, None], axis=1)
+        held, held_points = np.take_along_axis(reduced, support, axis=1), taken(points, support)
         full = held.shape[1] == rank and (held > 0).all(axis=1) & (counts[groups] > rank)
         if np.any(full):
             held[full] = polish(held_points[full], held[full], target[full])
@@ -176,9 +176,9 @@ class Stack:
         chosen = fitted.chosen(groups)
         step = chosen.step[:, :, self.alive]
         kept = Kept(
-            np.take_along_axis(candidates.variables[groups], support[:, :, None], axis=1),
+            taken(candidates.variables[groups], support),
             weights,
-            np.take_along_axis(candidates.coordinates[groups], support[:, :, None], axis=1),
+            taken(candidates.coordinates[groups], support),
             chosen.map @ step,
             chosen.gram[:, self.alive][:, :, self.alive],
             chosen.total,

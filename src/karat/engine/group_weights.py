@@ -20,10 +20,12 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.tolerances import EPS, MET
-from karat.engine.weights import DIVERGED, GROUPS_PER_FEATURE, ROUNDS, SHORT, STEPS, group_bounds
+from karat.engine.weights import DIVERGED, SHORT, STEPS
 
 DIRECT = 2.25  # points per feature up to which they are eliminated without summing them into groups first
+KINDS = 1.8  # sums per feature at one level of halving
 LEVELS = 64  # most levels of halving; each leaves two thirds
+POLISHINGS = 2  # rounds of polishing
 FINISHED = 0.7  # a stack is packed anew when no more than this share of it is left
 
 
@@ -36,6 +38,12 @@ def each(function: Callable[..., Array], *stacks: Array) -> Array:
             return np.full_like(stacks[-1], np.nan)
         half = len(stacks[0]) // 2
         return np.concatenate([each(function, *(s[:half] for s in stacks)), each(function, *(s[half:] for s in stacks))])
+
+
+def taken(stack: Array, places: Indices) -> Array:
+    """Some rows of every group: ``stack[g, places[g]]`` of a stack (G, N, k)."""
+    groups, count, width = stack.shape
+    return np.take(stack.reshape(-1, width), places + count * np.arange(groups)[:, None], axis=0)
 
 
 def solved(matrices: Array, rhs: Array) -> Array:
@@ -116,15 +124,17 @@ def reduce_points(points: Array, weights: Array) -> Array:
             chosen, mass, places = points, weights, None
         else:
             places = np.argsort(~alive, axis=1, kind="stable")[:, :most]
-            mass = np.take_along_axis(weights, places, axis=1)
-            chosen = np.take_along_axis(points, places[:, :, None], axis=1)
+            mass, chosen = np.take_along_axis(weights, places, axis=1), taken(points, places)
         chosen = chosen * mass[:, :, None]
         if most <= DIRECT * width:
             factors = eliminate(chosen)
         else:
-            bounds = group_bounds(most, max(int(GROUPS_PER_FEATURE * width), width + 2))
-            sums = np.add.reduceat(chosen, bounds[:-1], axis=1)
-            factors = np.repeat(eliminate(sums), np.diff(bounds), axis=1)
+            kinds = max(int(KINDS * width), width + 2)
+            sums = chosen[:, :kinds].copy()  # every kinds-th point shares the fate of its sum
+            for start in range(kinds, most, kinds):
+                more = chosen[:, start : start + kinds]
+                sums[:, : more.shape[1]] += more
+            factors = np.tile(eliminate(sums), (1, -(-most // kinds)))[:, :most]
         if places is None:
             weights = mass * factors
         else:
@@ -137,10 +147,25 @@ def eliminate(points: Array) -> Array:
     groups, count, width = points.shape
     if count <= width:
         return np.ones((groups, count))
-    order, table = np.empty((groups, count), dtype=np.intp), np.empty((groups, count - width, width))
+    return _walk(*null_tables(points))
+
+
+def null_tables(points: Array) -> tuple[Indices, Array]:
+    """``linalg.null_table`` of every group: the order of its points (G, N), and a table (G, N - r, r)."""
+    groups, count, width = points.shape
+    columns = np.ascontiguousarray(points.transpose(0, 2, 1))  # so that every group is a matrix in Fortran order
+    inverse, swaps = np.empty((groups, width, width)), np.empty((groups, width), dtype=np.intp)
     for g in range(groups):
-        order[g], table[g] = linalg.null_table(points[g])
-    return _walk(order, table)
+        swaps[g], inverse[g] = linalg.factored(columns[g].T)
+    order = np.tile(np.arange(count), (groups, 1))
+    lines = np.arange(groups)
+    for i in range(width):
+        j = swaps[:, i]
+        order[:, i], order[lines, j] = order[lines, j], order[:, i].copy()
+    inverse *= np.tri(width, k=-1)
+    np.einsum("gii->gi", inverse)[:] = 1.0
+    lower = columns[:, :, width:].transpose(0, 2, 1)
+    return order, lower @ inverse
 
 
 def _walk(order: Indices, table: Array) -> Array:
@@ -193,7 +218,7 @@ def polish(points: Array, weights: Array, target: Array) -> Array:
     """Refine positive weights (G, r) on as many points as features, so that they meet the targets."""
     matrices = np.ascontiguousarray(points.transpose(0, 2, 1))
     residual = target - _sums(points, weights)
-    for _ in range(ROUNDS):
+    for _ in range(POLISHINGS):
         refined = weights + solved(matrices, residual)
         rest = target - _sums(points, refined)
         better = (refined > 0).all(axis=1) & (np.linalg.norm(rest, axis=1) < np.linalg.norm(residual, axis=1))

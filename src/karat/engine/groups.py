@@ -30,7 +30,7 @@ from karat.engine.rows import Progress, Rows
 from karat.engine.weights import FIRST, SECOND
 
 WIDE = 200  # features up to which stacks are worth it
-STACK = 2**19  # numbers of one stack
+STACK = 2**18  # numbers of one stack
 STEP = 8  # sizes of groups are rounded up to a multiple of this, larger ones to one of a SHARE-th of their size
 SHARE = 16
 ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
