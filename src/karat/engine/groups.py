@@ -31,8 +31,7 @@ from karat.engine.weights import FIRST, SECOND
 
 WIDE = 200  # features up to which stacks are worth it
 STACK = 2**18  # numbers of one stack
-STEP = 8  # sizes of groups are rounded up to a multiple of this, larger ones to one of a SHARE-th of their size
-SHARE = 16
+STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
 ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 
 
@@ -83,7 +82,7 @@ def stackable(kernel: Kernel, method: str) -> bool:
 
 def rounded_up(counts: Indices) -> Indices:
     """Sizes of groups, rounded up so that groups of nearly the same size have the same."""
-    step = np.maximum(STEP, 2 ** np.floor(np.log2(np.maximum(counts, 1) / SHARE)).astype(np.intp))
+    step = np.exp2(np.floor(np.log2(np.maximum(counts / SHARE, STEP)))).astype(np.intp)
     return np.asarray((counts + step - 1) // step * step)
 
 
