@@ -67,11 +67,14 @@ def reduce_many(
     for group, reduction in enumerate(found):
         if reduction is None:
             one = rows.run(int(starts[group]), int(starts[group + 1]))
-            found[group] = build(one, kernel, method, seed)
+            found[group] = build(one, kernel, method, seed, _further(progress, done, len(rows)))
             done += len(one)
-            if progress is not None:
-                progress(done, len(rows))
     return [reduction for reduction in found if reduction is not None]
+
+
+def _further(progress: Progress | None, done: int, count: int) -> Progress | None:
+    """The progress of one group among ``count`` rows, of which some are done."""
+    return None if progress is None else lambda here, _: progress(done + here, count)
 
 
 def stackable(kernel: Kernel, method: str) -> bool:
