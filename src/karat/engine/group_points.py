@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine.coordinates import Basis, Directions
-from karat.engine.group_moments import GroupMoments, block_of, weights_of
+from karat.engine.group_moments import GroupMoments, block_of, drawn_rows, stacked_rows, subtract, weights_of
 from karat.engine.group_proof import Kept, measure_groups
 from karat.engine.group_weights import each, match_moments, polish, reduce_points, taken
 from karat.engine.kernel import FittedMoments
@@ -23,7 +23,6 @@ from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY
-from karat.engine.weights import group_bounds
 
 WAY = "onepass"
 
@@ -91,14 +90,13 @@ class Stack:
             inside = places < counts[:, None]
             positions = starts[:, None] + np.where(inside, places, 0)
             nominal = weights_of(self.rows, positions, inside)
-        else:  # one row of each of so many runs of rows: no row is drawn twice
-            begin, end = _runs(counts, size)
-            positions = starts[:, None] + begin + np.floor(drawn * (end - begin)).astype(np.intp)
+        else:
+            positions = drawn_rows(starts, counts, drawn)
             inside = np.ones(positions.shape, dtype=bool)
             nominal = weights_of(self.rows, positions, inside)
             nominal *= (fitted.total / nominal.sum(axis=1))[:, None]
         block = block_of(self.rows, positions)
-        block[:, :, 1:] -= fitted.shift[:, None, :]
+        subtract(block, fitted.shift)
         variables = block if self.kernel.affine else block[:, :, 1:]
         coordinates = variables @ fitted.map @ fitted.step[:, :, self.alive]
         return Candidates(positions, inside, nominal, variables, coordinates)
@@ -211,12 +209,6 @@ class Stack:
         )  # fmt: skip
 
 
-def _runs(counts: Indices, size: int) -> tuple[Indices, Indices]:
-    """Boundaries of ``size`` runs of rows of nearly equal length, per group (G, size)."""
-    edges = np.arange(size + 1) * counts[:, None] // size
-    return edges[:, :-1], edges[:, 1:]
-
-
 def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
     """Points in orthonormal coordinates of their numerical span, where it holds the target."""
     norm = np.sqrt(np.einsum("gnm,gnm->gm", points, points))
@@ -241,16 +233,19 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
             yield Points(groups[same], points[same] @ span, (within / values)[:, 0])
 
 
-def kept_whole(rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, clear: float) -> list[Reduction | None]:
+def kept_whole(
+    rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, clear: float
+) -> Iterator[tuple[int, Reduction]]:
     """All rows of groups in which they are independent beyond doubt, with their own weights.
 
     Features of degree 2 have the inner products ``(a . b)^2``.  Rows are independent if that matrix, with unit diagonal, has no
     eigenvalue below ``clear``.
     """
+    if not len(starts):
+        return
     places = np.arange(size)
     inside = places < counts[:, None]
-    positions = starts[:, None] + np.where(inside, places, 0)
-    block, weights = block_of(rows, positions), weights_of(rows, positions, inside)
+    block, weights = stacked_rows(rows, starts, counts, size)
     variables = block if kernel.affine else block[:, :, 1:]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         about = variables.mean(axis=1, keepdims=True) if kernel.affine else np.zeros((len(block), 1, variables.shape[2]))
@@ -268,12 +263,8 @@ def kept_whole(rows: Rows, kernel: Powers, starts: Indices, counts: Indices, siz
         lowest = np.linalg.eigvalsh(np.where(fine[:, None, None], products, 0.0))[:, 0]
         gram = variables.transpose(0, 2, 1) @ (variables * weights[:, :, None])
     proof = Proof(0.0, 0.0, 0.0, 1.0, (), 0.0, 2, 0)
-    found: list[Reduction | None] = []
-    for i, count in enumerate(counts.tolist()):
-        if not lowest[i] > clear or not np.isfinite(gram[i]).all():
-            found.append(None)
-            continue
-        own, total = weights[i, :count], float(weights[i].sum())
+    finite = np.isfinite(gram).all(axis=(1, 2))
+    for i in np.flatnonzero((lowest > clear) & finite).tolist():
+        count, total = int(counts[i]), float(weights[i].sum())
         moments = FittedMoments(kernel, kernel.read_moments(gram[i], total), (gram[i],), total)
-        found.append(Reduction(places[:count], own, moments, count, proof, "all rows", passes=1))
-    return found
+        yield i, Reduction(places[:count], weights[i, :count], moments, count, proof, "all rows", passes=1)

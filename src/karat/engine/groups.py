@@ -16,22 +16,25 @@ found for a group depends on its own rows alone, whatever other groups there are
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.group_moments import GroupMoments, fit_groups, stacked_rows
+from karat.engine.group_moments import GroupMoments, drawn_rows, fit_by_pass, fit_groups, stacked_rows
 from karat.engine.group_points import Stack, kept_whole
 from karat.engine.kernel import Kernel
-from karat.engine.linalg import Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.reduce import COMPLETE, Reduction, build
-from karat.engine.rows import Progress, Rows
+from karat.engine.rows import Progress, Rows, cores
 from karat.engine.weights import FIRST, SECOND
 
 WIDE = 200  # features up to which stacks are worth it
 STACK = 2**18  # numbers of one stack
 STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
+LARGE = 2048  # rows beyond which a pass over a group costs more than its calls
 ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 
 
@@ -93,43 +96,66 @@ def _stacked(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterator
     """The groups for which stacks lead to a proof."""
     counts = np.diff(starts)
     sizes = rounded_up(counts)
+    work = []
     for size in np.unique(sizes[counts <= COMPLETE]).tolist():
         same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
-        yield from _of_one_size(rows, starts[:-1], counts, same, size, kernel, seed)
+        numbers = min(size, int(SECOND * kernel.width)) * kernel.width
+        work += [(size, some) for some in _pieces(same, numbers)]
 
+    def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
+        size, some = part
+        found = Groups(rows, kernel, starts[some], counts[some], size, seed).reduced()
+        return [(int(some[place]), reduction) for place, reduction in found]
 
-def _of_one_size(
-    rows: Rows, starts: Indices, counts: Indices, same: Indices, size: int, kernel: Powers, seed: int
-) -> Iterator[tuple[int, Reduction]]:
-    small = same[counts[same] <= kernel.width]
-    kept = np.zeros(len(starts), dtype=bool)
-    for some in _pieces(small, size * size):
-        found = kept_whole(rows, kernel, starts[some], counts[some], size, ROW_RANK)
-        for group, reduction in zip(some.tolist(), found, strict=True):
-            if reduction is not None:
-                kept[group] = True
-                yield group, reduction
-    left = same[~kept[same]]
-    if not len(left):
+    threads = min(cores(), len(work))
+    if threads <= 1:
+        yield from chain.from_iterable(map(do, work))
         return
-    fitted = GroupMoments.joined(
-        [
-            fit_groups(*stacked_rows(rows, starts[some], counts[some], size), kernel.affine)
-            for some in _pieces(left, size * (rows.columns + 1))
-        ]
-    )
-    for alive, members in _alike(fitted):
-        stack = Stack(rows, kernel, alive)
-        few = counts[left[members]] <= SECOND * stack.width
-        for times, which in ((0.0, few), (FIRST, ~few), (SECOND, ~few)):
-            waiting = members[which & ~kept[left[members]]]
-            candidates = int(times * stack.width) or size
-            drawn = np.random.default_rng(seed).random(candidates) if times else None
-            for some in _pieces(waiting, candidates * stack.width):
-                groups = left[some]
-                for place, reduction in stack.reduced(starts[groups], counts[groups], fitted.chosen(some), candidates, drawn):
-                    kept[groups[place]] = True
+    with ThreadPoolExecutor(threads) as workers:
+        yield from chain.from_iterable(workers.map(do, work))
+
+
+class Groups:
+    """Groups of nearly one size, to be reduced in stacks."""
+
+    def __init__(self, rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, seed: int) -> None:
+        self.rows, self.kernel, self.starts, self.counts, self.size, self.seed = rows, kernel, starts, counts, size, seed
+
+    def _drawn(self, count: int) -> Array:
+        return np.random.default_rng(self.seed).random(count)
+
+    def reduced(self) -> Iterator[tuple[int, Reduction]]:
+        """The groups for which a proof is found, with their places."""
+        done = np.zeros(len(self.starts), dtype=bool)
+        small = np.flatnonzero(self.counts <= self.kernel.width)
+        for place, reduction in kept_whole(self.rows, self.kernel, self.starts[small], self.counts[small], self.size, ROW_RANK):
+            done[small[place]] = True
+            yield int(small[place]), reduction
+        left = np.flatnonzero(~done)
+        if not len(left):
+            return
+        fitted = self._moments(left)
+        for alive, members in _alike(fitted):
+            stack = Stack(self.rows, self.kernel, alive)
+            for times in (0.0, FIRST, SECOND):  # all rows of small groups; of others ever more
+                few = self.counts[left[members]] <= SECOND * stack.width
+                waiting = members[(few if not times else ~few) & ~done[left[members]]]
+                groups = left[waiting]
+                drawn = self._drawn(int(times * stack.width)) if times else None
+                found = stack.reduced(self.starts[groups], self.counts[groups], fitted.chosen(waiting), self.size, drawn)
+                for place, reduction in found if len(groups) else ():
+                    done[groups[place]] = True
                     yield int(groups[place]), reduction
+
+    def _moments(self, groups: Indices) -> GroupMoments:
+        """Coordinates and moments: by stacks of all rows, or by a pass over each of larger groups."""
+        starts, counts = self.starts[groups], self.counts[groups]
+        if self.size > LARGE:
+            pilot = drawn_rows(starts, counts, self._drawn(int(FIRST * self.kernel.width)))
+            return fit_by_pass(self.rows, starts, counts, pilot, self.kernel.affine)
+        pieces = _pieces(np.arange(len(groups)), self.size * (self.rows.columns + 1))
+        read = (stacked_rows(self.rows, starts[some], counts[some], self.size) for some in pieces)
+        return GroupMoments.joined([fit_groups(*stack, self.kernel.affine) for stack in read])
 
 
 def _pieces(groups: Indices, numbers: int) -> Iterator[Indices]:
