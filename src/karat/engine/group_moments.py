@@ -22,12 +22,13 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.group_weights import each
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.rows import Rows, sweep
+from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXTREME, KAPPA
 
 PIECE = 512  # rows that BLAS adds up by itself; such sums are added pairwise
+PASS = 8192  # rows of a larger group that are read at a time
 NARROW = 1e-9  # standard deviation over mean below which a column may be constant
-PILOT_KAPPA = 10.0  # condition number of a pilot from which on its map is used: that of all rows may be larger
+PILOT_KAPPA = 25.0  # condition number of a pilot from which on its map is used: that of all rows may be larger
 STEEP = 1e5  # condition number that is left to the ordinary way
 
 
@@ -117,27 +118,36 @@ def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, af
     map_ = np.broadcast_to(np.eye(variables.shape[2]), step.shape).copy()
     mapped = clear & (kappa > PILOT_KAPPA) & (kappa <= STEEP)
     map_[mapped] = step[mapped]
-    sums, total, lightest = np.empty_like(seen), np.empty(len(starts)), np.ones(len(starts))
+    if affine:  # without a map, means that spoil no product are not worth a subtraction in every row
+        harmless = np.square(shift) * weights.sum(axis=1)[:, None] <= squares[:, 1:]
+        shift[harmless & ~mapped[:, None]] = 0.0
+    sums, total, lightest = np.empty_like(seen), counts.astype(float), np.ones(len(starts))
+    buffer = np.ones((int(min(counts.max(), PASS)), rows.columns + 1))
     for g, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
         own = rows.run(start, start + count)
-        sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine)
-        total[g] = own.total
+        sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine, buffer)
         if own.weights is not None:
-            lightest[g] = own.weights.min()
+            total[g], lightest[g] = own.weights.sum(), own.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
     return _fitted(sums, squares, shift, map_, total, lightest, np.zeros(len(starts), dtype=bool), lead)
 
 
-def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array:
-    """Second moments of one group in mapped variables, by a pass over its rows."""
-
-    def visit(block: Array, weights: Array | None, _: int) -> Array:
+def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool, buffer: Array) -> Array:
+    """Second moments of one group in mapped variables, by a pass over its rows, which are read into a buffer."""
+    moved, sums = np.flatnonzero(shift).tolist(), []
+    for start in range(0, len(rows), len(buffer)):
+        where = slice(start, min(start + len(buffer), len(rows)))
+        block = buffer[: where.stop - start]
+        rows.fill(where if rows.index is None else rows.index[where], block)
+        for column in moved:
+            block[:, column + 1] -= shift[column]
+        weights = None if rows.weights is None else rows.weights[where]
         if map_ is not None:
-            return linalg.gram((block if affine else block[:, 1:]) @ map_, weights)
-        gram = linalg.gram_with_ones(block, weights)
-        return gram if affine else gram[1:, 1:]
-
-    return np.asarray(sweep(rows, shift, visit, np.add, (rows.columns + 1, rows.columns + 1)))
+            sums.append(linalg.gram((block if affine else block[:, 1:]) @ map_, weights))
+        else:
+            gram = linalg.gram_with_ones(block, weights)
+            sums.append(gram if affine else gram[1:, 1:])
+    return sums[0] if len(sums) == 1 else np.asarray(sum(sums))
 
 
 def _fitted(

@@ -99,8 +99,8 @@ def _stacked(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterator
     work = []
     for size in np.unique(sizes[counts <= COMPLETE]).tolist():
         same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
-        numbers = min(size, int(SECOND * kernel.width)) * kernel.width
-        work += [(size, some) for some in _pieces(same, numbers)]
+        candidates = size if size <= SECOND * kernel.width else int(FIRST * kernel.width)
+        work += [(size, some) for some in _pieces(same, candidates * kernel.width)]
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
         size, some = part
