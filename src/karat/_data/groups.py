@@ -115,20 +115,21 @@ def group_rows(groups: np.ndarray, weights: Array | None = None) -> Grouping:
         labels, codes = _coded(groups[first])
     except TypeError as error:
         raise InputError(f"groups mixes types that cannot be ordered; {PLAIN}.", argument="groups") from error
-    lengths = np.diff(first, append=len(groups))
-    rows = None
+    rows, lengths = None, np.diff(first, append=len(groups))
     if weights is not None and not weights.all():
         rows = np.flatnonzero(weights)
-        codes, lengths = np.repeat(codes, lengths)[rows], None
+        codes = np.repeat(codes, lengths)[rows]
+        lengths = np.ones(len(rows), dtype=np.intp)
     counts = np.bincount(codes, lengths, minlength=len(labels)).astype(np.intp)
     if not counts.all():
+        empty = labels[int(counts.argmin())]
         raise InputError(
-            f"Group {labels[int(counts.argmin())]!r} has no row of positive weight; leave the group out or correct its weights.",
+            f"Group {empty!r} has no row of positive weight; leave the group out or correct its weights.",
             argument="sample_weight",
         )
     order = None
     if not bool((codes[1:] >= codes[:-1]).all()):
-        order = sorted_codes(codes if lengths is None or len(codes) == len(groups) else np.repeat(codes, lengths), len(labels))
+        order = sorted_codes(codes if (lengths == 1).all() else np.repeat(codes, lengths), len(labels))
     if rows is not None:
         order = rows if order is None else rows[order]
     return Grouping(labels, order, np.concatenate([[0], np.cumsum(counts)]))

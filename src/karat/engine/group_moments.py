@@ -8,8 +8,10 @@ weight zero.  As in :mod:`karat.engine.coordinates`, with all rows as the pilot:
     whiten    columns scaled to unit size, the constant split off, the Cholesky factor of what is left inverted;
     again     where the condition number kappa of the Gram matrix exceeds KAPPA, in the coordinates found.
 
-Columns that are zero in every row of a group (a constant one, after the shift) are left out of its coordinates.  Everything else
-that the ordinary way has an answer to is left to it, ``good`` says where: columns of extreme size, directions that nearly
+Larger groups are summed by a pass over each, with shift and map from a sample.
+
+Columns that are zero in every row of a group (a constant one, after the shift) are left out of its coordinates.  Everything
+else that the ordinary way has an answer to is left to it, ``good`` says where: columns of extreme size, directions that nearly
 vanish, numbers that are not finite.
 """
 

@@ -48,6 +48,7 @@ class Points:
     groups: Indices  # which groups of the stack
     points: Array  # (G, N, r)
     target: Array  # (G, r)
+    gram: Array  # (G, r, r): of the points
 
 
 class Stack:
@@ -82,9 +83,7 @@ class Stack:
             for some in self._points(candidates, fitted):
                 yield from self._vertices(some, candidates, fitted, starts, counts, drawn is not None)
 
-    def _candidates(
-        self, starts: Indices, counts: Indices, fitted: GroupMoments, size: int, drawn: Array | None
-    ) -> Candidates:
+    def _candidates(self, starts: Indices, counts: Indices, fitted: GroupMoments, size: int, drawn: Array | None) -> Candidates:
         places = np.arange(size)
         if drawn is None:
             inside = places < counts[:, None]
@@ -137,7 +136,7 @@ class Stack:
         clear = np.flatnonzero(independent)
         if len(clear):
             whole = len(clear) == len(points)
-            yield Points(clear, points if whole else points[clear], target if whole else target[clear])
+            yield Points(clear, *(part if whole else part[clear] for part in (points, target, gram)))
         rest = np.flatnonzero(~independent & np.isfinite(points).all(axis=(1, 2)) & np.isfinite(target).all(axis=1))
         if len(rest):
             yield from _spanned(points[rest], target[rest], rest)
@@ -150,10 +149,10 @@ class Stack:
         root, rank = np.sqrt(candidates.nominal[groups]), some.points.shape[2]
         mass = root
         if sampled:
-            mass = root * match_moments(points, root, target)
+            mass = root * match_moments(points, root, target, some.gram)
             met = np.isfinite(mass).all(axis=1)
             if not met.all():
-                groups, points, target, root, mass = (part[met] for part in (groups, points, target, root, mass))
+                groups, points, target, root, mass = groups[met], points[met], target[met], root[met], mass[met]
             if not len(groups):
                 return
         reduced = reduce_points(points, mass)
@@ -230,7 +229,8 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
         same, basis, values, within = (part[reached] for part in (same, basis, values, within))
         if len(same):
             span = basis / values / norm[same][:, :, None]
-            yield Points(groups[same], points[same] @ span, (within / values)[:, 0])
+            one = np.broadcast_to(np.eye(rank), (len(same), rank, rank)).copy()
+            yield Points(groups[same], points[same] @ span, (within / values)[:, 0], one)
 
 
 def kept_whole(

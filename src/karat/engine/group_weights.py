@@ -43,7 +43,7 @@ def each(function: Callable[..., Array], *stacks: Array) -> Array:
 def taken(stack: Array, places: Indices) -> Array:
     """Some rows of every group: ``stack[g, places[g]]`` of a stack (G, N, k)."""
     groups, count, width = stack.shape
-    return np.take(stack.reshape(-1, width), places + count * np.arange(groups)[:, None], axis=0)
+    return np.asarray(np.take(stack.reshape(-1, width), places + count * np.arange(groups)[:, None], axis=0))
 
 
 def solved(matrices: Array, rhs: Array) -> Array:
@@ -51,23 +51,24 @@ def solved(matrices: Array, rhs: Array) -> Array:
     return each(np.linalg.solve, matrices, rhs[:, :, None])[:, :, 0]
 
 
-def match_moments(points: Array, root: Array, target: Array) -> Array:
+def match_moments(points: Array, root: Array, target: Array, gram: Array) -> Array:
     """Factors s >= 0 (G, N) on the nominal weights that meet the targets; NaN for groups where none were found.
 
-    The semi-smooth Newton method of :func:`karat.engine.weights.match_moments`.
+    The semi-smooth Newton method of :func:`karat.engine.weights.match_moments`.  ``gram`` are the Gram matrices of the points,
+    which are overwritten.
     """
     found = np.full(root.shape, np.nan)
     where = np.arange(len(points))  # the groups that are still in the stack
     excess, active = np.ones(root.shape), np.ones(root.shape, dtype=bool)
-    hessian = points.transpose(0, 2, 1) @ points.copy()
+    hessian = gram
     ridge = 4 * EPS * np.einsum("gii->gi", hessian)
     gradient = _sums(points, root) - target
-    value, pushed = 0.5 * np.square(root).sum(axis=1), np.zeros(len(points))
+    value: Array = 0.5 * np.square(root).sum(axis=1)
+    pushed: Array = np.zeros(len(points))
     going = np.ones(len(points), dtype=bool)
     for _ in range(STEPS):
-        damped = hessian
-        np.einsum("gii->gi", damped)[:] += ridge
-        move = -solved(damped, gradient)
+        np.einsum("gii->gi", hessian)[:] += ridge
+        move = -solved(hessian, gradient)
         along = (points @ move[:, :, None])[:, :, 0] / root
         slope, push = np.einsum("gi,gi->g", gradient, move), np.einsum("gi,gi->g", target, move)
         length, held, trial = _line_search(excess, along, root, value, pushed, slope, push)
@@ -85,8 +86,8 @@ def match_moments(points: Array, root: Array, target: Array) -> Array:
         if not going.any():
             break
         if going.mean() <= FINISHED:
-            stack = (points, root, target, excess, active, ridge, gradient, value, pushed, where)
-            points, root, target, excess, active, ridge, gradient, value, pushed, where = (part[going] for part in stack)
+            points, root, target, ridge, gradient = (part[going] for part in (points, root, target, ridge, gradient))
+            excess, active, value, pushed, where = excess[going], active[going], value[going], pushed[going], where[going]
             going = np.ones(len(points), dtype=bool)
         hessian = (points * active[:, :, None]).transpose(0, 2, 1) @ points
     return found
@@ -142,6 +143,7 @@ def reduce_points(points: Array, weights: Array) -> Array:
     return weights
 
 
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def eliminate(points: Array) -> Array:
     """Factors ``s >= 0`` (G, N) on at most r of the N points of each group, with ``s @ points = sum(points)``."""
     groups, count, width = points.shape

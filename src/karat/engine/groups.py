@@ -1,16 +1,16 @@
 """Many groups of rows, each reduced and proven by itself: small ones in stacks, all others one by one.
 
-:func:`karat.engine.reduce.build` takes some 3 ms for a group of a hundred rows, nearly all of it in the interpreter.  Here groups
-of nearly the same size share every call:
+:func:`karat.engine.reduce.build` takes some 3 ms for a group of a hundred rows, nearly all of it in the interpreter.  Here
+groups of nearly the same size share every call:
 
     fit_groups        coordinates and second moments                   :mod:`karat.engine.group_moments`
-    candidates        all rows of a small group, else a sample, as points in coordinates of their span
+    candidates        all rows of a small group, else a sample, as     :mod:`karat.engine.group_points`
+                      points in coordinates of their span
     match, eliminate  weights on at most rank rows                     :mod:`karat.engine.group_weights`
     measure_groups    the proof                                        :mod:`karat.engine.group_proof`
 
-These are the first steps of the policy of :mod:`karat.engine.reduce`, for losses of degree 2.  A group for which they do not lead to a
-proof (tails, collinear columns, ...) goes the ordinary way, from its beginning, as do large groups and other kernels.  What is
-found for a group depends on its own rows alone, whatever other groups there are.
+These are the first steps of the policy of :mod:`karat.engine.reduce`, for losses of degree 2.  A group for which they do not
+lead to a proof (tails, collinear columns, ...) goes the ordinary way, from its beginning, as do large groups and other kernels.
 """
 
 from __future__ import annotations
@@ -57,22 +57,22 @@ def reduce_many(
     list of Reduction
         Positions are counted from the start of each group.
     """
-    found: list[Reduction | None] = [None] * (len(starts) - 1)
+    found: dict[int, Reduction] = {}
     done = 0
     if stackable(kernel, method) and len(starts) > 2:
         assert isinstance(kernel, Powers)
         with linalg.few_threads(kernel.width):
-            for group, reduction in _stacked(rows, np.asarray(starts), kernel, seed):
+            for group, reduction in in_stacks(rows, np.asarray(starts), kernel, seed):
                 found[group] = reduction
                 done += int(starts[group + 1] - starts[group])
                 if progress is not None:
                     progress(done, len(rows))
-    for group, reduction in enumerate(found):
-        if reduction is None:
+    for group in range(len(starts) - 1):
+        if group not in found:
             one = rows.run(int(starts[group]), int(starts[group + 1]))
             found[group] = build(one, kernel, method, seed, _further(progress, done, len(rows)))
             done += len(one)
-    return [reduction for reduction in found if reduction is not None]
+    return [found[group] for group in range(len(starts) - 1)]
 
 
 def _further(progress: Progress | None, done: int, count: int) -> Progress | None:
@@ -92,7 +92,7 @@ def rounded_up(counts: Indices) -> Indices:
     return np.asarray((counts + step - 1) // step * step)
 
 
-def _stacked(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterator[tuple[int, Reduction]]:
+def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterator[tuple[int, Reduction]]:
     """The groups for which stacks lead to a proof."""
     counts = np.diff(starts)
     sizes = rounded_up(counts)

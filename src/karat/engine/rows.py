@@ -82,9 +82,9 @@ class Rows:
         """Consecutive rows ``start:stop``; where they lie together in arrays, a view, which is read faster than an index."""
         where: Any = slice(start, stop)
         index = None if self.index is None else self.index[where]
-        if index is not None and all(isinstance(part, np.ndarray) for part in self.parts):
-            if index[-1] - index[0] + 1 == len(index) and bool((np.diff(index) == 1).all()):
-                where, index = slice(int(index[0]), int(index[-1]) + 1), None
+        arrays = all(isinstance(part, np.ndarray) for part in self.parts)
+        if index is not None and arrays and index[-1] - index[0] + 1 == len(index) and bool((np.diff(index) == 1).all()):
+            where, index = slice(int(index[0]), int(index[-1]) + 1), None
         other = Rows(self.parts if index is not None else [part[where] for part in self.parts], index=index)
         other.weights = None if self.weights is None else self.weights[start:stop]
         return other
