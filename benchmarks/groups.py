@@ -24,7 +24,7 @@ CELLS = (7300, 1370, 8)  # of a cube of 365 days x 20 regions, 1e7 rows
 
 def best(things: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:
     """Least wall time and processor time of each, in rounds."""
-    found = {name: (np.inf, np.inf) for name in things}
+    found = dict.fromkeys(things, (np.inf, np.inf))
     for _ in range(ROUNDS):
         for name, thing in things.items():
             wall, cpu = time.perf_counter(), time.process_time()

@@ -26,6 +26,7 @@ DIRECT = 2.25  # points per feature up to which they are eliminated without summ
 KINDS = 1.8  # sums per feature at one level of halving
 LEVELS = 64  # most levels of halving; each leaves two thirds
 POLISHINGS = 2  # rounds of polishing
+FEW_CHANGES = 0.6  # share of the points up to which Gram matrices are brought up to date rather than summed anew
 FINISHED = 0.7  # a stack is packed anew when no more than this share of it is left
 
 
@@ -67,8 +68,9 @@ def match_moments(points: Array, root: Array, target: Array, gram: Array) -> Arr
     pushed: Array = np.zeros(len(points))
     going = np.ones(len(points), dtype=bool)
     for _ in range(STEPS):
-        np.einsum("gii->gi", hessian)[:] += ridge
-        move = -solved(hessian, gradient)
+        damped = hessian.copy()
+        np.einsum("gii->gi", damped)[:] += ridge
+        move = -solved(damped, gradient)
         along = (points @ move[:, :, None])[:, :, 0] / root
         slope, push = np.einsum("gi,gi->g", gradient, move), np.einsum("gi,gi->g", target, move)
         length, held, trial = _line_search(excess, along, root, value, pushed, slope, push)
@@ -82,15 +84,29 @@ def match_moments(points: Array, root: Array, target: Array, gram: Array) -> Arr
         met = same & (np.linalg.norm(gradient, axis=1) <= MET * np.linalg.norm(target, axis=1))
         found[where[met]] = held[met]
         going &= ~same
-        active = now
         if not going.any():
             break
         if going.mean() <= FINISHED:
             points, root, target, ridge, gradient = (part[going] for part in (points, root, target, ridge, gradient))
             excess, active, value, pushed, where = excess[going], active[going], value[going], pushed[going], where[going]
+            hessian, now = hessian[going], now[going]
             going = np.ones(len(points), dtype=bool)
-        hessian = (points * active[:, :, None]).transpose(0, 2, 1) @ points
+        hessian = _changed(hessian, points, active, now)
+        active = now
     return found
+
+
+def _changed(hessian: Array, points: Array, before: Flags, now: Flags) -> Array:
+    """Gram matrices of the points that are active now, from those of the points that were before."""
+    changed = now != before
+    most = int(changed.sum(axis=1).max())
+    if most > FEW_CHANGES * points.shape[1]:
+        return np.asarray((points * now[:, :, None]).transpose(0, 2, 1) @ points)
+    places = np.argsort(~changed, axis=1, kind="stable")[:, :most]
+    some = taken(points, places)
+    came, went = (np.take_along_axis(flags & changed, places, axis=1) for flags in (now, before))
+    hessian += (some * (came.astype(float) - went)[:, :, None]).transpose(0, 2, 1) @ some
+    return hessian
 
 
 def _sums(points: Array, weights: Array) -> Array:

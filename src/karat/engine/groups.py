@@ -29,11 +29,13 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.reduce import COMPLETE, Reduction, build
 from karat.engine.rows import Progress, Rows, cores
-from karat.engine.weights import FIRST, SECOND
+from karat.engine.weights import SECOND
 
 WIDE = 200  # features up to which stacks are worth it
+FEW = 64  # groups of one size that are not worth another thread
 STACK = 2**18  # numbers of one stack
 STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
+TIERS = (3.5, SECOND)  # sampled candidates per feature: a stack that fails half is costly
 LARGE = 2048  # rows beyond which a pass over a group costs more than its calls
 ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 
@@ -99,8 +101,7 @@ def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterato
     work = []
     for size in np.unique(sizes[counts <= COMPLETE]).tolist():
         same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
-        candidates = size if size <= SECOND * kernel.width else int(FIRST * kernel.width)
-        work += [(size, some) for some in _pieces(same, candidates * kernel.width)]
+        work += [(size, some) for some in np.array_split(same, min(cores(), 1 + len(same) // FEW))]
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
         size, some = part
@@ -128,30 +129,34 @@ class Groups:
         """The groups for which a proof is found, with their places."""
         done = np.zeros(len(self.starts), dtype=bool)
         small = np.flatnonzero(self.counts <= self.kernel.width)
-        for place, reduction in kept_whole(self.rows, self.kernel, self.starts[small], self.counts[small], self.size, ROW_RANK):
-            done[small[place]] = True
-            yield int(small[place]), reduction
+        for some in _pieces(small, self.size * self.size):
+            for place, reduction in kept_whole(
+                self.rows, self.kernel, self.starts[some], self.counts[some], self.size, ROW_RANK
+            ):
+                done[some[place]] = True
+                yield int(some[place]), reduction
         left = np.flatnonzero(~done)
         if not len(left):
             return
         fitted = self._moments(left)
         for alive, members in _alike(fitted):
             stack = Stack(self.rows, self.kernel, alive)
-            for times in (0.0, FIRST, SECOND):  # all rows of small groups; of others ever more
+            for times in (0.0, *TIERS):  # all rows of small groups; of others ever more
                 few = self.counts[left[members]] <= SECOND * stack.width
                 waiting = members[(few if not times else ~few) & ~done[left[members]]]
-                groups = left[waiting]
-                drawn = self._drawn(int(times * stack.width)) if times else None
-                found = stack.reduced(self.starts[groups], self.counts[groups], fitted.chosen(waiting), self.size, drawn)
-                for place, reduction in found if len(groups) else ():
-                    done[groups[place]] = True
-                    yield int(groups[place]), reduction
+                candidates = int(times * stack.width) or self.size
+                drawn = self._drawn(candidates) if times else None
+                for some in _pieces(waiting, candidates * stack.width):
+                    groups, moments = left[some], fitted.chosen(some)
+                    for place, reduction in stack.reduced(self.starts[groups], self.counts[groups], moments, candidates, drawn):
+                        done[groups[place]] = True
+                        yield int(groups[place]), reduction
 
     def _moments(self, groups: Indices) -> GroupMoments:
         """Coordinates and moments: by stacks of all rows, or by a pass over each of larger groups."""
         starts, counts = self.starts[groups], self.counts[groups]
         if self.size > LARGE:
-            pilot = drawn_rows(starts, counts, self._drawn(int(FIRST * self.kernel.width)))
+            pilot = drawn_rows(starts, counts, self._drawn(int(TIERS[0] * self.kernel.width)))
             return fit_by_pass(self.rows, starts, counts, pilot, self.kernel.affine)
         pieces = _pieces(np.arange(len(groups)), self.size * (self.rows.columns + 1))
         read = (stacked_rows(self.rows, starts[some], counts[some], self.size) for some in pieces)
