@@ -32,7 +32,7 @@ from karat.problems.latent.sample import Sample, read
 
 FLOOR = 1e-3  # smallest variance, relative to the common one, that a component is given
 FAR = 1e-3  # smallest last entry of a whitened component: its square is the share of the component
-WIDE, SEEN = 600, 3.5  # columns up to which the rank of products is tested; standard errors of a component that is seen
+WIDE, SEEN = 600, 3.0  # columns up to which the rank of products is tested; standard errors of a component that is seen
 ENOUGH = 100  # samples below which nothing is compared
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
 
@@ -232,7 +232,8 @@ def view_checks(maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array,
     views = [dense(read(view, index)) for view in sample.views]
     checks = []
     if min(view.shape[1] for view in views) <= WIDE:
-        centred = [view - maps[f"mean{a}"] for a, view in enumerate(views, 1)] if lifted else views
+        # symbols have one unit; scaled, rare ones would bring in the most noise
+        centred = [misfit.of_unit_size(view - maps[f"mean{a}"]) for a, view in enumerate(views, 1)] if lifted else views
         rank = problem.k - lifted
         pairs = [(centred[a], centred[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
         more = max((misfit.remainder(a, b, rank) for a, b in pairs if rank < min(a.shape[1], b.shape[1])), default=-np.inf)
