@@ -90,10 +90,16 @@ class Learner(BaseEstimator):
                 f"The coreset keeps {core.problem.describe()}, but this estimator needs {wanted.describe()}; build it "
                 "with that problem."
             )
+        self._take_names(core)
         kept = wanted.kept_sample(core)
         maps = wanted.kept_maps(core, kept)
         self.n_dropped_ = 0
         return self._learn(wanted.statistics(kept, maps), maps, wanted)
+
+    def _take_names(self, core: Coreset) -> None:
+        """The names of the columns, where the rows of the coreset have them."""
+        table = core.X if core.problem.rows_per_sample == 1 else np.zeros((1, 1))  # type: ignore[attr-defined]
+        validate_data(self, table, reset=True, skip_check_array=True)
 
     def _matching(self, core: Coreset) -> Latent:
         """This estimator's problem, with the mode of the coreset."""
