@@ -34,6 +34,7 @@ FLOOR = 1e-3  # smallest variance, relative to the common one, that a component 
 FAR = 1e-3  # smallest last entry of a whitened component: its square is the share of the component
 WIDE, SEEN = 600, 3.0  # columns up to which the rank of products is tested; standard errors of a component that is seen
 ENOUGH = 100  # samples below which nothing is compared
+NOT_INDEPENDENT = "the third moments are not those of views that are independent given the hidden value"
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
 
 
@@ -117,7 +118,7 @@ class Learner(BaseEstimator):
         self.n_features_in_ = len(maps["M"])
         self._recover(moments, maps, problem)
         checks = self._checks(maps, problem, sample if sample is not None and len(sample) >= ENOUGH else None)
-        del self._basis
+        del self._basis, self._tensor
         self.recovery_ = replace(self.recovery_, checks=tuple(checks), samples=float(maps["n"]))
         if doubts := self.recovery_.doubts(problem.parts, problem.k):
             warn_recovery(
@@ -133,7 +134,7 @@ class Learner(BaseEstimator):
     def _components(self, tensor: Array, maps: Maps, problem: Latent) -> tuple[Array, Array]:
         """``ell_j`` and ``v_j`` (rows), from the whitened tensor."""
         ell, V, self.recovery_ = decompose(tensor, maps.get("singular", maps["spectrum"]), problem.lifted(maps))
-        self._basis = ell, V
+        self._basis, self._tensor = (ell, V), tensor
         if problem.order == 3 and not ell.min() > 1e-8 * ell.max():
             listed = ", ".join(f"{x:.3g}" for x in ell)
             raise InputError(
@@ -249,18 +250,22 @@ def view_checks(maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array,
             checks.append(Check("too many", 0.0, f"the first and third views do not clearly show {problem.k} {problem.parts}"))
     if problem.k > 1:
         ell, V = basis
-        V = misfit.orthonormal(V)
         z = problem.reader(maps, "tensor")(*(read(view, index) for view in sample.views))
-        a, b, c = (z[:, i * problem.k : (i + 1) * problem.k] @ V.T for i in range(3))
-
-        def pair(i: int, j: int) -> Array:
-            return np.asarray(sum(x[:, i] * y[:, j] + x[:, j] * y[:, i] for x, y in ((a, b), (a, c), (b, c))) / 6.0)
-
-        values = misfit.off_diagonal(misfit.triple(a, b, c), pair, ell)
+        k = problem.k
+        values = view_products([z[:, i * k : (i + 1) * k] for i in range(3)], misfit.orthonormal(V), ell)
         values = misfit.block_means(values) if chain else values
-        says = "the third moments are not those of views that are independent given the hidden value"
-        checks.append(Check("tensor", misfit.wald(values), says))
+        checks.append(Check("tensor", misfit.wald(values), NOT_INDEPENDENT))
     return checks
+
+
+def view_products(views: list[Array], V: Array, ell: Array) -> Array:
+    """What the tensor of three whitened views does not have, sample by sample."""
+    a, b, c = (view @ V.T for view in views)
+
+    def pair(i: int, j: int) -> Array:
+        return np.asarray(sum(x[:, i] * y[:, j] + x[:, j] * y[:, i] for x, y in ((a, b), (a, c), (b, c))) / 6.0)
+
+    return misfit.off_diagonal(misfit.triple(a, b, c), pair, ell)
 
 
 def dense(block: Any) -> Array:

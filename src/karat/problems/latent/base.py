@@ -110,7 +110,10 @@ class Latent(Problem):
         """The stored maps of the full data; in mode C those of the kept rows, which are the same."""
         if core.maps is not None:
             return core.maps
-        return self.maps(kept) | {"n": np.array(float(core.n_rows))}  # sampling noise is that of all rows
+        maps, n = self.maps(kept), float(core.n_rows)  # sampling noise is that of all rows
+        if "effective" in maps and np.isclose(float(maps["total"]), n):  # rows of weight 1; of others the noise is not known
+            maps["effective"] = np.array(n)
+        return maps | {"n": np.array(n)}
 
     def empty_message(self, inputs: int, dropped: int) -> str:
         """The error message if no sample is left."""
