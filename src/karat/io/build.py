@@ -12,12 +12,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import problem_header
 from karat._core.plan import FOLD, fold_memory
+from karat._core.progress import progress_bar
+from karat._data.advice import unknown_argument
 from karat._data.checks import check_taken, chosen_problem
 from karat._data.roles import column_roles
 from karat._storage.archive import prefixed, without_prefix
@@ -50,7 +52,7 @@ def coreset_files(
     on_missing: Literal["error", "drop"] = "error",
     checkpoint: str | Path | None = None,
     memory: int = MEMORY,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     sample_weight: str | None = None,
     groups: str | None = None,
     key: str | None = None,
@@ -59,6 +61,7 @@ def coreset_files(
     sequence: str | None = None,
     content: bool = True,
     digest: Literal["sha256"] | None = None,
+    **unknown: Never,
 ) -> Coreset:
     """A coreset of rows in files, in one pass (latent-variable problems: two) and bounded memory.
 
@@ -82,8 +85,9 @@ def coreset_files(
         An ``.npz`` file.  A run that was killed resumes from it; a run that had ended returns its coreset.
     memory : int
         Bytes beside the interpreter that the run may use.
-    progress : callable, optional
-        Called with (bytes done, bytes in all) after every batch; bytes in all is 0 for a stream.
+    progress : True or callable, optional
+        True shows a bar, by tqdm or rich.  A callable is called with (bytes done, bytes in all) after every batch; bytes in
+        all is 0 for a stream.
     sample_weight, groups, key : str, optional
         Columns with weights, with group labels, and with keys that identify rows.
     pipeline : fitted transformer, optional
@@ -97,6 +101,8 @@ def coreset_files(
         Hash the rows while they are read, so that :func:`karat.verify_files` can tell the same data from changed data.
     digest : {"sha256"}, optional
         Also make a cryptographic digest of the used columns, in order; the hashes notice accidents only.
+    **unknown
+        Refused; the error names the argument that was probably meant.
 
     Returns
     -------
@@ -109,6 +115,8 @@ def coreset_files(
     InputError
         The message names the file, the row group or line, the column, and the remedy.
     """
+    if unknown:
+        raise unknown_argument(coreset_files, unknown)
     problem = checked_problem(problem, target)
     check_taken(problem, y=target or None, groups=groups)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence)
@@ -125,8 +133,11 @@ def coreset_files(
     refuse_once(problem, opened)
     layout = layout.among(opened.schema())
     rows = fold_rows(problem, layout, memory, batch_rows)
-    build = _Build(opened, layout, problem, rows, int(random_state), content, memory, checkpoint, progress, digest is not None)
-    return build.finish()
+    with progress_bar(progress, "B") as advance:
+        build = _Build(
+            opened, layout, problem, rows, int(random_state), content, memory, checkpoint, advance, digest is not None
+        )
+        return build.finish()
 
 
 def checked_problem(problem: Problem | None, target: Any) -> Problem:

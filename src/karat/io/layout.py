@@ -120,9 +120,17 @@ class Layout:
             raise InputError(
                 f"The target {field.name!r} {kind}; karat needs a numeric target: encode it as numbers, or choose another."
             )
+        from karat._data.advice import about_time
+
+        advice = about_time(field.type)
+        if advice is not None:
+            raise InputError(
+                f"Column {field.name!r} has type {field.type}, which is not numeric; {advice}. Or leave the column out.",
+                column=field.name,
+            )
         raise InputError(
             f"Column {field.name!r} has type {field.type}, which is not numeric.",
-            "Leave it out of columns=, or encode it by a fitted pipeline=.",
+            "Leave it out of columns=, name it in one_hot=, or encode it by a fitted pipeline=.",
             argument="pipeline",
             column=field.name,
         )
@@ -133,7 +141,11 @@ class Layout:
         single = len(targets) == 1
         kind = "sparse" if sparse.issparse(batch.parts[0]) else "pyarrow"
         names = self.feature_names(sum(part.shape[1] for part in batch.parts) - len(targets))
-        return {"container": kind, "columns": names, "target": targets[0] if single else None, "flat": single}
+        parts = batch.parts[: len(batch.parts) - len(targets)]
+        types = [frames.whole_type(part.dtype) for part in parts for _ in range(part.shape[1])] if kind == "pyarrow" else None
+        return {
+            "container": kind, "columns": names, "types": types, "target": targets[0] if single else None, "flat": single
+        }  # fmt: skip
 
     def feature_names(self, count: int) -> list[str]:
         if self.pipeline is None:

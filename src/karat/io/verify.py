@@ -22,6 +22,7 @@ from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import load
 from karat._core.latent import changed_maps
+from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._core.verify import shared_groups
 from karat._data import containers, frames
@@ -58,7 +59,7 @@ def verify_files(
     pipeline: Any = None,
     on_missing: Literal["error", "drop"] | None = None,
     memory: int = MEMORY,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> FileVerification:
     """Read the data of a coreset again, and prove or refute the coreset.
 
@@ -74,8 +75,8 @@ def verify_files(
         Needed if the coreset was made with one, which is not saved.
     memory : int
         Bytes beside the interpreter that the run may use.
-    progress : callable, optional
-        Called with (bytes done, bytes in all) after every batch.
+    progress : True or callable, optional
+        True shows a bar, by tqdm or rich.  A callable is called with (bytes done, bytes in all) after every batch.
 
     Returns
     -------
@@ -89,7 +90,8 @@ def verify_files(
         raise InputError("The coreset does not say what it was made from; pass the source.")
     roles = _roles(core, target, columns, sample_weight, groups, key)
     layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop")
-    return FileCheck(core, open_source(source), layout, memory, progress).run()
+    with progress_bar(progress, "B") as advance:
+        return FileCheck(core, open_source(source), layout, memory, advance).run()
 
 
 def stored_layout(core: Coreset) -> Layout:
