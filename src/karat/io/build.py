@@ -21,7 +21,7 @@ from karat._core.plan import FOLD, fold_memory
 from karat._core.progress import progress_bar
 from karat._data.advice import unknown_argument
 from karat._data.checks import check_taken, chosen_problem
-from karat._data.roles import column_roles
+from karat._data.roles import column_roles, listed_names
 from karat._storage.archive import prefixed, without_prefix
 from karat._storage.damage import reading
 from karat._stream.samples import Samples, finished
@@ -31,6 +31,7 @@ from karat.io.checkpoint import Checkpoint
 from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.content_digest import ALGORITHM, Digest
 from karat.io.layout import Layout
+from karat.io.learn import learned
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source, open_source
@@ -40,6 +41,7 @@ from karat.problems.latent import KnownMaps, Latent, MultiView
 
 MEMORY = 10**9
 LEAST_ROWS = 1000
+LEARN_ROWS = 2**18  # at a time, while levels and means are learned
 
 
 def coreset_files(
@@ -49,7 +51,8 @@ def coreset_files(
     *,
     columns: Sequence[str] | None = None,
     batch_rows: int | None = None,
-    on_missing: Literal["error", "drop"] = "error",
+    on_missing: Literal["error", "drop", "mean"] = "error",
+    one_hot: Sequence[str] = (),
     checkpoint: str | Path | None = None,
     memory: int = MEMORY,
     progress: Progress | bool | None = None,
@@ -79,8 +82,12 @@ def coreset_files(
         The features; by default all columns that have no other role.  For MultiView, three lists, one per view.
     batch_rows : int, optional
         Rows between folds; by default a million, or what ``memory`` allows.
-    on_missing : {"error", "drop"}
-        What to do with rows that lack a value or are broken.  The certificate's notes say how many were left out.
+    on_missing : {"error", "drop", "mean"}
+        What to do with rows that lack a value or are broken.  "drop" leaves them out; the certificate's notes say how many.
+        "mean" fills features with the mean of all rows (weighted, if there are weights), learned in a pass of its own.
+    one_hot : list of str
+        Features that are categories.  Each becomes a column of 0 and 1 per level, named ``carrier=AA``; the levels are those
+        of all rows, learned in a pass of their own, and stored in ``provenance``.
     checkpoint : path, optional
         An ``.npz`` file.  A run that was killed resumes from it; a run that had ended returns its coreset.
     memory : int
@@ -120,7 +127,7 @@ def coreset_files(
     problem = checked_problem(problem, target)
     check_taken(problem, y=target or None, groups=groups)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence)
-    layout = Layout.of(problem, roles, pipeline, on_missing)
+    layout = Layout.encoded(problem, roles, pipeline, on_missing, listed_names("one_hot", one_hot))
     if problem.transform is not None:
         raise InputError("Rows in files are transformed by a fitted pipeline=; pass the inner problem, and the pipeline.")
     if digest not in (None, ALGORITHM):
@@ -132,11 +139,10 @@ def coreset_files(
     opened = open_source(source, rows=batch_rows or FOLD)
     refuse_once(problem, opened)
     layout = layout.among(opened.schema())
-    rows = fold_rows(problem, layout, memory, batch_rows)
     with progress_bar(progress, "B") as advance:
-        build = _Build(
-            opened, layout, problem, rows, int(random_state), content, memory, checkpoint, advance, digest is not None
-        )
+        layout, rest = learned(opened, layout, batch_rows or LEARN_ROWS, checkpoint, advance)
+        rows = fold_rows(problem, layout, memory, batch_rows)
+        build = _Build(opened, layout, problem, rows, int(random_state), content, memory, checkpoint, rest, digest is not None)
         return build.finish()
 
 
@@ -159,12 +165,12 @@ def refuse_once(problem: Problem, source: Source) -> None:
 def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None) -> int:
     """Rows between folds that fit in memory."""
     roles = layout.roles
-    width = len(roles.features) + len(roles.targets)
+    width = layout.width + len(roles.targets)
     if layout.pipeline is not None or isinstance(problem, Kernel):  # the number of features is not known yet
         fixed, each = 0, 8 * 8 * width
     else:
         tables = 3 if isinstance(problem, MultiView) else 1
-        fixed, each = fold_memory(problem, -(-len(roles.features) // tables), len(roles.targets))
+        fixed, each = fold_memory(problem, -(-layout.width // tables), len(roles.targets))
     if isinstance(memory, bool) or not isinstance(memory, int):
         raise InputError(f"memory must be a whole number of bytes, such as 10**9, not {memory!r}.", argument="memory")
     if memory < fixed + each * LEAST_ROWS:
@@ -288,6 +294,7 @@ class _Build:
             "digest": ALGORITHM if self.digests else None,
             "problem": "Kernel" if isinstance(self.problem, Kernel) else repr(self.problem),
             "pipeline": None if self.layout.pipeline is None else type(self.layout.pipeline).__name__,
+            "encoding": None if self.layout.encoding is None else self.layout.encoding.to_dict(),
         }
         if resumable and (self.layout.pipeline is not None or isinstance(self.problem, Kernel)):
             call["function"] = transform_digest(self.source, self.layout, self.problem)

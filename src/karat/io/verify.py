@@ -38,7 +38,7 @@ from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, 
 from karat.io.content_digest import Digest
 from karat.io.kept import Kept
 from karat.io.layout import Layout
-from karat.io.read_all import own_targets
+from karat.io.read_all import own_targets, stored_encoding
 from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source, open_source
@@ -89,14 +89,15 @@ def verify_files(
     if isinstance(source, list) and not source:
         raise InputError("The coreset does not say what it was made from; pass the source.")
     roles = _roles(core, target, columns, sample_weight, groups, key)
-    layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop")
+    layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop", stored_encoding(known))
     with progress_bar(progress, "B") as advance:
         return FileCheck(core, open_source(source), layout, memory, advance).run()
 
 
 def stored_layout(core: Coreset) -> Layout:
     """How the data of a coreset is read, as far as the coreset knows."""
-    return Layout(_roles(core), None, Provenance.read(core.provenance).on_missing == "drop")
+    known = Provenance.read(core.provenance)
+    return Layout(_roles(core), None, known.on_missing == "drop", stored_encoding(known))
 
 
 def _roles(
