@@ -239,7 +239,7 @@ class _Build:
         if self.source.identity() != self.checkpoint.files:
             changed = changed_file(self.checkpoint.files, self.source.identity())
             raise InputError(f"{changed} changed between the two passes; run again.")
-        if self.again is not None and self.again.rows.to_dict() != self.hashes[0].rows.to_dict():
+        if self.again is not None and not self.again.rows.same_rows(self.hashes[0].rows):
             raise InputError(
                 "The source gave other rows in the second pass than in the first; it must be the same both times. Write it to "
                 "files first."

@@ -38,6 +38,7 @@ from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, 
 from karat.io.content_digest import Digest
 from karat.io.kept import Kept
 from karat.io.layout import Layout
+from karat.io.locate import read_changed
 from karat.io.read_all import own_targets, stored_encoding
 from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import Position, changed_file, require_rows, scan
@@ -60,6 +61,7 @@ def verify_files(
     on_missing: Literal["error", "drop"] | None = None,
     memory: int = MEMORY,
     progress: Progress | bool | None = None,
+    locate: bool = False,
 ) -> FileVerification:
     """Read the data of a coreset again, and prove or refute the coreset.
 
@@ -77,6 +79,8 @@ def verify_files(
         Bytes beside the interpreter that the run may use.
     progress : True or callable, optional
         True shows a bar, by tqdm or rich.  A callable is called with (bytes done, bytes in all) after every batch.
+    locate : bool
+        Read the changed rows again, and say what they hold now (``Changed.values``).
 
     Returns
     -------
@@ -91,7 +95,9 @@ def verify_files(
     roles = _roles(core, target, columns, sample_weight, groups, key)
     layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop", stored_encoding(known))
     with progress_bar(progress, "B") as advance:
-        return FileCheck(core, open_source(source), layout, memory, advance).run()
+        opened = open_source(source)
+        found = FileCheck(core, opened, layout, memory, advance).run()
+    return replace(found, changed=read_changed(opened, layout, found.changed)) if locate else found
 
 
 def stored_layout(core: Coreset) -> Layout:
