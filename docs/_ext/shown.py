@@ -1,7 +1,7 @@
 """The directive ``{shown}``: runs commands when the pages are built, and shows them with their output.
 
-The commands of a page run in one folder, with the files that ``houses`` writes.  An exit code other than ``:exit:`` (0) is an error
-of the build.
+The commands of a page run in one folder, with the files that ``houses`` writes.  An exit code other than ``:exit:`` (0) is an
+error of the build.
 """
 
 import os

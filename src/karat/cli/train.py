@@ -105,7 +105,8 @@ def _lines(check: dict[str, Any], core: Coreset, fitted: Fitted, learner: Traine
     }
     if learner.usual is not None:
         lines["solver tolerance"] = (
-            f"{learner.tolerance:.0e} for the comparison; the times are at scikit-learn's default, {learner.usual.tolerance:.0e}"
+            f"{learner.tolerance:.0e} for the comparison; the times are at scikit-learn's default, "
+            f"{learner.usual.tolerance:.0e}"
         )
     return lines
 
