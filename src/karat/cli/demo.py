@@ -182,8 +182,8 @@ def _print(found: dict[str, Any]) -> None:
         lines.append([way["name"], _show.seconds(way["seconds"]), agree, bar])
     _show.grid(["", "time", "agree to", ""], lines, ["", "", "", _show.GOLD])
     _show.say(
-        "lasso_path is fast because it sums X'X once. So does karat, and keeps rows: they also serve cross-validation, and any "
-        "tool that takes rows with weights."
+        "lasso_path is fast because it sums X'X once. So does karat, and keeps rows: they also serve cross-validation, and "
+        "any tool that takes rows with weights."
     )
     verdict, took = wording.check_verdict(found["verified"]), _show.seconds(found["verifying_seconds"])
     _show.say(

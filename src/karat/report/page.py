@@ -172,7 +172,7 @@ def _template() -> Any:
     )  # fmt: skip
     page = wording.PAGE
     environment.filters |= {"count": page.count, "number": wording.number, "error": page.error, "duration": page.duration}
-    environment.filters["several"] = page.several
+    environment.filters |= {"several": page.several, "typeset": wording.typeset}
     environment.filters["script_data"] = Markup
     assets = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")}
     environment.globals["wording"] = wording
