@@ -331,6 +331,7 @@ def test_a_large_report_is_light(browser, pages):
 def test_on_a_phone_tables_scroll_in_their_frame_and_rows_are_tapped(browser, pages):
     visible = "return [...document.querySelectorAll(arguments[0])].map((e) => getComputedStyle(e).display !== 'none')"
     for width, touch in ((390, True), (1280, False)):
+        browser.command("Emulation.setTouchEmulationEnabled", {"enabled": touch})
         browser.open(pages["small"], width)
         assert set(browser.run(visible, ".for-touch")) == {touch}
         assert set(browser.run(visible, ".for-mouse")) == {not touch}

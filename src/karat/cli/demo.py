@@ -171,7 +171,7 @@ def _print(found: dict[str, Any]) -> None:
     )
     _show.say("\nTime, with the construction, and digits of the coefficients that agree", style="bold")
     _show.say(
-        f"Every solver runs to a tolerance of {found['solver_tolerance']:.0e}; scikit-learn's default is 1e-04, which is faster "
+        f"Every solver runs to a tolerance of {found['solver_tolerance']:.0e}; scikit-learn's default, 1e-04, is faster "
         "and less exact."
     )
     longest = max(way["seconds"] for way in found["ways"])
