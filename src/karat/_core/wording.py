@@ -18,6 +18,7 @@ MINUS = "\u2212"
 MISSING = "\u2013"
 WHOLE, WRITTEN = 15, 7  # digits before the point, of whole and of other numbers that are written out
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 GROUPED = pattern(r"(?<![\w.,])\d{1,3}(,\d{3})+(?![\w]|,\d)")
 POWERS = pattern(r"(?<![\w.,])-?\d(\.\d+)?e[+-]?\d+(?!\w)")
 CORRECTION = "the regulariser has absorbed a part of the data; use the rows with the stored correction"
@@ -57,6 +58,19 @@ def number(value: float, digits: int = 3, longest: int | None = None) -> str:
     return text.replace("-", MINUS)
 
 
+def plain_number(value: float, digits: int = 3) -> str:
+    """The same in ASCII, for a terminal.
+
+    >>> plain_number(3.04e-15, 2), plain_number(20412.7), plain_number(-0.25)
+    ('3e-15', '20,400', '-0.25')
+    """
+    if not isfinite(value):
+        return f"{value:g}"
+    digits_of, times, power = number(value, digits).partition(f" {TIMES} 10")
+    exponent = f"e{int(power.translate(PLAIN)):+03d}" if times else ""
+    return digits_of.replace(THIN, ",").replace(MINUS, "-") + exponent
+
+
 def typeset(text: str) -> str:
     """The numbers of a text as the page writes them: thin spaces between thousands, and powers of ten.
 
@@ -94,7 +108,7 @@ class Style:
 
 
 PAGE = Style(count, number)
-TERMINAL = Style(lambda value: f"{value:,}", lambda value, digits: f"{value:.{digits}g}")
+TERMINAL = Style(lambda value: f"{value:,}", plain_number)
 
 
 def amount(size: float) -> str:
