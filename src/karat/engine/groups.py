@@ -77,6 +77,31 @@ def reduce_many(
     return [found[group] for group in range(len(starts) - 1)]
 
 
+def measure_many(
+    rows: Rows, starts: Indices, counts: Indices, kept: Rows, kept_starts: Indices, kept_counts: Indices, kernel: Kernel
+) -> dict[int, Reduction]:
+    """Prove kept rows of groups against all rows of each, in stacks; the groups for which that leads to a proof.
+
+    Group g has ``counts[g]`` of the rows from ``starts[g]`` on, and likewise of the kept ones.
+    """
+    found: dict[int, Reduction] = {}
+    if not stackable(kernel, "auto"):
+        return found
+    assert isinstance(kernel, Powers)
+    sizes = rounded_up(counts)
+    with linalg.few_threads(kernel.width):
+        for size in np.unique(sizes[counts <= COMPLETE]).tolist():
+            same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
+            fitted = Groups(rows, kernel, starts[same], counts[same], size, 0).moments(np.arange(len(same)))
+            for alive, members in _alike(fitted):
+                stack = Stack(kept, kernel, alive)
+                for some in _pieces(members, int(kept_counts.max()) * (kept.columns + 1)):
+                    groups = same[some]
+                    for place, reduction in stack.measured(kept, kept_starts[groups], kept_counts[groups], fitted.chosen(some)):
+                        found[int(groups[place])] = reduction
+    return found
+
+
 def _further(progress: Progress | None, done: int, count: int) -> Progress | None:
     """The progress of one group among ``count`` rows, of which some are done."""
     return None if progress is None else lambda here, _: progress(done + here, count)
@@ -138,7 +163,7 @@ class Groups:
         left = np.flatnonzero(~done)
         if not len(left):
             return
-        fitted = self._moments(left)
+        fitted = self.moments(left)
         for alive, members in _alike(fitted):
             stack = Stack(self.rows, self.kernel, alive)
             for times in (0.0, *TIERS):  # all rows of small groups; of others ever more
@@ -152,7 +177,7 @@ class Groups:
                         done[groups[place]] = True
                         yield int(groups[place]), reduction
 
-    def _moments(self, groups: Indices) -> GroupMoments:
+    def moments(self, groups: Indices) -> GroupMoments:
         """Coordinates and moments: by stacks of all rows, or by a pass over each of larger groups."""
         starts, counts = self.starts[groups], self.counts[groups]
         if self.size > LARGE:
