@@ -31,7 +31,7 @@ from karat.engine.reduce import COMPLETE, Reduction, build
 from karat.engine.rows import Progress, Rows, cores
 from karat.engine.weights import SECOND
 
-WIDE = 200  # features up to which stacks are worth it
+WIDE = 120  # features up to which stacks are faster
 FEW = 64  # groups of one size that are not worth another thread
 STACK = 2**18  # numbers of one stack
 STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
