@@ -157,7 +157,8 @@ class Blocks:
 
     def __init__(self, rows: Rows, shift: Array, size: int) -> None:
         self.rows, self.shift = rows, shift
-        self.buffer = np.ones((size, rows.columns + 1))
+        by_columns = all(getattr(part, "by_columns", False) for part in rows.parts)
+        self.buffer = np.ones((rows.columns + 1, size)).T if by_columns else np.ones((size, rows.columns + 1))
         self.shifted = np.flatnonzero(shift).tolist()
         many = len(self.shifted) > FEW * len(shift)
         self.shifts = np.tile(np.concatenate([[0.0], shift]), (size, 1)) if many else None
@@ -178,9 +179,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def block_rows(columns: int, left: int, right: int) -> tuple[int, int]:
+def block_rows(columns: int, left: int, right: int, cache: int = CACHE) -> tuple[int, int]:
     """Rows per block, and threads of ours, for blocks multiplied as ``(left x b)(b x right)``."""
-    rows = min(int(SERIAL_PRODUCT / max(1, left * right)), CACHE // (8 * max(columns, left)), 8192)
+    rows = min(int(SERIAL_PRODUCT / max(1, left * right)), cache // (8 * max(columns, left)), 8192)
     if rows >= 128:
         return rows, cores()
     return max(256, min(4096, LARGE_BLOCK // (8 * (columns + left + right)))), 1
@@ -193,12 +194,13 @@ def sweep(
     combine: Callable[[Any, Any], Any],
     shape: tuple[int, int],
     progress: Progress | None = None,
+    cache: int = CACHE,
 ) -> Any:
     """Combine ``visit(block, weights, start)`` over all blocks of rows, in row order.
 
     ``shape`` is (left, right): the products of a block are of that size (see :func:`block_rows`).
     """
-    block, threads = block_rows(rows.columns + 1, *shape)
+    block, threads = block_rows(rows.columns + 1, *shape, cache)
     starts = range(0, len(rows), block)
     threads = max(1, min(threads, len(starts) // 4))
 
