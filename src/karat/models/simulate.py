@@ -26,6 +26,8 @@ def p_value(tensor: Array, draws: Array, ell: Array, n: float) -> float:
     mean = misfit.off_diagonal(lambda i, j, m: tensor[i, j, m : m + 1], lambda i, j: np.zeros(1), ell)[0]
     variances, vectors = np.linalg.eigh(np.atleast_2d(np.cov(draws.T)))
     used = variances > 1e-10 * max(float(variances[-1]), 1e-300)
+    if not used.any():
+        return 1.0
     distance = n * float((np.square(vectors[:, used].T @ mean) / variances[used]).sum())
     return float(stats.chi2.sf(distance, int(used.sum())))
 
