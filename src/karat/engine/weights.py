@@ -51,8 +51,8 @@ from karat.engine import linalg
 from karat.engine.importance import important_rows
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Indices
-from karat.engine.points import CandidatePoints, candidate_points
-from karat.engine.rows import Rows, own_weights, sample
+from karat.engine.points import CandidatePoints, candidate_points, drawn, enough
+from karat.engine.rows import Rows, own_weights
 from karat.engine.tolerances import EPS, MET, MISSED, TINY
 from karat.errors import InputError
 
@@ -63,7 +63,7 @@ PANEL = 24  # points that enter between two GEMMs of the elimination
 GROUPS_PER_FEATURE = 1.5  # groups summed at one halving level, in units of m; 1.5 costs least (1.9 m^3 per level)
 ROUNDS = 4  # of polishing
 CUTS = (1e-13, 1e-11, 1e-9, 1e-7)  # relative singular values left out, where a full solution would spoil the signs
-FIRST, SECOND = 2.5, 6.0  # sampled candidates per feature
+SECOND = 6.0  # sampled candidates per feature, where fewer did not do
 INFORMED = 4.0  # candidates per feature that are drawn by importance
 BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
 
@@ -311,14 +311,14 @@ def sampled(
 ) -> tuple[CandidatePoints, Array] | None:
     """Candidates and weights on them that meet the moments; None if Newton's method finds that there are none.
 
-    The candidates are the first ``held`` rows and a uniform sample of the others, from ``pool`` while it lasts.
+    The candidates are the first ``held`` rows and some of the others, from ``pool`` while it lasts.
     """
-    always = np.arange(held)
+    always, width = np.arange(held), fitted.kernel.width
     share = rows.total - float(own_weights(rows, always).sum())
-    for times in (FIRST, SECOND) if not held else (BESIDE, FIRST, SECOND):
-        size = int(times * fitted.kernel.width)
-        chosen = pool[sample(rng, len(pool), size)] if size <= len(pool) else held + sample(rng, len(rows) - held, size)
-        nominal = own_weights(rows, chosen) * (share / max(own_weights(rows, chosen).sum(), TINY))
+    sizes = (enough(fitted.kernel), int(SECOND * width))
+    for size in sizes if not held else (int(BESIDE * width), *sizes):
+        chosen, nominal = drawn(rows, fitted.kernel, pool, size, rng, held)
+        nominal = nominal * (share / max(nominal.sum(), TINY))
         positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
         known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True)
         if known.missed > MISSED:
