@@ -17,6 +17,7 @@ from karat._data.checks import check_problem
 from karat.engine.kernel import Kernel
 from karat.engine.reduce import first_candidates
 from karat.engine.rows import block_rows
+from karat.engine.threads import cores
 from karat.errors import InputError, check_whole
 from karat.problems import Problem
 from karat.problems.latent import Latent
@@ -139,7 +140,8 @@ def plan(
         memory = groups * fixed + each * min(own, FOLD)
         return _streamed(problem, kernel, n, d + targets, groups, memory, source == "cluster", partitions, workers)
     width, (left, right) = kernel.width, kernel.product_shape
-    block, threads = block_rows(columns, left, right)
+    block, ranges = block_rows(columns, left, right)
+    threads = min(ranges, cores())
     share = ceil(n / groups)
     candidates = first_candidates(share, kernel)
     if candidates == share:

@@ -21,10 +21,10 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Indices
+from karat.engine.linalg import Array, Indices, Real
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sample
-from karat.engine.tolerances import CLEAR, PIVOT, RANK, RANK_WHITENED, SEEN, TINY
+from karat.engine.tolerances import CLEAR, PIVOT, RANK, RANK_WHITENED, SEEN, SINGLE, TINY
 
 POOL = 8  # uniform rows per feature, from which candidates are drawn
 MARGIN = 3.5  # candidates beyond two per feature, in units of the square root of the number of features
@@ -41,27 +41,36 @@ class CandidatePoints:
     root: Array  # (N,): square roots of the nominal weights
     points: Array  # (N, r): ``sqrt(v_i) phi_i`` in scaled features or in coordinates of their span
     target: Array  # (r,): the moments of all rows, in the same coordinates
-    # (r, r): upper triangle of the Gram matrix of the points, and its Cholesky factor; empty before :meth:`resolve`
-    gram: Array
-    factor: Array
+    # what directions are sought with, in single precision if that is enough; empty before :meth:`resolve`
+    columns: Real  # (r, N): the points
+    gram: Real  # (r, r): upper triangle of their Gram matrix
+    factor: Real  # and its Cholesky factor
     missed: float = 0.0  # largest entry of the target outside the span, relative to the largest entry
 
     @property
     def rank(self) -> int:
         return int(self.points.shape[1])
 
-    def resolve(self, may_miss: bool = False) -> CandidatePoints:
+    @property
+    def single(self) -> bool:
+        """Whether the points are so well conditioned that single precision finds the way to a vertex."""
+        return self.columns.dtype == np.float32
+
+    def resolve(self, may_miss: bool = False, single: bool = False) -> CandidatePoints:
         """The same points in independent coordinates, with the factor of their Gram matrix.
 
         A Cholesky factorisation tells whether the scaled features are independent; only if not, QR with pivoting follows, and
         SVD where that leaves doubt about the rank.  ``may_miss``: points that clearly do not span the target need no
-        coordinates.
+        coordinates.  ``single``: try single precision first, if there are many features.
         """
-        gram = linalg.upper_gram(self.points)
-        diagonal = np.diag(gram)
-        factor = linalg.cholesky(gram) if diagonal.all() and len(self.points) >= self.rank else None
-        if factor is not None and np.min(np.diag(factor) ** 2 / diagonal) >= PIVOT:
-            return replace(self, gram=gram, factor=factor)
+        diagonal = np.einsum("ij,ij->j", self.points, self.points)
+        enough = bool(diagonal.all()) and len(self.points) >= self.rank
+        for kind, least in ((np.float32, SINGLE), (np.float64, PIVOT))[0 if single and self.rank >= linalg.LARGE else 1 :]:
+            columns = np.ascontiguousarray(self.points.T, dtype=kind)
+            gram = linalg.upper_gram(columns)
+            factor = linalg.cholesky(gram) if enough else None
+            if factor is not None and np.min(np.diag(factor) ** 2 / np.diag(gram)) >= least:
+                return replace(self, columns=columns, gram=gram, factor=factor)
         norm = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
         if may_miss and self._clearly_missed(gram, norm):
             return replace(self, missed=np.inf)
@@ -109,8 +118,8 @@ class CandidatePoints:
     def _spanned(self, points: Array, target: Array, outside: Array) -> CandidatePoints:
         """Orthonormal points and the target in their coordinates; and what it has outside their span."""
         missed = float(np.abs(outside).max(initial=0.0) / max(np.abs(self.target).max(initial=0.0), TINY))
-        one = np.eye(points.shape[1], order="F")
-        return replace(self, points=points, target=target, gram=one, factor=one, missed=missed)
+        one, columns = np.eye(points.shape[1]), np.ascontiguousarray(points.T)
+        return replace(self, points=columns.T, target=target, columns=columns, gram=one, factor=one, missed=missed)
 
 
 def candidate_points(rows: Rows, fitted: FittedMoments, positions: Indices, nominal: Array) -> CandidatePoints:
@@ -136,7 +145,7 @@ def candidate_points(rows: Rows, fitted: FittedMoments, positions: Indices, nomi
         columns /= scale[:, None]
         columns *= root
     none = np.zeros(0)
-    return CandidatePoints(fitted, positions, root, points, fitted.target / scale, none, none)
+    return CandidatePoints(fitted, positions, root, points, fitted.target / scale, none, none, none)
 
 
 def enough(kernel: Kernel) -> int:

@@ -38,7 +38,7 @@ from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
 from karat.engine.tolerances import EXACT, MEASURED, ROUNDING, SHARP, UNSEEN
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
-from karat.engine.weights import SECOND, by_importance, check_any, polish, polish_features, reduce_points, sampled
+from karat.engine.weights import SECOND, by_importance, check_any, polish, polish_features, refined_vertex, sampled
 
 PILOT = 2048  # rows on which coordinates are fitted
 COMPLETE = 16384  # up to this many rows the pilot is all of them
@@ -151,7 +151,7 @@ def _attempt(
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
-    with linalg.few_threads(fitted.kernel.width):
+    with linalg.one_blas_thread():
         sought = (fit_moments(rows, unmixed(kernel), pilot, progress)[0],) if single_columns else searches(fitted)
         ways = (way for search in sought for way in feasible_weights(rows, search, method, pilot, rng, progress))
         for known, mass, way, more in ways:
@@ -190,10 +190,13 @@ def without_rank_decision(
     rows: Rows, fitted: FittedMoments, best: Reduction, known: CandidatePoints, mass: Array, way: str, passes: int,
     witnesses: Rows | None = None, last: bool = True,
 ) -> Reduction:  # fmt: skip
-    """Eliminate in the features themselves, to as many rows as features; in the end, if need be, do not eliminate."""
-    plain = candidate_points(rows, known.fitted, known.positions, known.root**2)
-    for eliminate in (True, False) if last else (True,):
-        found = vertex(rows, fitted, plain, mass, way, passes, witnesses, eliminate)
+    """Eliminate in the features themselves, to as many rows as features; in the end, if need be, do not eliminate.
+
+    Where rounding leaves little room the order of the rows decides, so it is tried both ways.
+    """
+    for order, eliminate in ((1, True), (-1, True), (1, False)) if last else ((1, True),):
+        plain = candidate_points(rows, known.fitted, known.positions[::order], known.root[::order] ** 2)
+        found = vertex(rows, fitted, plain, mass[::order], way, passes, witnesses, eliminate)
         best = better(best, replace(found, rank=known.rank))
         if best.proof.ok:
             break
@@ -327,10 +330,10 @@ def vertex(
     """Eliminate to a vertex (or keep all points), polish it, and prove it; ``witnesses`` as in :func:`measure`."""
     if len(rows) <= known.rank:  # nothing to reduce: the rows with their own weights
         support, refined = np.arange(len(mass)), mass
+    elif eliminate:
+        support, refined = refined_vertex(known, mass)
     else:
-        mass = reduce_points(known.points, mass) if eliminate else mass
         support = np.flatnonzero(mass > 0)
-        check_any(support)
         refined = polish(known.points[support], mass[support], known.target)
     order = np.argsort(known.positions[support])
     support, refined = support[order], refined[order]
