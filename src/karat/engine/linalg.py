@@ -130,9 +130,9 @@ def upper_gram(columns: Real) -> Real:
     return columns @ columns.T
 
 
-def change_gram(gram: Real, columns: Real, came: Flags) -> None:
-    """Add to ``gram``, in place, the points that came, and take the others away."""
-    signs = np.where(came, 1.0, -1.0).astype(columns.dtype)
+def change_gram(gram: Real, columns: Real, signs: Array) -> None:
+    """``gram += columns diag(signs) columns'`` in place, in the upper triangle."""
+    signs = signs.astype(columns.dtype)
     if len(columns) >= LARGE:
         blocked.add_gram(gram, columns, signs, threads())
     else:
@@ -193,12 +193,15 @@ def cholesky(gram: Real) -> Real | None:
     return None if info else factor
 
 
-def cholesky_solve(factor: Real, rhs: Array) -> Array:
-    """Solve with ``factor' factor``, in the precision of the factor."""
-    lower, given = (factor.T, 1) if factor.flags.c_contiguous else (factor, 0)  # no copy of either memory order
-    solve = lapack.spotrs if factor.dtype == np.float32 else lapack.dpotrs
-    solution, _ = solve(lower, rhs.astype(factor.dtype), lower=given)
-    return np.asarray(solution, dtype=float)
+def solve_upper(factor: Real, rhs: Array, transposed: bool = False) -> Array:
+    """Solve with an upper triangular matrix or its transpose, in the precision of the matrix."""
+    single = factor.dtype == np.float32
+    right = rhs.astype(factor.dtype, copy=False)
+    given, lower = (factor.T, 1) if factor.flags.c_contiguous else (factor, 0)  # no copy of either memory order
+    trans = int(transposed) ^ lower
+    if right.ndim == 1:
+        return np.asarray((blas.strsv if single else blas.dtrsv)(given, right, lower=lower, trans=trans), dtype=float)
+    return np.asarray((blas.strsm if single else blas.dtrsm)(1.0, given, right, lower=lower, trans_a=trans))
 
 
 def svd(matrix: Array, full_matrices: bool = True) -> tuple[Array, Array, Array]:

@@ -44,13 +44,14 @@ only if the residual falls and every weight stays positive.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 
 from karat.engine import linalg
 from karat.engine.importance import important_rows
 from karat.engine.kernel import FittedMoments
-from karat.engine.linalg import Array, Indices, Real
+from karat.engine.linalg import Array, Flags, Indices, Real
 from karat.engine.points import CandidatePoints, candidate_points, drawn, enough
 from karat.engine.rows import Rows, own_weights
 from karat.engine.tolerances import MET, MISSED, POLISHED, TINY
@@ -58,6 +59,7 @@ from karat.errors import InputError
 
 STEPS = 40  # of Newton's method
 DIVERGED = 1e4  # a factor this large means that the dual is unbounded
+RECENT = 0.25  # points per feature that may come or leave before many features are factored again
 FALLS = 0.1  # by this factor at least the residual falls in a step that changes no active row
 SHORT = 1e-6  # a line search shorter than this also means that the dual is unbounded
 PANEL = 24  # points that enter between two GEMMs of the elimination;
@@ -74,17 +76,15 @@ BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates t
 
 def match_moments(known: CandidatePoints) -> Array | None:
     """Factors s >= 0 (N,) on the nominal weights of resolved points that meet the target; None if none were found."""
-    columns, root, target = known.columns, known.root, known.target
-    points = known.points
-    hessian, factor = known.gram.copy(), known.factor
-    ridge = 4 * np.finfo(hessian.dtype).eps * np.diag(hessian)
-    x = np.zeros(len(columns))
+    points, root, target = known.points, known.root, known.target
+    hessian = Hessian(known)
+    x = np.zeros(known.rank)
     excess = np.ones(len(points))  # 1 + f_i . x
     active = np.ones(len(points), dtype=bool)
     gradient = root @ points - target
     value = 0.5 * float(root @ root)
     for _ in range(STEPS):
-        move = -linalg.cholesky_solve(factor, gradient)
+        move = -hessian.solve(gradient)
         along = (points @ move) / root
         slope, push = float(gradient @ move), float(target @ move)
         base = value + float(target @ x)
@@ -111,17 +111,54 @@ def match_moments(known: CandidatePoints) -> Array | None:
             continue  # a direction in single precision brings three more digits
         came = held[changed] > 0
         active[changed] = came
-        if len(changed) > 0.5 * active.sum():
-            hessian = linalg.upper_gram(columns[:, active])
-        else:
-            linalg.change_gram(hessian, np.take(columns, changed, axis=1), came)
-        damped = hessian.copy()
-        damped[np.diag_indices_from(damped)] += ridge
-        next_factor = linalg.cholesky(damped)
-        if next_factor is None:
+        if not hessian.change(changed, came, active):
             break
-        factor = next_factor
     return None
+
+
+class Hessian:
+    """The Gram matrix of the active points, which is factored again only after many of them have come or left.
+
+    With H = R'R + C S C', where the columns of C have come (S = 1) or left (S = -1) since, and W = R'^-1 C (Woodbury),
+
+        H^-1 = R^-1 (I - W (S + W'W)^-1 W') R'^-1.
+    """
+
+    def __init__(self, known: CandidatePoints) -> None:
+        self.columns, self.gram, self.factor = known.columns, known.gram.copy(), known.factor
+        self.ridge = 4 * np.finfo(self.gram.dtype).eps * np.diag(self.gram)
+        self.recent, self.signs = np.zeros(0, dtype=np.intp), np.zeros(0)
+        self.whitened = np.zeros((known.rank, 0), dtype=self.gram.dtype, order="F")  # W
+
+    def solve(self, gradient: Array) -> Array:
+        half = linalg.solve_upper(self.factor, gradient, transposed=True)
+        if len(self.recent):
+            between = np.diag(self.signs) + np.asarray(self.whitened.T @ self.whitened, dtype=float)
+            with suppress(np.linalg.LinAlgError):  # the old factor alone gives a direction of descent, too
+                half = half - self.whitened @ np.linalg.solve(between, self.whitened.T @ half)
+        return linalg.solve_upper(self.factor, half)
+
+    def change(self, changed: Indices, came: Flags, active: Flags) -> bool:
+        """Take note of points that came or left; False if the matrix is no longer positive definite."""
+        self.recent = np.concatenate([self.recent, changed])
+        self.signs = np.concatenate([self.signs, np.where(came, 1.0, -1.0)])
+        points = np.take(self.columns, changed, axis=1)
+        if len(self.columns) >= linalg.LARGE and len(self.recent) <= RECENT * len(self.columns):
+            self.whitened = np.hstack([self.whitened, linalg.solve_upper(self.factor, points, transposed=True)])
+            return True
+        if len(self.recent) > 0.5 * active.sum():
+            self.gram = linalg.upper_gram(self.columns[:, active])
+        else:
+            points = points if len(changed) == len(self.recent) else np.take(self.columns, self.recent, axis=1)
+            linalg.change_gram(self.gram, points, self.signs)
+        damped = self.gram.copy()
+        damped[np.diag_indices_from(damped)] += self.ridge
+        factor = linalg.cholesky(damped)
+        if factor is None:
+            return False
+        self.factor = factor
+        self.recent, self.signs, self.whitened = self.recent[:0], self.signs[:0], self.whitened[:, :0]
+        return True
 
 
 def reduce_points(points: Real, weights: Array) -> Array:
