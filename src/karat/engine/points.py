@@ -63,6 +63,8 @@ class CandidatePoints:
         SVD where that leaves doubt about the rank.  ``may_miss``: points that clearly do not span the target need no
         coordinates.  ``single``: try single precision first, if there are many features.
         """
+        if len(self.points) < self.rank and (few := self._independent_rows()) is not None:
+            return few
         diagonal = np.einsum("ij,ij->j", self.points, self.points)
         enough = bool(diagonal.all()) and len(self.points) >= self.rank
         for kind, least in ((np.float32, SINGLE), (np.float64, PIVOT))[0 if single and self.rank >= linalg.LARGE else 1 :]:
@@ -75,6 +77,20 @@ class CandidatePoints:
         if may_miss and self._clearly_missed(gram, norm):
             return replace(self, missed=np.inf)
         return self._by_pivots(norm) or self._by_svd(norm)
+
+    def _independent_rows(self) -> CandidatePoints | None:
+        """Fewer points than features, in orthonormal coordinates of their span: rows of L, where L L' is their Gram matrix.
+
+        None if the points depend on each other.
+        """
+        rows = np.ascontiguousarray(self.points)
+        gram = linalg.upper_gram(rows)
+        factor = linalg.cholesky(gram) if np.diag(gram).all() else None
+        if factor is None or np.min(np.diag(factor) ** 2 / np.diag(gram)) < PIVOT:
+            return None
+        inside = linalg.solve_upper(factor, rows @ self.target, transposed=True)
+        outside = self.target - linalg.solve_upper(factor, inside) @ rows
+        return self._spanned(factor.T, inside, outside)
 
     def _clearly_missed(self, gram: Array, norm: Array) -> bool:
         """Whether a large part of the target is outside the span, as far as the Gram matrix tells."""
