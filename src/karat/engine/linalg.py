@@ -37,6 +37,7 @@ MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in
 
 LARGE = 400  # features from which on matrices are worked on in blocks, by all threads
 SMALL = 100  # matrices of so few columns are inverted rather than solved with
+TAME = 1e-200  # sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
 RELEASED = 500  # NumPy lets other threads go on during a product with more entries than this
 STACK, SHORT = 8, 32  # tall blocks are multiplied as so many short ones, of so many rows at least
 
@@ -109,6 +110,9 @@ def threads() -> int:
 
 def column_norms(matrix: Array) -> Array:
     """Euclidean norms of the columns, without overflow or underflow of the squares."""
+    squares = np.einsum("ij,ij->j", matrix, matrix)
+    if ((squares > TAME) & (squares < 1 / TAME)).all():
+        return np.asarray(np.sqrt(squares))
     largest = np.abs(matrix).max(axis=0, initial=0.0)
     unit = np.where(largest > 0, largest, 1.0)
     return np.asarray(unit * np.sqrt(np.square(matrix / unit).sum(axis=0)))
@@ -271,8 +275,16 @@ def triangular_map(matrix: Array, null: float) -> tuple[Array, Array]:
 
 def eigh(matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues in decreasing order, and eigenvectors, of a symmetric matrix."""
-    values, vectors = sla.eigh(matrix, check_finite=False)
+    values, vectors, info = lapack.dsyevd(matrix, compute_v=1)
+    if info:
+        values, vectors = sla.eigh(matrix, check_finite=False)
     return values[::-1], vectors[:, ::-1]
+
+
+def eigenvalues(matrix: Array) -> Array:
+    """Eigenvalues of a symmetric matrix in increasing order."""
+    values, _, info = lapack.dsyevd(matrix, compute_v=0)
+    return np.asarray(sla.eigvalsh(matrix, check_finite=False) if info else values)
 
 
 def spectral_norm(symmetric: Array) -> float:
@@ -281,7 +293,7 @@ def spectral_norm(symmetric: Array) -> float:
         return 0.0
     if not np.isfinite(symmetric).all():
         return np.inf
-    values = sla.eigvalsh(symmetric, check_finite=False)
+    values = eigenvalues(symmetric)
     return float(max(abs(values[0]), abs(values[-1])))
 
 
@@ -364,5 +376,5 @@ def relative_norm(difference: Array, base: Array) -> float:
     factor = cholesky(np.asfortranarray(base / scale))
     if factor is None:
         return np.inf
-    left = sla.solve_triangular(factor, difference / scale, trans=1, check_finite=False)
-    return spectral_norm(sla.solve_triangular(factor, left.T, trans=1, check_finite=False))
+    left = solve_upper(factor, difference / scale, transposed=True)
+    return spectral_norm(solve_upper(factor, left.T, transposed=True))

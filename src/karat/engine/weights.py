@@ -242,8 +242,8 @@ def _walk(order: Indices, table: Real, weights: Array) -> Array:
             pivot = row[column]
             row[column] = -1.0
             row /= -pivot
-            below = panel[r + 1 :]
-            if len(below):
+            if r + 1 < len(panel):
+                below = panel[r + 1 :]
                 factor = below[:, column].copy()
                 below[:, column] = 0.0
                 linalg.add_outer(below, factor, row)
@@ -264,20 +264,20 @@ def _enter(row: Real, held: Array, mass: Array, point: int) -> int | None:
     then no ratio is zero by zero.
     """
     ratio = row / held
-    up, down = ratio.argmax(), ratio.argmin()
-    fall = ratio[down]
-    itself = fall >= 0 or mass[point] <= -1.0 / fall
+    up, down = int(ratio.argmax()), int(ratio.argmin())
+    own, rise, fall = float(mass[point]), float(ratio[up]), float(ratio[down])
+    itself = fall >= 0.0 or own * -fall <= 1.0
     column: int | None
     if row[up] > (1.0 if itself else -row[down]):
-        step, column = 1.0 / ratio[up], int(up)
+        step, column = 1.0 / rise, up
     elif itself:
-        step, column = -mass[point], None
+        step, column = -own, None
     else:
-        step, column = 1.0 / fall, int(down)
+        step, column = 1.0 / fall, down
     held -= step * row
     np.maximum(held, ALMOST, out=held)
     if column is not None:
-        held[column] = max(mass[point] + step, ALMOST)
+        held[column] = max(own + step, ALMOST)
     mass[point] = 0.0
     return column
 
