@@ -119,6 +119,6 @@ def null_table(columns: Real, threads: int) -> tuple[npt.NDArray[np.intp], Real]
 
 def _unit_inverse(lower: Real) -> Real:
     """Inverse of the unit lower triangle of a small matrix."""
-    inverse = np.tril(lapack_routine("trtri", lower)(lower, lower=1, unitdiag=1)[0], -1)
+    inverse: Real = np.tril(lapack_routine("trtri", lower)(lower, lower=1, unitdiag=1)[0], -1)
     inverse[np.diag_indices_from(inverse)] = 1.0
     return inverse

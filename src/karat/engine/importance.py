@@ -14,9 +14,13 @@ import numpy as np
 
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Indices
-from karat.engine.points import by_score
+from karat.engine.points import CandidatePoints, by_score, candidate_points
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sweep
+from karat.engine.tolerances import MISSED
+from karat.engine.weights import match_moments
+
+INFORMED = 4.0  # candidates per feature
 
 
 def important_rows(rows: Rows, fitted: FittedMoments, size: int, rng: np.random.Generator) -> tuple[Indices, Array] | None:
@@ -37,3 +41,11 @@ def important_rows(rows: Rows, fitted: FittedMoments, size: int, rng: np.random.
         return None
     chosen, nominal = found
     return chosen, nominal * (rows.total / nominal.sum())
+
+
+def by_importance(rows: Rows, fitted: FittedMoments, rng: np.random.Generator) -> tuple[CandidatePoints, Array] | None:
+    """Candidates drawn by importance, and weights on them that meet the moments; None if there are none."""
+    chosen = important_rows(rows, fitted, int(INFORMED * fitted.kernel.width), rng)
+    known = None if chosen is None else candidate_points(rows, fitted, *chosen).resolve(may_miss=True)
+    factors = None if known is None or known.missed > MISSED else match_moments(known)
+    return None if known is None or factors is None else (known, known.root * factors)

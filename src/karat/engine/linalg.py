@@ -11,12 +11,11 @@ shared among threads of ours (:mod:`karat.engine.blocked`).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from importlib import import_module
 from threading import Lock
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,6 @@ from scipy import linalg as sla
 from scipy.linalg import blas, lapack
 
 from karat.engine import blocked
-from karat.engine.blocked import Real
 from karat.engine.threads import cores
 from karat.engine.tolerances import RANK, TINY
 from karat.errors import InputError
@@ -32,6 +30,7 @@ from karat.errors import InputError
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
+Real = blocked.Real  # single or double precision
 
 MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 
@@ -79,32 +78,39 @@ def _blas_threads() -> list[Counter]:
     return [(pool.get_num_threads, pool.set_num_threads) for pool in pools]
 
 
-_entered, _before, _lock = 0, list[int](), Lock()
+class _OneThread:
+    """A context in which BLAS has one thread; it ends, in the whole process, when the last thread that entered it leaves."""
 
+    def __init__(self) -> None:
+        self.entered, self.before, self.lock = 0, list[int](), Lock()
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS on one thread, in the whole process, until the last thread that asked for it is done."""
-    global _entered, _before
-    with _lock:
-        _entered += 1
-        if _entered == 1:
-            _before = [ask() for ask, _ in _blas_threads()]
-            for _, give in _blas_threads():
-                give(1)
-    try:
-        yield
-    finally:
-        with _lock:
-            _entered -= 1
-            if not _entered:
-                for (_, give), count in zip(_blas_threads(), _before, strict=True):
+    def __enter__(self) -> None:
+        with self.lock:
+            self.entered += 1
+            if self.entered == 1:
+                self.before = [ask() for ask, _ in _blas_threads()]
+                for _, give in _blas_threads():
+                    give(1)
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.entered -= 1
+            if not self.entered:
+                for (_, give), count in zip(_blas_threads(), self.before, strict=True):
                     give(count)
+
+
+_ONE_THREAD = _OneThread()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Keep BLAS on one thread."""
+    return _ONE_THREAD
 
 
 def threads() -> int:
     """How many threads large work is shared among: as many as BLAS would use, so that one setting is enough for both."""
-    counts = _before if _entered else [ask() for ask, _ in _blas_threads()]
+    counts = _ONE_THREAD.before if _ONE_THREAD.entered else [ask() for ask, _ in _blas_threads()]
     return min([cores(), *counts[-1:]])
 
 

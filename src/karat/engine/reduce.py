@@ -7,8 +7,9 @@
 
 **The policy** of ``method="auto"``.  A step is taken only if the steps before it did not lead to a proof.
 
-1. onepass: a few more than twice as many candidates as features, then SECOND times as many (all rows, if there are no more),
-   then INFORMED times by importance among all rows.  Newton's method decides whether weights on them can meet the moments, and fails fast.
+1. onepass: a few more than twice as many candidates as features, then SECOND times as many (all rows, if there are no
+   more), then INFORMED times by importance among all rows.  Newton's method decides whether weights on them can meet the
+   moments, and fails fast.
 2. tree: every row is looked at, two more readings.
 3. The rows of the tree before the last elimination, in features whose rank has not been decided.
 4. Features of single columns, for degrees above 2.
@@ -28,6 +29,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.dropped import look_again
+from karat.engine.importance import by_importance
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import dominating, heaviest, lopsided
@@ -38,7 +40,7 @@ from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
 from karat.engine.tolerances import EXACT, MEASURED, ROUNDING, SHARP, UNSEEN
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
-from karat.engine.weights import SECOND, by_importance, check_any, polish, polish_features, refined_vertex, sampled
+from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
 PILOT = 2048  # rows on which coordinates are fitted
 COMPLETE = 16384  # up to this many rows the pilot is all of them
@@ -46,6 +48,7 @@ PASSES = 6  # most passes that the coordinates may ask for
 PEELED = 16  # most rows to peel per feature
 LAST = ("tree", "caratheodory")  # ways that look at every row: no stronger one follows
 FEW = 4  # rows per feature: so few may all be kept, if nothing else is exact
+ORDERS = 8  # orders of the rows in which they are eliminated, beside their own, if nothing else is exact
 SLOW = 300  # rows per feature, and features, up to which rows are eliminated one by one
 
 
@@ -192,11 +195,13 @@ def without_rank_decision(
 ) -> Reduction:  # fmt: skip
     """Eliminate in the features themselves, to as many rows as features; in the end, if need be, do not eliminate.
 
-    Where rounding leaves little room the order of the rows decides, so it is tried both ways.
+    Where rounding leaves little room the order of the rows decides, so several are tried.
     """
-    for order, eliminate in ((1, True), (-1, True), (1, False)) if last else ((1, True),):
-        plain = candidate_points(rows, known.fitted, known.positions[::order], known.root[::order] ** 2)
-        found = vertex(rows, fitted, plain, mass[::order], way, passes, witnesses, eliminate)
+    rng, forward = np.random.default_rng(0), np.arange(len(mass))
+    orders = [forward, *(rng.permutation(len(mass)) for _ in range(ORDERS if last and known.rank <= SLOW else 0))]
+    for order, eliminate in [*((order, True) for order in orders), *([(forward, False)] if last else [])]:
+        plain = candidate_points(rows, known.fitted, known.positions[order], known.root[order] ** 2)
+        found = vertex(rows, fitted, plain, mass[order], way, passes, witnesses, eliminate)
         best = better(best, replace(found, rank=known.rank))
         if best.proof.ok:
             break

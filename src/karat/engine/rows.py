@@ -8,8 +8,8 @@ conversion, so that nothing is rounded (:mod:`karat.engine.offsets` chooses the 
 
 **The pass.**  A kernel's statistic is summed by BLAS-3 on blocks, on every core.  All rows are cut into at most PARTS ranges,
 which threads take one after the other (:mod:`karat.engine.threads`) and read block by block, copies included.  Only where the
-statistic is so large that a part could not have its own there is one range, and the products are shared instead.  Blocks, ranges
-and the order in which their sums are added depend on the shape of the data alone, and so does the result, to the last bit.
+statistic is so large that a part could not have its own there is one range, and the products are shared instead.  Blocks and
+ranges, and the order in which their sums are added, depend on the shape of the data alone, and so does the last bit of the sum.
 """
 
 from __future__ import annotations

@@ -21,30 +21,31 @@ from typing import TypeVar
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-_pool: ThreadPoolExecutor | None = None
-
 
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _workers() -> ThreadPoolExecutor:
-    """Threads beside the calling one; they sleep while there is nothing to do."""
-    global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="karat")
-    return _pool
+class _Workers:
+    """Threads beside the calling one, made when they are first needed; they sleep while there is nothing to do."""
+
+    def __init__(self) -> None:
+        self.pool: ThreadPoolExecutor | None = None
+
+    def submit(self, work: Callable[[Iterator[int]], None], numbers: Iterator[int]) -> Future[None]:
+        if self.pool is None:
+            self.pool = ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="karat")
+        return self.pool.submit(work, numbers)
+
+    def forget(self) -> None:
+        """A forked process has none of the threads of its parent."""
+        self.pool = None
 
 
-def _forget() -> None:
-    """A forked process has none of the threads of its parent."""
-    global _pool
-    _pool = None
-
-
+_WORKERS = _Workers()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_WORKERS.forget)
 
 
 def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int) -> list[Result]:
@@ -66,7 +67,7 @@ def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int
                 return
             results[number] = work(listed[number])
 
-    helpers: list[Future[None]] = [_workers().submit(take, left) for _ in range(min(threads, len(listed)) - 1)]
+    helpers: list[Future[None]] = [_WORKERS.submit(take, left) for _ in range(min(threads, len(listed)) - 1)]
     try:
         take(left)
     finally:

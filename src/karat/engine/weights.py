@@ -49,7 +49,6 @@ from contextlib import suppress
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.importance import important_rows
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices, Real
 from karat.engine.points import CandidatePoints, candidate_points, drawn, enough
@@ -70,7 +69,6 @@ GROUPS_PER_FEATURE = 1.5  # groups summed at one halving level, in units of m; 1
 ROUNDS = 4  # of polishing
 CUTS = (1e-13, 1e-11, 1e-9, 1e-7)  # relative singular values left out, where a full solution would spoil the signs
 SECOND = 6.0  # sampled candidates per feature, where fewer did not do
-INFORMED = 4.0  # candidates per feature that are drawn by importance
 BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
 
 
@@ -241,7 +239,7 @@ def _walk(order: Indices, table: Real, weights: Array) -> Array:
             # The row now expresses the point that left; use it to rewrite the rest of the panel in the new basis.
             pivot = row[column]
             row[column] = -1.0
-            row /= -pivot
+            np.divide(row, -pivot, out=row)
             if r + 1 < len(panel):
                 below = panel[r + 1 :]
                 factor = below[:, column].copy()
@@ -396,11 +394,3 @@ def sampled(
         if factors is not None:
             return known, known.root * factors
     return None
-
-
-def by_importance(rows: Rows, fitted: FittedMoments, rng: np.random.Generator) -> tuple[CandidatePoints, Array] | None:
-    """The same with candidates that show what a uniform sample misses, which takes a pass."""
-    chosen = important_rows(rows, fitted, int(INFORMED * fitted.kernel.width), rng)
-    known = None if chosen is None else candidate_points(rows, fitted, *chosen).resolve(may_miss=True)
-    factors = None if known is None or known.missed > MISSED else match_moments(known)
-    return None if known is None or factors is None else (known, known.root * factors)
