@@ -1,6 +1,6 @@
 """Products and factorisations of large matrices, in single or double precision, by blocks that our own threads share.
 
-Points are held as the columns of a matrix, one row per feature: ``columns`` is m x N and C-contiguous.  Every block is one product
+Points are the columns of a matrix, one row per feature: ``columns`` is m x N and C-contiguous.  Every block is one product
 by NumPy, during which other threads can go on (SciPy's BLAS holds the interpreter).  Triangular systems become products with
 inverses of diagonal blocks, which are small.  Which blocks there are depends on the sizes alone (:mod:`karat.engine.threads`).
 """

@@ -96,8 +96,8 @@ class _OneThread:
         with self.lock:
             self.entered -= 1
             if not self.entered:
-                for (_, give), count in zip(_blas_threads(), self.before, strict=True):
-                    give(count)
+                for (_, restore), count in zip(_blas_threads(), self.before, strict=True):
+                    restore(count)
 
 
 _ONE_THREAD = _OneThread()
