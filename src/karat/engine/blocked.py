@@ -104,17 +104,18 @@ def null_table(columns: Real, threads: int) -> tuple[npt.NDArray[np.intp], Real]
             columns[others, rows.stop :] -= columns[others, rows] @ below
 
         share(update, _blocks(rows.stop, width, BLOCK), threads)
-    table = columns[:, width:]
+    entering = columns[:, width:]
+    table = np.empty((count - width, width), dtype=columns.dtype)
 
-    def solve(points: slice) -> Real:
+    def solve(points: slice) -> None:
         part = np.empty((width, points.stop - points.start), dtype=columns.dtype)
         for rows in reversed(_blocks(0, width, BLOCK)):
-            rest = table[rows, points] - columns[rows, rows.stop : width] @ part[rows.stop :]
+            rest = entering[rows, points] - columns[rows, rows.stop : width] @ part[rows.stop :]
             part[rows] = _unit_inverse(columns[rows, rows].T).T @ rest
-        return part.T
+        table[points] = part.T
 
-    strips = share(solve, _blocks(0, count - width, STRIP // 2), threads)
-    return order, np.concatenate([np.ascontiguousarray(strip) for strip in strips])
+    share(solve, _blocks(0, count - width, STRIP // 2), threads)
+    return order, table
 
 
 def _unit_inverse(lower: Real) -> Real:

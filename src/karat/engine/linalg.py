@@ -54,7 +54,7 @@ Counter = tuple[Callable[[], int], Callable[[int], None]]  # to ask for the numb
 
 
 @lru_cache(maxsize=1)
-def _blas_threads() -> list[Counter]:
+def blas_threads() -> list[Counter]:
     """The OpenBLAS of NumPy and that of SciPy, found through the modules that were linked to them; else by threadpoolctl."""
     found: list[Counter] = []
     for name in ("numpy.linalg._umath_linalg", "scipy.linalg._fblas"):
@@ -88,15 +88,15 @@ class _OneThread:
         with self.lock:
             self.entered += 1
             if self.entered == 1:
-                self.before = [ask() for ask, _ in _blas_threads()]
-                for _, give in _blas_threads():
+                self.before = [ask() for ask, _ in blas_threads()]
+                for _, give in blas_threads():
                     give(1)
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
             self.entered -= 1
             if not self.entered:
-                for (_, restore), count in zip(_blas_threads(), self.before, strict=True):
+                for (_, restore), count in zip(blas_threads(), self.before, strict=True):
                     restore(count)
 
 
@@ -110,7 +110,7 @@ def one_blas_thread() -> AbstractContextManager[None]:
 
 def threads() -> int:
     """How many threads large work is shared among: as many as BLAS would use, so that one setting is enough for both."""
-    counts = _ONE_THREAD.before if _ONE_THREAD.entered else [ask() for ask, _ in _blas_threads()]
+    counts = _ONE_THREAD.before if _ONE_THREAD.entered else [ask() for ask, _ in blas_threads()]
     return min([cores(), *counts[-1:]])
 
 
