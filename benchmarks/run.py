@@ -14,6 +14,7 @@ import argparse
 import time
 from pathlib import Path
 
+import curves
 import engine
 import proof
 import real
@@ -30,6 +31,10 @@ SECTIONS = {
     "covtype": real.covertype,
     "box": engine.box,
     "proof": proof.share,
+    "curves": curves.curves,
+    "few": curves.few_rows,
+    "refusal": curves.refusal,
+    "threads": curves.threads,
     "why": why.why,
 }
 
