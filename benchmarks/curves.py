@@ -127,8 +127,6 @@ def _in_process(count: str | None) -> tuple[float, str]:
         environment["OPENBLAS_NUM_THREADS"] = count
     here = Path(__file__).parent
     paths = json.dumps([str(here), str(here.parent / "src")])
-    done = subprocess.run(
-        [sys.executable, "-c", THREADS, paths], capture_output=True, text=True, check=True, env=environment
-    )
+    done = subprocess.run([sys.executable, "-c", THREADS, paths], capture_output=True, text=True, check=True, env=environment)
     seconds, total = json.loads(done.stdout)
     return float(seconds), str(total)

@@ -92,7 +92,7 @@ class _OneThread:
                 for _, give in blas_threads():
                     give(1)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         with self.lock:
             self.entered -= 1
             if not self.entered:
@@ -168,6 +168,15 @@ def null_table(points: Real) -> tuple[Indices, Real]:
     lower = np.array(lu[width:].T, order="F")
     table = blas.dtrsm(1.0, lu[:width], lower, side=0, lower=1, trans_a=1, diag=1, overwrite_b=1)
     return order, table.T
+
+
+def factored(points: Array) -> tuple[Indices, Array]:
+    """``P F = [L1; L2] U`` of N points in R^m, in place (Fortran order): the swaps of rows that make P, and ``L1^-1``.
+
+    Of the latter only what is below the diagonal is to be used.
+    """
+    lu, swaps, _ = lapack.dgetrf(points, overwrite_a=1)
+    return swaps, lapack.dtrtri(lu[: points.shape[1]], lower=1, unitdiag=1)[0]
 
 
 def unit_upper_inverse(matrix: Real) -> Real:
