@@ -5,8 +5,8 @@
     python benchmarks/run.py --full     NNLS and HiGHS at a million rows too (many minutes, 11 GB)
     python benchmarks/run.py --only wide,box
 
-The figures are written to docs/figures/measured.json, from which docs/speed.md and its curves are made.  On a machine with other work, set KARAT_BENCH_CLOCK=processor and OPENBLAS_NUM_THREADS=1:
-processor time on one thread.
+The figures are written to docs/figures/measured.json, from which docs/speed.md and its curves are made.  On a machine with
+other work, set KARAT_BENCH_CLOCK=processor and OPENBLAS_NUM_THREADS=1: processor time on one thread.
 
 Every time is a median.  What is compared runs in turn.  karat is timed from raw arrays, with validation.
 """

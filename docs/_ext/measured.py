@@ -1,4 +1,4 @@
-"""The directive ``{measured} prefix``: a table of the measurements whose case begins with a word, as ``make bench`` wrote them."""
+"""The directive ``{measured} word``: a table of the measurements of ``make bench`` whose case begins with a word."""
 
 import json
 from pathlib import Path

@@ -53,6 +53,10 @@ def draw(ink: str) -> Figure:
         label="D'D and one LU",
     )
     right.set(xscale="log", xlabel="features m (100,000 rows)")
+    right.set_xticks(
+        [p[0] for p in points], [f"{p[0]:,.0f}" for p in points], minor=False
+    )
+    right.set_xticks([], minor=True)
     right.legend()
     figure.tight_layout()
     plt.close(figure)

@@ -312,9 +312,9 @@ def refined_vertex(known: CandidatePoints, mass: Array) -> tuple[Indices, Array]
     """
     if known.single:
         support = np.flatnonzero(reduce_points(known.columns.T, mass) > 0)
-        solve = linalg.square_solver(known.columns[:, support])
+        solve = linalg.square_solver(np.take(known.columns, support, axis=1))
         if solve is not None:
-            points = known.points[support]
+            points = np.take(known.points.T, support, axis=1).T
             weights = _rounds(solve, points, np.maximum(solve(known.target), TINY), known.target)
             if np.linalg.norm(known.target - weights @ points) <= POLISHED * np.linalg.norm(known.target):
                 return support, weights
