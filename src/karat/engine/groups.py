@@ -28,7 +28,8 @@ from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.reduce import COMPLETE, Reduction, build
-from karat.engine.rows import Progress, Rows, cores
+from karat.engine.rows import Progress, Rows
+from karat.engine.threads import cores
 from karat.engine.weights import SECOND
 
 WIDE = 120  # features up to which stacks are faster
@@ -63,7 +64,7 @@ def reduce_many(
     done = 0
     if stackable(kernel, method) and len(starts) > 2:
         assert isinstance(kernel, Powers)
-        with linalg.few_threads(kernel.width):
+        with linalg.one_blas_thread():
             for group, reduction in in_stacks(rows, np.asarray(starts), kernel, seed):
                 found[group] = reduction
                 done += int(starts[group + 1] - starts[group])
