@@ -15,6 +15,7 @@ result does not depend on timing.
 from __future__ import annotations
 
 import os
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -187,6 +188,7 @@ def sweep(
     block, threads = block_rows(rows.columns + 1, *shape)
     starts = range(0, len(rows), block)
     threads = max(1, min(threads, len(starts) // 4))
+    advance = None if progress is None else counted(progress, len(rows))
 
     def run(part: range) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):  # non-finite sums are noticed, and explained, by the caller
@@ -201,8 +203,8 @@ def sweep(
             sums.append(visit(blocks.read(start, stop), weights, start))
             for _ in range((number & -number).bit_length() - 1):
                 sums[-2:] = [combine(*sums[-2:])]
-            if progress is not None:
-                progress(stop, len(rows))
+            if advance is not None:
+                advance(stop - start)
         return reduce(lambda right, left: combine(left, right), reversed(sums))
 
     if threads == 1:
@@ -212,6 +214,19 @@ def sweep(
     with ThreadPoolExecutor(threads - 1) as workers:
         coming = workers.map(run, others)
         return reduce(combine, coming, run(own))
+
+
+def counted(progress: Progress, total: int) -> Callable[[int], None]:
+    """A progress that is told of blocks, by several threads, and says how many rows are done in all."""
+    lock, done = threading.Lock(), 0
+
+    def advance(rows: int) -> None:
+        nonlocal done
+        with lock:
+            done += rows
+            progress(done, total)
+
+    return advance
 
 
 def add(left: Statistic, right: Statistic) -> Statistic:
