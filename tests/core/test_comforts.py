@@ -93,7 +93,9 @@ def test_every_example_of_a_problem_runs():
 
     for name in karat.problems.__all__:
         if name != "Problem":
-            eval(example_call(getattr(karat.problems, name)), {"karat": karat, "function": abs, "transform": abs})
+            eval(
+                example_call(getattr(karat.problems, name)), {"karat": karat, "function": abs, "transform": abs, "X": np.eye(3)}
+            )
 
 
 @pytest.mark.parametrize(

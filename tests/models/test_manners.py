@@ -55,6 +55,22 @@ def test_names_of_columns_and_of_outputs():
     assert list(sources.get_feature_names_out()) == [f"ica{i}" for i in range(4)]
 
 
+def test_names_of_columns_of_a_coreset_and_of_views():
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(make_mixture(2000, 4, 3).X, columns=list("abcd"))
+    model = models.GaussianMixture(3).fit_coreset(karat.coreset(X, problem=problems.GaussianMixture(3)))
+    assert list(model.feature_names_in_) == list("abcd")
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(X[list("badc")])
+    model.fit_coreset(karat.coreset(X.to_numpy(), problem=problems.GaussianMixture(3)))
+    assert not hasattr(model, "feature_names_in_")
+    views = [pd.DataFrame(view).add_prefix(letter) for letter, view in zip("uvw", make_views(2000).X, strict=True)]
+    pair = models.MultiView(3).fit(tuple(views))
+    assert pair.predict(tuple(views)).shape == (2000,)
+    with pytest.raises(InputError, match="View 2 has columns"):
+        pair.predict((views[0], views[1][views[1].columns[::-1]], views[2]))
+
+
 @pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # few rows
 def test_nan_has_no_label():
     X = make_mixture(1000, 4, 3).X
@@ -82,6 +98,10 @@ def test_numpy_integers_can_be_saved(tmp_path):
     core = karat.coreset(X, problem=problems.GaussianMixture(np.int64(3)))
     core.save(tmp_path / "core.npz")
     assert karat.load(tmp_path / "core.npz").problem == problems.GaussianMixture(3)
+    documents = make_topics(1000, alpha=[0.3, 0.4, 0.5, 0.6]).X
+    core = karat.coreset(documents, problem=problems.LatentDirichlet(np.int32(4), np.float32(1.5)))
+    core.save(tmp_path / "topics.npz")
+    assert karat.load(tmp_path / "topics.npz").problem == problems.LatentDirichlet(4, 1.5)
 
 
 @pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # few rows

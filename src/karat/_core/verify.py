@@ -15,6 +15,7 @@ from karat._core.latent import Samples
 from karat._data.checks import Table
 from karat._data.frames import aligned
 from karat.engine.linalg import Flags, Indices
+from karat.engine.polynomial import unmixed
 from karat.engine.proof import Proof
 from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
 from karat.engine.rows import Rows, own_weights, pass_over, sample
@@ -77,11 +78,16 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
     except NonFiniteError:
         raise table.explain_non_finite() from None
     found = measure_again(core, rows, fitted, kept, passes, table.unit)
-    kernel = None if core.absorbed else centred_kernel(found)
-    if kernel is None:
+    if core.absorbed:
         return found
-    centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
-    return better(found, measure_again(core, rows, centred, kept, passes + 1))
+    kernel = centred_kernel(found)
+    if kernel is not None:
+        centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+        found = better(found, measure_again(core, rows, centred, kept, passes + 1))
+    if found.proof.ok or unmixed(fitted.kernel) is fitted.kernel:
+        return found
+    single, more = fit_moments(rows, unmixed(fitted.kernel), pilot)  # powers of mixed columns lose more digits
+    return better(found, measure_again(core, rows, single, kept, passes + more))
 
 
 def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None) -> tuple[Flags, Indices]:
