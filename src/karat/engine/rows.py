@@ -14,6 +14,7 @@ ranges, and the order in which their sums are added, depend on the shape of the 
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -202,6 +203,7 @@ def sweep(
     block, most = block_rows(rows.columns + 1, *shape, cache)
     starts = range(0, len(rows), block)
     buffers: list[Blocks] = []  # those that no thread uses now
+    advance = None if progress is None else counted(progress, len(rows))
 
     def run(part: range) -> Any:
         blocks = buffers.pop() if buffers else Blocks(rows, shift, min(block, len(rows)))
@@ -218,8 +220,8 @@ def sweep(
             sums.append(visit(blocks.read(start, stop), weights, start))
             for _ in range((number & -number).bit_length() - 1):
                 sums[-2:] = [combine(*sums[-2:])]
-            if progress is not None:
-                progress(stop, len(rows))
+            if advance is not None:
+                advance(stop - start)
         return reduce(lambda right, left: combine(left, right), reversed(sums))
 
     cuts = np.linspace(0, len(starts), max(1, min(most, len(starts) // 4)) + 1).astype(int)
@@ -228,6 +230,19 @@ def sweep(
             return run(starts)
         parts = [starts[a:b] for a, b in pairwise(cuts)]
         return reduce(combine, share(run, parts, linalg.threads()))
+
+
+def counted(progress: Progress, total: int) -> Callable[[int], None]:
+    """A progress that is told of blocks, by several threads, and says how many rows are done in all."""
+    lock, done = threading.Lock(), 0
+
+    def advance(rows: int) -> None:
+        nonlocal done
+        with lock:
+            done += rows
+            progress(done, total)
+
+    return advance
 
 
 def add(left: Statistic, right: Statistic) -> Statistic:
