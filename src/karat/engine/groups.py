@@ -90,7 +90,7 @@ def measure_many(
         return found
     assert isinstance(kernel, Powers)
     sizes = rounded_up(counts)
-    with linalg.few_threads(kernel.width):
+    with linalg.one_blas_thread():
         for size in np.unique(sizes[counts <= COMPLETE]).tolist():
             same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
             fitted = Groups(rows, kernel, starts[same], counts[same], size, 0).moments(np.arange(len(same)))
