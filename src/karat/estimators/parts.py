@@ -27,11 +27,11 @@ from karat.errors import NotExactError
 from karat.estimators import registry
 from karat.estimators.atoms import Split
 from karat.estimators.covers import cover, widest
-from karat.estimators.fitting import fit_weighted, join_pipeline, key_of, split_pipeline
+from karat.estimators.fitting import fit_weighted, join_pipeline, key_of, split_pipeline, with_parameters
 from karat.estimators.folds import ExactCV, cores_of_splits
 from karat.estimators.monomials import monomial_problem
 from karat.estimators.training_rows import Kept, TrainingRows, hash_of
-from karat.estimators.transformers import fit_and_transform, fit_transformers, fitted_by_moments, resolve_columns, transform
+from karat.estimators.transformers import fit_and_transform, fitted_by_moments, learns_from_kept, resolve_columns, transform
 from karat.problems import Problem
 
 HELD = 8  # settings of transformers whose columns are held, for every part
@@ -59,6 +59,10 @@ class Parts:
         self, rows: TrainingRows, splits: Sequence[Split], candidates: list[Any], fit: Any, problem: Problem | None
     ) -> None:
         self.rows, self.splits, self.fit_alone, self.problem = rows, splits, fit, problem
+        # Rows without weight have categories too, and column transformers count the zeros of sparse tables.
+        weighted = rows.sample_weight is None or bool((np.asarray(rows.sample_weight) > 0).all())
+        self.tells_all = weighted and not containers.is_sparse(rows.table)
+        self.keys: dict[tuple[int, ...], tuple[str, Any]] = {}
         self.covered: set[str] = set()
         self.fronts: dict[tuple[str, int], Any] = {}
         self.few: dict[tuple[int, bool], Kept] = {}
@@ -73,7 +77,7 @@ class Parts:
     def _build_folds(self, candidates: list[Any]) -> None:
         """One coreset per fold that serves every covered candidate."""
         pipelines = [split_pipeline(candidate) for candidate in candidates]
-        known = {hash_of(front): front for front, leaf in pipelines if _is_plain(leaf)}
+        known = {self.key(front): front for front, leaf in pipelines if _is_plain(leaf)}
         covers = {}
         for key, front in known.items():
             found = "passthrough" if front is None or self.problem is not None else cover(self._resolved(front))
@@ -115,53 +119,64 @@ class Parts:
     def fit(self, estimator: Any, number: int) -> tuple[Any, str | None]:
         """Fit an estimator for a part; returns it with the key of its transformers if it is covered, else None."""
         front, leaf = split_pipeline(estimator)
-        key = hash_of(front) if _is_plain(leaf) else ""
+        key = self.key(front) if _is_plain(leaf) else ""
         if key not in self.covered:
-            fitted, core = self.fit_alone(estimator, self.training(number))
+            fitted, core = self.fit_alone(clone(estimator), self.training(number))
             self.last = core if number == ALL else self.last
             return fitted, None
         self.last = self.folds.refit if number == ALL and self.folds is not None else self.last
         kept = self.kept(number)
-        if self.fitted_with_model(front):
-            return fit_weighted(estimator, kept.X, kept.y, kept.weights), key
+        if self.problem is not None:
+            return fit_weighted(clone(estimator), kept.X, kept.y, kept.weights), key
         fit_weighted(leaf, self.behind(front, key, number, False), kept.y, kept.weights)
-        return join_pipeline(estimator, self._front(front, key, number), leaf), key
+        return (estimator if front is None else join_pipeline(estimator, self._front(front, key, number), leaf)), key
+
+    def key(self, front: Any) -> str:
+        """What tells transformers from others with other parameters; those that are the same objects are hashed once."""
+        steps = () if front is None else tuple(id(step) for _, step in front.steps)
+        if steps not in self.keys:
+            self.keys[steps] = hash_of(front), front  # held, so that no other object gets their numbers
+        return self.keys[steps][0]
 
     def behind(self, front: Any, key: str, number: int, test: bool) -> Any:
         """The few rows of a part as the model behind the transformers of its training part sees them.
 
         Candidates that differ in the last step share them; what was not asked for lately is forgotten.
         """
+        if front is None:
+            return self.kept(number, test).X
+        fitted = self._front(front, key, number)
         found = self.made.pop((key, number, test), None)
-        if found is None:
-            found = transform(self._front(front, key, number), self.kept(number, test).X)
-        self.made[key, number, test] = found
-        while len(self.made) > HELD * (len(self.splits) + 1):
+        return self._held(key, number, test, transform(fitted, self.kept(number, test).X) if found is None else found)
+
+    def _held(self, key: str, number: int, test: bool, table: Any) -> Any:
+        self.made[key, number, test] = table
+        while len(self.made) > HELD * 2 * (len(self.splits) + 1):
             self.made.popitem(last=False)
-        return found
+        return table
 
     def _prepare(self, estimator: Any) -> None:
         """Do what takes long and may be refused; other errors are left to the search, which counts them as failed fits."""
         front, leaf = split_pipeline(estimator)
         if not _is_plain(leaf):
             return
-        key = hash_of(front)
+        key = self.key(front)
         for number in range(ALL, len(self.splits)):
             with suppress_all_but_refusals():
                 if key not in self.covered:
                     self.last = (self.training(number) if front is None else self.training(number).behind(front)).core()
-                elif not self.fitted_with_model(front):
+                elif front is not None and self.problem is None:
                     self._front(front, key, number)
 
-    def fitted_with_model(self, front: Any) -> bool:
-        """Whether the transformers are fitted on the same few rows as the model."""
-        return fitted_by_moments(front) or self.problem is not None
-
     def _front(self, front: Any, key: str, number: int) -> Any:
-        """The transformers, known by their key, fitted on all rows of a part."""
+        """The transformers, known by their key, fitted to all rows of a part; on few rows, if these tell all that they learn."""
         if (key, number) not in self.fronts:
-            rows = self.training(number)
-            self.fronts[key, number] = fit_transformers(self._resolved(front), rows.X, rows.y, rows.weights)
+            by_few = fitted_by_moments(front) or (self.tells_all and learns_from_kept(front))
+            rows = self.kept(number) if by_few else self.training(number)
+            fitted, table = fit_and_transform(self._resolved(front), rows.X, rows.y, rows.weights, keep=by_few)
+            self.fronts[key, number] = fitted
+            if table is not None:
+                self._held(key, number, False, table)
         return self.fronts[key, number]
 
     def kept(self, number: int, test: bool = False) -> Kept:
@@ -209,13 +224,13 @@ class PartModel(BaseEstimator):
         self.inside, self.parts = inside, parts
 
     def __sklearn_clone__(self) -> PartModel:
-        return PartModel(clone(self.inside), self.parts)
+        return PartModel(with_parameters(self.inside, {}), self.parts)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return dict(self.inside.get_params(deep))
 
     def set_params(self, **params: Any) -> Self:
-        self.inside.set_params(**params)
+        self.inside = with_parameters(self.inside, params)
         return self
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -257,7 +272,7 @@ class PartScorer:
         """The score on the few rows of a part, behind transformers that are not run again."""
         parts = model.parts
         rows = parts.kept(number, test)
-        if model.key_ is None or parts.fitted_with_model(model.front_):
+        if model.key_ is None or parts.problem is not None:
             return self.scorer(model.fitted_, rows.X, rows.y, sample_weight=rows.weights)
         leaf = split_pipeline(model.fitted_)[1]
         return self.scorer(leaf, parts.behind(model.front_, model.key_, number, test), rows.y, sample_weight=rows.weights)

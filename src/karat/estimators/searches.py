@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import clone
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV, ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
 from karat._core.coreset import Coreset
 from karat.errors import InputError
-from karat.estimators.fitting import check_splitter, refuse
+from karat.estimators.fitting import check_splitter, refuse, with_parameters
 from karat.estimators.folds import full_splits
 from karat.estimators.parts import PartModel, Parts, PartScorer, tokens
 from karat.estimators.registry import SCORERS
 from karat.estimators.training_rows import TrainingRows
+from karat.estimators.transformers import parts_of
 from karat.problems import Problem
 
 
@@ -40,12 +40,13 @@ def candidates(search: Any, draws: Any = None) -> list[Any]:
         drawn = list(sampler)
         if hasattr(search, "n_candidates"):
             drawn = list(sampler)  # a halving search looks at its candidates once before it lists them
-    found = []
+    found, valid = [], set()
     for parameters in drawn:
-        candidate = clone(search.estimator).set_params(**parameters)
-        for part in [candidate, *candidate.get_params(deep=True).values()]:
-            if hasattr(part, "_parameter_constraints"):
+        candidate = with_parameters(search.estimator, parameters)
+        for part in parts_of(candidate):
+            if hasattr(part, "_parameter_constraints") and id(part) not in valid:
                 part._validate_params()  # once per candidate, here, rather than in each of its fits
+                valid.add(id(part))
         found.append(candidate)
     return found
 
