@@ -26,7 +26,7 @@ from karat._data import containers
 from karat.errors import NotExactError
 from karat.estimators import registry
 from karat.estimators.atoms import Split
-from karat.estimators.covers import cover, widest
+from karat.estimators.covers import cover, covered, widest
 from karat.estimators.fitting import fit_weighted, join_pipeline, key_of, split_pipeline, with_parameters
 from karat.estimators.folds import ExactCV, cores_of_splits
 from karat.estimators.monomials import monomial_problem
@@ -97,7 +97,7 @@ class Parts:
             monomials = monomial_problem(covers, rows.table, rows.target)
             if monomials is not None:
                 return monomials
-        made = [fit_and_transform(one, rows.X, rows.y) for one in covers]
+        made = [covered(one, rows.X, rows.y) for one in covers]
         return rows.problem(self.problem, [fitted for fitted, _ in made], [table for _, table in made])
 
     def _resolved(self, front: Any) -> Any:

@@ -21,6 +21,7 @@ from karat._core.construct import coreset
 from karat._core.coreset import Coreset
 from karat._data import containers
 from karat.engine.linalg import Array
+from karat.estimators.covers import covered
 from karat.estimators.features import FeatureMap
 from karat.estimators.transformers import fit_and_transform, resolve_columns, transform
 from karat.problems import LeastSquares, Moments, Problem, Transformed
@@ -125,7 +126,7 @@ class TrainingRows:
         """These rows behind a cover of the transformers to come, which learns nothing that depends on weights."""
         found: TrainingRows = self._once(
             ("cover", hash_of(spanned)),
-            lambda: self._with_front(*fit_and_transform(spanned, self.X, self.y)),
+            lambda: self._with_front(*covered(spanned, self.X, self.y)),
         )
         return found
 
