@@ -29,6 +29,7 @@ from karat.estimators.atoms import Split
 from karat.estimators.covers import cover, covered, widest
 from karat.estimators.fitting import fit_weighted, join_pipeline, key_of, split_pipeline, with_parameters
 from karat.estimators.folds import ExactCV, cores_of_splits
+from karat.estimators.moment_scores import linear_score
 from karat.estimators.monomials import monomial_problem
 from karat.estimators.training_rows import Kept, TrainingRows, hash_of
 from karat.estimators.transformers import fit_and_transform, fitted_by_moments, learns_from_kept, resolve_columns, transform
@@ -221,20 +222,22 @@ class PartModel(BaseEstimator):
     """An estimator that is fitted on what a token stands for; its parameters are those of the one inside."""
 
     def __init__(self, inside: Any, parts: Parts) -> None:
-        self.inside, self.parts = inside, parts
+        self.inside, self.parts, self.own = inside, parts, False  # clones share what is inside until parameters are set
 
     def __sklearn_clone__(self) -> PartModel:
-        return PartModel(with_parameters(self.inside, {}), self.parts)
+        return PartModel(self.inside, self.parts)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return dict(self.inside.get_params(deep))
 
     def set_params(self, **params: Any) -> Self:
-        self.inside = with_parameters(self.inside, params)
+        self.inside, self.own = with_parameters(self.inside, params), True
         return self
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit on the part that the tokens X stand for."""
+        if not self.own:
+            self.set_params()
         self.front_ = split_pipeline(self.inside)[0]  # as it is before it is fitted
         self.fitted_, self.key_ = self.parts.fit(self.inside, int(X[0, 0]) // 2 if len(X) == 1 else ALL)
         return self
@@ -253,29 +256,30 @@ class PartScorer:
     Parameters
     ----------
     scorer : callable
-    by_moments : bool
-        Whether the score is a function of kept moments, so that few rows do.
+    name : str, optional
+        Its name, if it is a function of kept moments, so that few rows do.
     """
 
-    def __init__(self, scorer: Any, by_moments: bool) -> None:
-        self.scorer, self.by_moments = scorer, by_moments
+    def __init__(self, scorer: Any, name: str | None) -> None:
+        self.scorer, self.name = scorer, name
 
     def __call__(self, model: PartModel, X: Any, y: Any = None) -> Any:
         number, test = divmod(int(X[0, 0]), 2)
-        if self.by_moments and model.key_ is not None:
-            return self._on_few(model, number, bool(test))
+        if self.name is not None and model.key_ is not None:
+            return self._on_few(self.name, model, number, bool(test))
         rows = model.parts.full(number, bool(test))
         weights = {} if rows.weights is None else {"sample_weight": rows.weights}
         return self.scorer(model.fitted_, rows.X, rows.y, **weights)
 
-    def _on_few(self, model: PartModel, number: int, test: bool) -> Any:
+    def _on_few(self, name: str, model: PartModel, number: int, test: bool) -> Any:
         """The score on the few rows of a part, behind transformers that are not run again."""
         parts = model.parts
         rows = parts.kept(number, test)
         if model.key_ is None or parts.problem is not None:
             return self.scorer(model.fitted_, rows.X, rows.y, sample_weight=rows.weights)
-        leaf = split_pipeline(model.fitted_)[1]
-        return self.scorer(leaf, parts.behind(model.front_, model.key_, number, test), rows.y, sample_weight=rows.weights)
+        leaf, X = split_pipeline(model.fitted_)[1], parts.behind(model.front_, model.key_, number, test)
+        found = linear_score(name, leaf, X, rows.y, rows.weights)
+        return self.scorer(leaf, X, rows.y, sample_weight=rows.weights) if found is None else found
 
 
 def tokens(splits: Sequence[Split]) -> tuple[np.ndarray, list[Split]]:

@@ -102,11 +102,11 @@ def _several(scoring: Any) -> dict[str, Any]:
     return {"score": get_scorer(scoring)}
 
 
-def by_moments(scorer: Any, rows: TrainingRows) -> bool:
-    """Whether a score is a function of moments that the test parts keep."""
+def by_moments(scorer: Any, rows: TrainingRows) -> str | None:
+    """The name of a score that is a function of moments that the test parts keep; None for any other."""
     if rows.classifies or not hasattr(scorer, "_score_func"):
-        return False
-    return any(_what_it_does(scorer) == _what_it_does(get_scorer(name)) for name in SCORERS)
+        return None
+    return next((name for name in SCORERS if _what_it_does(scorer) == _what_it_does(get_scorer(name))), None)
 
 
 def _what_it_does(scorer: Any) -> tuple[Any, ...]:
@@ -143,7 +143,7 @@ def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: 
     search.set_params(estimator=PartModel(search.estimator, parts), cv=places, scoring=part_scorers(own["scoring"], rows))
     # The rows were checked when the coreset was built, and the candidates' parameters when they were listed.
     with config_context(assume_finite=True, skip_parameter_validation=True, enable_metadata_routing=False):
-        search.fit(numbers, np.zeros(len(numbers)))
+        search.fit(numbers)
     search.set_params(**own)  # the user's settings
     core = parts.core()
     if hasattr(search, "best_estimator_"):
