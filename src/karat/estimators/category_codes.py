@@ -2,8 +2,8 @@
 
 A cover (:mod:`karat.estimators.covers`) needs the indicators of all categories.  scikit-learn's encoder takes longer to make
 them than a coreset takes, because it looks every value up several times.  Here every value is looked up once, and the
-table stays narrow (:class:`~karat._data.indicators.Indicators`).  The most frequent category has no indicator: with the constant,
-those of the others span it, and no direction of the columns vanishes.
+table stays narrow (:class:`~karat._data.indicators.Indicators`).  The most frequent category has no indicator: with the
+constant, those of the others span it, and no direction of the columns vanishes.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from karat.estimators.folds import ExactCV, cores_of_splits
 from karat.estimators.moment_scores import linear_score
 from karat.estimators.monomials import monomial_problem
 from karat.estimators.training_rows import Kept, TrainingRows, hash_of
-from karat.estimators.transformers import fit_and_transform, fitted_by_moments, learns_from_kept, resolve_columns, transform
+from karat.estimators.transformers import fit_and_transform, transform
 from karat.problems import Problem
 
 HELD = 8  # settings of transformers whose columns are held, for every part
@@ -60,9 +60,6 @@ class Parts:
         self, rows: TrainingRows, splits: Sequence[Split], candidates: list[Any], fit: Any, problem: Problem | None
     ) -> None:
         self.rows, self.splits, self.fit_alone, self.problem = rows, splits, fit, problem
-        # Rows without weight have categories too, and column transformers count the zeros of sparse tables.
-        weighted = rows.sample_weight is None or bool((np.asarray(rows.sample_weight) > 0).all())
-        self.tells_all = weighted and not containers.is_sparse(rows.table)
         self.keys: dict[tuple[int, ...], tuple[str, Any]] = {}
         self.covered: set[str] = set()
         self.fronts: dict[tuple[str, int], Any] = {}
@@ -81,7 +78,7 @@ class Parts:
         known = {self.key(front): front for front, leaf in pipelines if _is_plain(leaf)}
         covers = {}
         for key, front in known.items():
-            found = "passthrough" if front is None or self.problem is not None else cover(self._resolved(front))
+            found = "passthrough" if front is None or self.problem is not None else cover(self.rows.resolved(front))
             if found is not None:
                 covers[key] = found
         if not covers:
@@ -100,11 +97,6 @@ class Parts:
                 return monomials
         made = [covered(one, rows.X, rows.y) for one in covers]
         return rows.problem(self.problem, [fitted for fitted, _ in made], [table for _, table in made])
-
-    def _resolved(self, front: Any) -> Any:
-        front = clone(front)
-        resolve_columns(front, self.rows.X if self.rows.fronts else self.rows.table)
-        return front
 
     def core(self) -> Coreset:
         """The rows that the chosen model was fitted on."""
@@ -170,11 +162,11 @@ class Parts:
                     self._front(front, key, number)
 
     def _front(self, front: Any, key: str, number: int) -> Any:
-        """The transformers, known by their key, fitted to all rows of a part; on few rows, if these tell all that they learn."""
+        """The transformers, known by their key, fitted to all rows of a part; on few rows, if these teach them the same."""
         if (key, number) not in self.fronts:
-            by_few = fitted_by_moments(front) or (self.tells_all and learns_from_kept(front))
+            by_few = self.rows.teach(front)
             rows = self.kept(number) if by_few else self.training(number)
-            fitted, table = fit_and_transform(self._resolved(front), rows.X, rows.y, rows.weights, keep=by_few)
+            fitted, table = fit_and_transform(self.rows.resolved(front), rows.X, rows.y, rows.weights, keep=by_few)
             self.fronts[key, number] = fitted
             if table is not None:
                 self._held(key, number, False, table)
