@@ -93,13 +93,13 @@ class CodedCover:
         return Indicators.of_codes(np.asarray(table, dtype=float), counts)
 
 
-def with_codes(cover: Any) -> ColumnTransformer | None:
-    """A cover with codes in place of indicators; None if it has no encoder, or one that further steps follow."""
+def with_codes(cover: Any, columns: int) -> ColumnTransformer | None:
+    """A cover of so many columns with codes in place of indicators; None if it has no encoder that is the last step."""
     if key_of(cover) in ENCODERS:
-        return ColumnTransformer([("categories", CategoryCodes(), slice(None))])
+        return ColumnTransformer([("categories", CategoryCodes(), list(range(columns)))])
     if key_of(cover) != "ColumnTransformer":
         return None
-    steps = [(name, _in_codes(step), columns) for name, step, columns in cover.transformers]
+    steps = [(name, _in_codes(step), chosen) for name, step, chosen in cover.transformers]
     remainder = _in_codes(cover.remainder)
     if not any(isinstance(step, CategoryCodes) for step in (remainder, *(step for _, step, _ in steps))):
         return None

@@ -116,7 +116,7 @@ def _all_monomials(polynomials: Any, interaction_only: bool) -> PolynomialFeatur
 
 def covered(spanned: Any, X: Any, y: Any) -> tuple[Any, Any]:
     """A cover, fitted, and its columns of all rows if they are known (else None)."""
-    codes = with_codes(spanned)
+    codes = with_codes(spanned, int(X.shape[1]))
     return fit_and_transform(spanned, X, y) if codes is None else coded(codes, X)
 
 
