@@ -32,10 +32,13 @@ from karat.estimators.folds import ExactCV, cores_of_splits
 from karat.estimators.moment_scores import linear_score
 from karat.estimators.monomials import monomial_problem
 from karat.estimators.training_rows import Kept, TrainingRows, hash_of
-from karat.estimators.transformers import fit_and_transform, transform
+from karat.estimators.transformers import fit_and_transform, narrows, transform
+from karat.estimators.width import made_columns, moments_of
 from karat.problems import Problem
 
 HELD = 8  # settings of transformers whose columns are held, for every part
+WIDE = 500  # moments up to which coresets of a cover take milliseconds
+WIDER = 2  # times as many moments as the columns of a candidate have
 ALL = -1  # the number of the part that is all rows
 
 
@@ -66,6 +69,8 @@ class Parts:
         self.few: dict[tuple[int, bool], Kept] = {}
         self.made: OrderedDict[tuple[str, int, bool], Any] = OrderedDict()
         self.own: dict[int, TrainingRows] = {ALL: rows}
+        self.whole: dict[tuple[int, bool], TrainingRows] = {}
+        self.seen: OrderedDict[tuple[tuple[int, ...], int, bool], tuple[Any, Any]] = OrderedDict()
         self.folds: ExactCV | None = None
         self.last: Coreset | None = None
         self._build_folds(candidates)
@@ -79,7 +84,7 @@ class Parts:
         covers = {}
         for key, front in known.items():
             found = "passthrough" if front is None or self.problem is not None else cover(self.rows.resolved(front))
-            if found is not None:
+            if found is not None and not self._is_too_wide(found, front):
                 covers[key] = found
         if not covers:
             return
@@ -87,6 +92,14 @@ class Parts:
         distinct = widest([FunctionTransformer() if one == "passthrough" else one for one in covers.values()])
         alone = len(distinct) == 1 and key_of(distinct[0]) == "FunctionTransformer" and distinct[0].func is None
         self.folds = cores_of_splits(self.rows, self.splits, self._kept_problem([] if alone else distinct))
+
+    def _is_too_wide(self, spanned: Any, front: Any) -> bool:
+        """Whether columns of a cover are so many more than those of the transformers that coresets of each part cost less."""
+        if self.problem is not None or front is None or not narrows(front):
+            return False
+        targets = int(self.rows.target.shape[1]) if containers.dimensions(self.rows.target) == 2 else 1
+        needed = moments_of(made_columns(self.rows, None if isinstance(spanned, str) else spanned), targets)
+        return needed > WIDE and needed >= WIDER * moments_of(made_columns(self.rows, front), targets)
 
     def _kept_problem(self, covers: list[Any]) -> Problem:
         """What every fold keeps: of the columns themselves, or of those that covers make."""
@@ -187,10 +200,22 @@ class Parts:
         X, y = (containers.take_rows(table, positions) for table in (core.X, core.y))
         return Kept(self.rows.seen(X), containers.in_double(y), core.weights[positions])
 
-    def full(self, number: int, test: bool) -> Kept:
-        """All rows of a training or test part, with their sample weights (or None)."""
-        part = self.rows.part(self.splits[number][int(test)])
-        return Kept(part.X, part.y, part.weights)
+    def full(self, number: int, test: bool) -> TrainingRows:
+        """All rows of a training or test part."""
+        if (number, test) not in self.whole:
+            self.whole[number, test] = self.rows.part(self.splits[number][int(test)])
+        return self.whole[number, test]
+
+    def full_behind(self, front: Any, number: int, test: bool) -> Any:
+        """All rows of a part behind fitted transformers; those of one setting of the transformers are held."""
+        if front is None:
+            return self.full(number, test).X
+        key = (tuple(id(step) for _, step in front.steps), number, test)
+        found = self.seen.pop(key, None) or (front, transform(front, self.full(number, test).X))
+        self.seen[key] = found  # with the transformers, so that no other object gets their numbers
+        while len(self.seen) > 2 * len(self.splits):
+            self.seen.popitem(last=False)
+        return found[1]
 
 
 def _is_plain(leaf: Any) -> bool:
@@ -261,7 +286,10 @@ class PartScorer:
             return self._on_few(self.name, model, number, bool(test))
         rows = model.parts.full(number, bool(test))
         weights = {} if rows.weights is None else {"sample_weight": rows.weights}
-        return self.scorer(model.fitted_, rows.X, rows.y, **weights)
+        if not hasattr(self.scorer, "_score_func"):  # a function of the user's, which may look at the whole pipeline
+            return self.scorer(model.fitted_, containers.copied(rows.X), rows.y, **weights)
+        front, leaf = split_pipeline(model.fitted_)
+        return self.scorer(leaf, model.parts.full_behind(front, number, bool(test)), rows.y, **weights)
 
     def _on_few(self, name: str, model: PartModel, number: int, test: bool) -> Any:
         """The score on the few rows of a part, behind transformers that are not run again."""

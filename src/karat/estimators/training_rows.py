@@ -87,7 +87,19 @@ class TrainingRows:
         return self._taken(self.sample_weight)
 
     def _taken(self, table: Any) -> Any:
-        return table if self.positions is None else containers.take_rows(table, self.positions)
+        if self.positions is None or table is None:
+            return table
+        if isinstance(table, np.ndarray) and self._run is not None:
+            return table[self._run]  # a view
+        return containers.take_rows(table, self.positions)
+
+    @cached_property
+    def _run(self) -> slice | None:
+        """The rows as a slice, if they follow one another."""
+        if self.positions is None or not len(self.positions):
+            return None
+        first, count = int(self.positions[0]), len(self.positions)
+        return slice(first, first + count) if np.array_equal(self.positions, np.arange(first, first + count)) else None
 
     def seen(self, raw: Any) -> Any:
         """Raw rows behind the transformers, in double precision."""

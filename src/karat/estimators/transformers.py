@@ -90,6 +90,11 @@ def _learns_from_kept(step: Any) -> bool:
     return key_of(step) in registry.MOMENT_FITTED or key_of(step) in registry.FIXED
 
 
+def narrows(transformer: Any) -> bool:
+    """Whether a step may make fewer columns than it is given."""
+    return any(key_of(step) in registry.AFFINE and key_of(step) not in registry.BY_COLUMN for step in single_steps(transformer))
+
+
 def only_scales(transformer: Any) -> bool:
     """Whether all steps of a pipeline are scalers that learn kept moments."""
     return all(key_of(step) == "StandardScaler" or step in registry.UNCHANGED for step in branches(transformer))
