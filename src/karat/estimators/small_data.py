@@ -21,7 +21,7 @@ from karat.estimators import registry
 from karat.estimators.exact_fit import innermost, selects
 from karat.estimators.fitting import fit_weighted, key_of, split_pipeline
 from karat.estimators.training_rows import TrainingRows
-from karat.estimators.transformers import fitted_by_moments, parts_of
+from karat.estimators.transformers import check_not_random, fitted_by_moments, parts_of, watch_randomness
 from karat.estimators.width import made_columns, pays
 
 FEW = 5_000  # rows up to which nothing is gained, by default
@@ -71,7 +71,8 @@ def _same_alone(estimator: Any, rows: TrainingRows, groups: Any) -> bool:
     if containers.is_frame(rows.table) and containers.in_double(rows.table) is not rows.table:
         return False
     listed = [part for part in parts_of(estimator) if key_of(part) in registry.TRANSFORMERS]
-    return not any(getattr(part, "random_state", 0) is None for part in listed)
+    random = any(getattr(part, "random_state", 0) is None for part in listed)
+    return not random or (transformers is not None and not selects(estimator))
 
 
 def fit_on_all_rows(estimator: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
@@ -83,6 +84,9 @@ def fit_on_all_rows(estimator: Any, rows: TrainingRows, groups: Any) -> tuple[An
     if rows.sample_weight is not None:
         return fit_weighted(estimator, rows.table, rows.target, rows.sample_weight), core
     X, y = (containers.copied(containers.in_double(table)) for table in (rows.table, rows.target))
+    transformers, _ = split_pipeline(estimator)
+    probes = [] if transformers is None else watch_randomness(transformers)
     with config_context(enable_metadata_routing=False):
         estimator.fit(X, y, **({} if groups is None else {"groups": groups}))
+    check_not_random(probes)
     return estimator, core

@@ -106,7 +106,7 @@ def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = No
     Also what it makes of X, if that is asked for and costs nothing further; else None.
     """
     fitted = clone(transformer)
-    probes = _watch_randomness(fitted)
+    probes = watch_randomness(fitted)
     keep = keep and all(_fits_then_transforms(step) for step in single_steps(fitted))
     X, y = containers.in_double(X), containers.in_double(y)
     X = containers.copied(X) if overwrites(fitted) else X
@@ -117,12 +117,7 @@ def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = No
             table = fitted.fit_transform(X, y, **given)
         else:
             fitted.fit(X, y, **given)
-    for step, probe in probes:
-        if probe.was_used():
-            raise refuse(
-                step, "its answer is random; give it an integer random_state, so that there is one answer to compare with"
-            )
-        step.set_params(random_state=None)
+    check_not_random(probes)
     return fitted, table
 
 
@@ -199,7 +194,17 @@ class _Probe(np.random.RandomState):
         return now["pos"] != then["pos"] or not np.array_equal(now["key"], then["key"])
 
 
-def _watch_randomness(transformer: Any) -> list[tuple[Any, _Probe]]:
+def check_not_random(probes: list[tuple[Any, _Probe]]) -> None:
+    """Refuse a fitted part that has used its probe; take the others away."""
+    for step, probe in probes:
+        if probe.was_used():
+            raise refuse(
+                step, "its answer is random; give it an integer random_state, so that there is one answer to compare with"
+            )
+        step.set_params(random_state=None)
+
+
+def watch_randomness(transformer: Any) -> list[tuple[Any, _Probe]]:
     """Give every part without a seed a probe; the parts and their probes."""
     probes = []
     for part in parts_of(transformer):
