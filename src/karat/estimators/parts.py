@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
@@ -179,7 +180,10 @@ class Parts:
         if (key, number) not in self.fronts:
             by_few = self.rows.teach(front)
             rows = self.kept(number) if by_few else self.training(number)
-            fitted, table = fit_and_transform(self.rows.resolved(front), rows.X, rows.y, rows.weights, keep=by_few)
+            with config_context(
+                assume_finite=by_few, skip_parameter_validation=True
+            ):  # few rows were read, and candidates checked
+                fitted, table = fit_and_transform(self.rows.resolved(front), rows.X, rows.y, rows.weights, keep=by_few)
             self.fronts[key, number] = fitted
             if table is not None:
                 self._held(key, number, False, table)

@@ -14,6 +14,7 @@ from math import comb
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 
 from karat._data import containers
 from karat.estimators.training_rows import TrainingRows
@@ -32,8 +33,9 @@ def made_columns(rows: TrainingRows, *fronts: Any) -> int:
     for front in fronts:
         if front is not None:
             try:
-                fitted, made = fit_and_transform(some.resolved(front), table, some.y)
-                table = transform(fitted, table) if made is None else made
+                with config_context(skip_parameter_validation=True):
+                    fitted, made = fit_and_transform(some.resolved(front), table, some.y)
+                    table = transform(fitted, table) if made is None else made
             except Exception:  # a sample may lack what a transformer needs; the fit itself will tell
                 break
     return int(table.shape[1]) if hasattr(table, "shape") else 1
