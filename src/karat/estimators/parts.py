@@ -279,10 +279,12 @@ class PartScorer:
     scorer : callable
     name : str, optional
         Its name, if it is a function of kept moments, so that few rows do.
+    of_predictions : bool
+        Whether it looks at predictions only, and not at the model.
     """
 
-    def __init__(self, scorer: Any, name: str | None) -> None:
-        self.scorer, self.name = scorer, name
+    def __init__(self, scorer: Any, name: str | None, of_predictions: bool) -> None:
+        self.scorer, self.name, self.of_predictions = scorer, name, of_predictions
 
     def __call__(self, model: PartModel, X: Any, y: Any = None) -> Any:
         number, test = divmod(int(X[0, 0]), 2)
@@ -290,7 +292,7 @@ class PartScorer:
             return self._on_few(self.name, model, number, bool(test))
         rows = model.parts.full(number, bool(test))
         weights = {} if rows.weights is None else {"sample_weight": rows.weights}
-        if not hasattr(self.scorer, "_score_func"):  # a function of the user's, which may look at the whole pipeline
+        if not self.of_predictions:  # a function of the user's, which may look at the whole pipeline
             return self.scorer(model.fitted_, containers.copied(rows.X), rows.y, **weights)
         front, leaf = split_pipeline(model.fitted_)
         return self.scorer(leaf, model.parts.full_behind(front, number, bool(test)), rows.y, **weights)

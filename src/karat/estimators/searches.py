@@ -117,8 +117,12 @@ def part_scorers(scoring: Any, rows: TrainingRows) -> Any:
     """The scorer of a search, or several, for parts; None means the score of the estimator: R2 or accuracy."""
     if scoring is None:
         scoring = "accuracy" if rows.classifies else "r2"
-    found = {name: PartScorer(one, by_moments(one, rows)) for name, one in _several(scoring).items()}
+    found = {name: _part_scorer(one, rows) for name, one in _several(scoring).items()}
     return found if isinstance(scoring, dict | list | tuple | set) else found["score"]
+
+
+def _part_scorer(scorer: Any, rows: TrainingRows) -> PartScorer:
+    return PartScorer(scorer, by_moments(scorer, rows), hasattr(scorer, "_score_func"))
 
 
 def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: Problem | None = None) -> tuple[Any, Coreset]:
