@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import HuberRegressor, Lasso, LassoCV, LinearRegression, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, SplineTransformer, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, QuantileTransformer, SplineTransformer, StandardScaler
 
 from karat import CoresetRegressor, InputError, NotExactError
 
@@ -159,3 +159,11 @@ def test_narrow_columns_of_a_wide_table_do_not():
     for name in ("mean_test_score", "split1_test_score"):
         assert np.allclose(few.cv_results_[name], full.cv_results_[name], atol=1e-9)
     assert np.allclose(few.predict(X), full.predict(X), atol=1e-8)
+
+
+@pytest.mark.filterwarnings("error")
+def test_trying_transformers_on_a_sample_says_nothing():
+    """Quantiles of 1,000 rows are fine; that a sample has fewer is nobody's business."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((6000, 3)), rng.standard_normal(6000)
+    CoresetRegressor(make_pipeline(QuantileTransformer(n_quantiles=1000, random_state=0), Ridge())).fit(X, y)

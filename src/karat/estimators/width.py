@@ -10,6 +10,7 @@ Transformers change w.  The number of columns that they make is found on a sampl
 
 from __future__ import annotations
 
+import warnings
 from math import comb
 from typing import Any
 
@@ -33,7 +34,8 @@ def made_columns(rows: TrainingRows, *fronts: Any) -> int:
     for front in fronts:
         if front is not None:
             try:
-                with config_context(skip_parameter_validation=True):
+                with config_context(skip_parameter_validation=True), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # they would speak of the sample
                     fitted, made = fit_and_transform(some.resolved(front), table, some.y)
                     table = transform(fitted, table) if made is None else made
             except Exception:  # a sample may lack what a transformer needs; the fit itself will tell
