@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -60,9 +60,8 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         the estimator itself
         """
         estimator = self._cloned()
-        few_rows: Any = self.few_rows
-        if not isinstance(few_rows, Integral) or few_rows < 0:
-            raise InputError(f"few_rows={few_rows!r} is not a number of rows; pass 0 or more.", argument="few_rows")
+        if not isinstance(self.few_rows, int | np.integer) or self.few_rows < 0:
+            raise InputError(f"few_rows={self.few_rows!r} is not a number of rows; pass 0 or more.", argument="few_rows")
         if groups is not None and not selects(estimator):
             raise InputError("groups are for cross-validation, but the estimator does not select by it.")
         if self.problem is None:
