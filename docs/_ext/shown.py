@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -49,6 +50,15 @@ def houses(path: Path, rows: int = 1_000_000) -> None:
     pq.write_table(table, path / "touched.parquet")
 
 
+def wrapped(command: str) -> list[str]:
+    """A command in lines of the width of its output, which a shell reads as one."""
+    width = int(PLAIN["COLUMNS"])
+    lines = textwrap.wrap(
+        command, width - 2, subsequent_indent="    ", break_on_hyphens=False
+    )
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
+
+
 class Shown(SphinxDirective):
     """Commands and their output."""
 
@@ -62,7 +72,11 @@ class Shown(SphinxDirective):
         lines: list[str] = []
         for command in self.content:
             done = self.perform(command)
-            lines += [f"$ {command}", *(done.stdout + done.stderr).splitlines(), ""]
+            lines += [
+                *wrapped(f"$ {command}"),
+                *(done.stdout + done.stderr).splitlines(),
+                "",
+            ]
             if done.returncode != self.options.get("exit", 0):
                 where = self.get_location()
                 raise self.error(f"{where}: exit code {done.returncode} of {lines}")

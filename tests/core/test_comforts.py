@@ -93,7 +93,9 @@ def test_every_example_of_a_problem_runs():
 
     for name in karat.problems.__all__:
         if name != "Problem":
-            eval(example_call(getattr(karat.problems, name)), {"karat": karat, "function": abs, "transform": abs})
+            eval(
+                example_call(getattr(karat.problems, name)), {"karat": karat, "function": abs, "transform": abs, "X": np.eye(3)}
+            )
 
 
 @pytest.mark.parametrize(
@@ -205,6 +207,15 @@ def test_progress_by_tqdm(frame, tmp_path, monkeypatch):
     assert len(bars) == 3
     assert bars[0].places[-2:] == [(N, N), "closed"]
     assert all(bar.places[-1] == "closed" and bar.places[-2][0] == bar.places[-2][1] for bar in bars)
+
+
+def test_progress_counts_the_rows_of_all_threads():
+    """Rows done grow from call to call in a pass and end with all of them, however many threads read."""
+    X = np.random.default_rng(0).standard_normal((200_000, 5))
+    calls = []
+    karat.coreset(X, progress=lambda done, total: calls.append((done, total)))
+    assert calls == sorted(calls)
+    assert calls[-1] == (200_000, 200_000)
 
 
 def test_progress_by_rich_or_not_at_all(frame, monkeypatch, capsys):

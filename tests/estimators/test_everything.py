@@ -205,7 +205,7 @@ def test_splitters(data):
                 with pytest.raises(NotExactError):
                     wrap(search).fit(X, target)
                 continue
-            verdicts[f"{name} {wrap.__name__}"] = verdict(
+            verdicts[f"{name} {type(model).__name__}"] = verdict(
                 lambda s=search, t=target: clone(s).fit(X, t, groups=groups),
                 lambda s=search, t=target, w=wrap: w(s).fit(X, t, groups=groups), search_answers,
             )  # fmt: skip

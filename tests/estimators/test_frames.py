@@ -179,6 +179,11 @@ def test_verify_goes_by_the_names_of_columns(table):
         core.verify(X.drop(columns="flag"), y)
 
 
-def test_the_name_of_a_target_is_not_a_target(table):
-    with pytest.raises(InputError, match=r"y=X\['income'\]"):
-        karat.coreset(table[0], "income")
+def test_the_name_of_a_target(table):
+    """It stands for the column in a frame; an array has no names."""
+    X, _ = table
+    core = karat.coreset(X, "income")
+    assert core.y.name == "income"
+    assert "income" not in core.X.columns
+    with pytest.raises(InputError, match="names a column, but X is a ndarray"):
+        karat.coreset(np.eye(30), "income")

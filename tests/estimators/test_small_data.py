@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import HuberRegressor, Lasso, LassoCV, LinearRegression, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, QuantileTransformer, SplineTransformer, StandardScaler
 
 from karat import CoresetRegressor, InputError, NotExactError
 
@@ -104,3 +104,47 @@ def test_zero_few_rows_builds_a_coreset():
 def test_few_rows_is_a_number_of_rows(few):
     with pytest.raises(InputError, match="few_rows="):
         CoresetRegressor(Ridge(), few_rows=few).fit(*data(100, 2))
+
+
+def test_a_transformer_without_a_seed_that_needs_none_passes_through():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 20)), rng.standard_normal(300)
+    few = CoresetRegressor(make_pipeline(PCA(3), Ridge())).fit(X, y)
+    assert len(few.core_) == 300
+    assert few.estimator_[0].random_state is None
+    assert np.allclose(few.predict(X), make_pipeline(PCA(3), Ridge()).fit(X, y).predict(X))
+    with pytest.raises(NotExactError, match="random_state"):
+        CoresetRegressor(make_pipeline(PCA(3, svd_solver="randomized"), Ridge())).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("front", "n"), [(PolynomialFeatures(2), 20_000), (SplineTransformer(n_knots=12), 6000)], ids=["polynomials", "splines"]
+)
+def test_wide_columns_that_transformers_make_pass_through(front, n):
+    """What counts is the number of columns that the model sees."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((n, 10)), rng.standard_normal(n)
+    few = CoresetRegressor(make_pipeline(front, Ridge())).fit(X, y)
+    assert len(few.core_) == n
+
+
+def test_narrow_columns_of_a_wide_table_do_not():
+    """PCA of many columns: parts get coresets of the few columns that it makes."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 6)) @ rng.standard_normal((6, 60)) + 0.1 * rng.standard_normal((20_000, 60))
+    y = X[:, 0] + rng.standard_normal(20_000)
+    model = make_pipeline(PCA(4, random_state=0), Ridge())
+    search = GridSearchCV(model, {"ridge__alpha": [1.0, 1e5]}, cv=3)
+    few, full = CoresetRegressor(search).fit(X, y), clone(search).fit(X, y)
+    assert len(few.core_) < 100
+    for name in ("mean_test_score", "split1_test_score"):
+        assert np.allclose(few.cv_results_[name], full.cv_results_[name], atol=1e-9)
+    assert np.allclose(few.predict(X), full.predict(X), atol=1e-8)
+
+
+@pytest.mark.filterwarnings("error")
+def test_trying_transformers_on_a_sample_says_nothing():
+    """Quantiles of 1,000 rows are fine; that a sample has fewer is nobody's business."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((6000, 3)), rng.standard_normal(6000)
+    CoresetRegressor(make_pipeline(QuantileTransformer(n_quantiles=1000, random_state=0), Ridge())).fit(X, y)

@@ -54,7 +54,7 @@ def test_candidates_share_the_transformers_of_a_fold(frame, counted, alphas):
     X, y = frame
     search = GridSearchCV(make_pipeline(encoded(), Ridge()), {"ridge__alpha": np.logspace(-3, 3, alphas)}, cv=3)
     few = CoresetRegressor(search).fit(X, y).estimator_
-    assert counted.count(len(X)) == 2  # for the coresets of the folds, and to fit the transformers of the chosen model
+    assert counted.count(len(X)) <= 1  # for the coresets of the folds; the transformers learn from few rows
     assert len(counted) < 20
     plain = search.fit(X, y)
     assert few.best_params_ == plain.best_params_

@@ -71,6 +71,25 @@ def test_a_coreset_is_compared_with_draws_of_the_model(family, keep):
     assert "tensor" in [check.name for check in found.checks]
 
 
+def test_many_components_are_no_alarm_for_want_of_draws():
+    rng = np.random.default_rng(0)
+    X = 6 * np.eye(14)[rng.integers(14, size=6000)] + rng.standard_normal((6000, 14))
+    core = karat.coreset(X, problem=problems.GaussianMixture(14))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", models.RecoveryWarning)  # fourteen components in fourteen columns
+        model = models.GaussianMixture(14).fit_coreset(core)
+    assert all(check.ok for check in model.recovery_.checks)
+
+
+def test_two_components_always_have_a_diagonal_tensor():
+    """Of two components the check has nothing to compare; rounding must not decide."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 4)) + 4 * rng.integers(2, size=(2000, 1)) * np.eye(4)[0]
+    core = karat.coreset(X, problem=problems.GaussianMixture(2))
+    for model in (models.GaussianMixture(2).fit(X), models.GaussianMixture(2).fit_coreset(core)):
+        assert {check.name: check.p_value for check in model.recovery_.checks}["tensor"] == 1.0
+
+
 def test_columns_of_other_units_are_named():
     X = make_mixture(3000, 6, 3).X * np.array([1e4, 1, 1, 1, 1, 1])
     with pytest.warns(models.RecoveryWarning, match="standardise them"):

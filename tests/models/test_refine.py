@@ -107,6 +107,15 @@ def test_refined_chain(gaussian):
     )
 
 
+@real
+def test_a_symbol_that_the_first_rows_do_not_hold_does_not_stop_em():
+    pytest.importorskip("hmmlearn")
+    X = make_chain(3000, seed=5).X.copy()
+    X[:2500][X[:2500] == 6] = 5  # the part on which EM is tried does not hold symbol 6
+    model = models.HiddenMarkov(3, refine="spherical").fit(X)
+    assert np.isfinite(model.refinement_.after)
+
+
 @pytest.mark.parametrize("kind", ["diag", "tied", "full"])
 def test_chain_with_other_covariances(kind):
     pytest.importorskip("hmmlearn")

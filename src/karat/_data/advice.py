@@ -26,6 +26,7 @@ SYNONYMS = {
 KNOWN_AS = {
     "LeastSquares": ("ols", "linear", "linearregression", "regression", "squarederror", "mse", "lasso", "elasticnet"),
     "LpRegression": ("lp",),
+    "GroupedLogistic": ("logistic", "logisticregression", "logit"),
     "TensorContraction": ("tensor",),
     "GaussianMixture": ("gmm", "mixture", "em"),
     "LatentDirichlet": ("lda", "latentdirichletallocation"),
@@ -69,6 +70,8 @@ def problem_correction(given: Any) -> str:
 
 def example_call(kind: type) -> str:
     """A call that makes such a problem, with an example for every parameter that has no default."""
+    if hasattr(kind, "of"):  # made from the data
+        return f"karat.problems.{kind.__name__}.of(X)"
     required = [p.name for p in inspect.signature(kind).parameters.values() if p.default is inspect.Parameter.empty]
     return f"karat.problems.{kind.__name__}({', '.join(f'{name}={EXAMPLES.get(name, 3)}' for name in required)})"
 

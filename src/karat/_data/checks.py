@@ -15,6 +15,7 @@ from scipy import sparse
 
 from karat._data import containers
 from karat._data.groups import Grouping, check_groups, group_rows
+from karat._data.indicators import Indicators
 from karat._data.offsets import find_offsets
 from karat._data.transformed import transformed
 from karat.engine.kernel import Kernel
@@ -127,10 +128,11 @@ class Table:
     def rows(self, label: Any = None) -> Rows:
         """The rows of one group, or all, to be read in blocks."""
         parts, index = self.parts, self.index(label)
-        if index is not None and _is_run(index) and all(isinstance(part, np.ndarray) for part in parts):
+        if index is not None and _is_run(index) and all(isinstance(part, np.ndarray | Indicators) for part in parts):
             run = slice(index[0], index[-1] + 1)  # a run of rows, such as a fold: a view is read faster than an index
             weights = None if self.weights is None else self.weights[run]
-            return Rows([part[run] for part in parts], weights, offsets=self.offsets)
+            views = [part.run(run) if isinstance(part, Indicators) else part[run] for part in parts]
+            return Rows(views, weights, offsets=self.offsets)
         return Rows(parts, self.weights, index, self.offsets)
 
     def take(self, X: Any, indices: Indices) -> Any:

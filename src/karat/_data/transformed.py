@@ -5,6 +5,7 @@ scikit-learn takes milliseconds however few rows it is given, so none of these r
 
     held as an array         if all rows fit into ``held`` bytes,
     held as a CSR matrix     if only their non-zero entries do (one-hot columns),
+    held as codes            if it is known as such (:class:`~karat._data.indicators.Indicators`),
     else                     :class:`LargeBlocks`: the blocks read last are held, and a read takes its rows from them.
 """
 
@@ -19,6 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._data import containers
+from karat._data.indicators import Indicators
 from karat.errors import InputError
 
 HELD = 2**28  # bytes of transformed columns that are held in memory
@@ -45,6 +47,8 @@ def transformed(raw: Any, transform: Transform, held: int = HELD, block: int = B
     """
     count = containers.row_count(raw)
     known = transform.remembered(raw) if hasattr(transform, "remembered") else None
+    if isinstance(known, Indicators):
+        return known
     if known is not None:
         known = _in_double(known)
         if _dense_bytes(known, count) <= held:

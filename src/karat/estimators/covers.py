@@ -26,9 +26,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures
 
+from karat.estimators.category_codes import coded, with_codes
 from karat.estimators.fitting import key_of
 from karat.estimators.registry import AFFINE, BY_COLUMN, COMPOSITES, ENCODERS, FIXED, IMPUTERS, UNCHANGED
-from karat.estimators.transformers import branches, single_steps
+from karat.estimators.transformers import branches, fit_and_transform, single_steps
 
 
 def cover(transformer: Any) -> Any:
@@ -111,6 +112,12 @@ def _all_monomials(polynomials: Any, interaction_only: bool) -> PolynomialFeatur
     """All monomials up to the highest degree."""
     highest = int(np.max(polynomials.degree))
     return PolynomialFeatures(highest, interaction_only=interaction_only, include_bias=False)
+
+
+def covered(spanned: Any, X: Any, y: Any) -> tuple[Any, Any]:
+    """A cover, fitted, and its columns of all rows if they are known (else None)."""
+    codes = with_codes(spanned, int(X.shape[1]))
+    return fit_and_transform(spanned, X, y) if codes is None else coded(codes, X)
 
 
 def widest(covers: list[Any]) -> list[Any]:

@@ -28,7 +28,14 @@ from karat.estimators.folds import cores_of_splits, full_splits
 from karat.estimators.leave_one_out import copy_fitted, fit_by_leave_one_out
 from karat.estimators.monomials import monomial_problem
 from karat.estimators.training_rows import TrainingRows
-from karat.estimators.transformers import check_request, check_transformers, fitted_by_moments, parts_of
+from karat.estimators.transformers import (
+    check_request,
+    check_transformers,
+    fit_and_transform,
+    fitted_by_moments,
+    parts_of,
+    transform,
+)
 from karat.problems import Problem
 
 
@@ -92,10 +99,10 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
     transformers, leaf = split_pipeline(estimator)
     key = key_of(leaf)
     if transformers is not None:
-        if fitted_by_moments(transformers) and not selects(leaf) and key != "TransformedTargetRegressor":
-            spanned = cover(transformers)
+        if not selects(leaf) and key != "TransformedTargetRegressor" and rows.teach(transformers):
+            spanned = cover(rows.resolved(transformers))
             if spanned is not None:
-                return _fit_with_scalers(estimator, rows, spanned)
+                return _fit_on_kept(estimator, rows, spanned)
         behind = rows.behind(transformers)
         fitted, core = fit_exactly(leaf, behind, groups)
         return join_pipeline(estimator, behind.fronts[-1], fitted), core
@@ -124,13 +131,18 @@ def clone_fitted(shell: Any) -> Any:
     return made
 
 
-def _fit_with_scalers(estimator: Any, rows: TrainingRows, spanned: Any) -> tuple[Any, Coreset]:
-    """Fit a pipeline of scalers and polynomials on kept rows: they learn kept moments."""
+def _fit_on_kept(estimator: Any, rows: TrainingRows, spanned: Any) -> tuple[Any, Coreset]:
+    """Fit a pipeline on kept rows alone, where they teach its transformers the same as all rows."""
     monomials = None if rows.fronts or rows.classifies else monomial_problem([spanned], rows.table, rows.target)
     as_they_are = monomials is not None or isinstance(spanned, str)
     core = rows.core(monomials) if as_they_are else rows.covered_by(spanned).core()
-    y = core.groups if rows.classifies else core.y
-    return fit_weighted(estimator, rows.seen(core.X), y, core.weights), core
+    X, y = rows.seen(core.X), core.groups if rows.classifies else core.y
+    transformers, leaf = split_pipeline(estimator)
+    if fitted_by_moments(transformers):
+        return fit_weighted(estimator, X, y, core.weights), core
+    front, made = fit_and_transform(rows.resolved(transformers), X, y, core.weights)
+    fit_weighted(leaf, transform(front, X) if made is None else made, y, core.weights)
+    return join_pipeline(estimator, front, leaf), core
 
 
 def _fit_own_loop(leaf: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:

@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn import config_context
 
 from karat._data import containers
+from karat._data.indicators import Indicators
 from karat.estimators.transformers import transform
 
 
@@ -53,6 +54,8 @@ class FeatureMap:
 
 
 def _side_by_side(blocks: list[Any]) -> Any:
+    if len(blocks) == 1 and isinstance(blocks[0], Indicators):
+        return blocks[0]
     if any(sparse.issparse(block) for block in blocks):
         return sparse.csr_array(sparse.hstack([sparse.csr_array(block) for block in blocks], format="csr"))
     blocks = [np.asarray(block) for block in blocks]

@@ -6,12 +6,14 @@ reads.  Every step of a pipeline is given its weights by name.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn import config_context
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
@@ -154,6 +156,18 @@ def check_splitter(cv: Any) -> None:
     name = type(cv).__name__
     if name in ("LeaveOneOut", "LeavePOut"):
         raise refuse(cv, f"{registry.WHY_NOT[name]}; use KFold")
+
+
+def with_parameters(estimator: Any, parameters: dict[str, Any]) -> Any:
+    """A copy of an estimator with other parameters; transformers of a pipeline that none of them changes are shared."""
+    if key_of(estimator) == "Pipeline":
+        *before, (last, leaf) = estimator.steps
+        if hasattr(leaf, "get_params") and all(name.startswith(f"{last}__") for name in parameters):
+            own = {name.removeprefix(f"{last}__"): value for name, value in parameters.items()}
+            pipeline = copy.copy(estimator)
+            pipeline.steps = [*before, (last, clone(leaf).set_params(**own))]
+            return pipeline
+    return clone(estimator).set_params(**parameters)
 
 
 def join_pipeline(pipeline: Any, transformers: Any, leaf: Any) -> Any:

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import clone
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV, ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
 from karat._core.coreset import Coreset
 from karat.errors import InputError
-from karat.estimators.fitting import check_splitter, refuse
+from karat.estimators.fitting import check_splitter, refuse, with_parameters
 from karat.estimators.folds import full_splits
 from karat.estimators.parts import PartModel, Parts, PartScorer, tokens
 from karat.estimators.registry import SCORERS
 from karat.estimators.training_rows import TrainingRows
+from karat.estimators.transformers import parts_of
 from karat.problems import Problem
 
 
@@ -40,12 +40,13 @@ def candidates(search: Any, draws: Any = None) -> list[Any]:
         drawn = list(sampler)
         if hasattr(search, "n_candidates"):
             drawn = list(sampler)  # a halving search looks at its candidates once before it lists them
-    found = []
+    found, valid = [], set()
     for parameters in drawn:
-        candidate = clone(search.estimator).set_params(**parameters)
-        for part in [candidate, *candidate.get_params(deep=True).values()]:
-            if hasattr(part, "_parameter_constraints"):
+        candidate = with_parameters(search.estimator, parameters)
+        for part in parts_of(candidate):
+            if hasattr(part, "_parameter_constraints") and id(part) not in valid:
                 part._validate_params()  # once per candidate, here, rather than in each of its fits
+                valid.add(id(part))
         found.append(candidate)
     return found
 
@@ -101,11 +102,11 @@ def _several(scoring: Any) -> dict[str, Any]:
     return {"score": get_scorer(scoring)}
 
 
-def by_moments(scorer: Any, rows: TrainingRows) -> bool:
-    """Whether a score is a function of moments that the test parts keep."""
+def by_moments(scorer: Any, rows: TrainingRows) -> str | None:
+    """The name of a score that is a function of moments that the test parts keep; None for any other."""
     if rows.classifies or not hasattr(scorer, "_score_func"):
-        return False
-    return any(_what_it_does(scorer) == _what_it_does(get_scorer(name)) for name in SCORERS)
+        return None
+    return next((name for name in SCORERS if _what_it_does(scorer) == _what_it_does(get_scorer(name))), None)
 
 
 def _what_it_does(scorer: Any) -> tuple[Any, ...]:
@@ -116,8 +117,12 @@ def part_scorers(scoring: Any, rows: TrainingRows) -> Any:
     """The scorer of a search, or several, for parts; None means the score of the estimator: R2 or accuracy."""
     if scoring is None:
         scoring = "accuracy" if rows.classifies else "r2"
-    found = {name: PartScorer(one, by_moments(one, rows)) for name, one in _several(scoring).items()}
+    found = {name: _part_scorer(one, rows) for name, one in _several(scoring).items()}
     return found if isinstance(scoring, dict | list | tuple | set) else found["score"]
+
+
+def _part_scorer(scorer: Any, rows: TrainingRows) -> PartScorer:
+    return PartScorer(scorer, by_moments(scorer, rows), hasattr(scorer, "_score_func"))
 
 
 def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: Problem | None = None) -> tuple[Any, Coreset]:
@@ -142,7 +147,7 @@ def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: 
     search.set_params(estimator=PartModel(search.estimator, parts), cv=places, scoring=part_scorers(own["scoring"], rows))
     # The rows were checked when the coreset was built, and the candidates' parameters when they were listed.
     with config_context(assume_finite=True, skip_parameter_validation=True, enable_metadata_routing=False):
-        search.fit(numbers, np.zeros(len(numbers)))
+        search.fit(numbers)
     search.set_params(**own)  # the user's settings
     core = parts.core()
     if hasattr(search, "best_estimator_"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import joblib
@@ -21,8 +22,15 @@ from karat._core.construct import coreset
 from karat._core.coreset import Coreset
 from karat._data import containers
 from karat.engine.linalg import Array
+from karat.estimators.covers import covered
 from karat.estimators.features import FeatureMap
-from karat.estimators.transformers import fit_and_transform, resolve_columns, transform
+from karat.estimators.transformers import (
+    fit_and_transform,
+    fitted_by_moments,
+    learns_from_kept,
+    resolve_columns,
+    transform,
+)
 from karat.problems import LeastSquares, Moments, Problem, Transformed
 
 MADE = "made"  # where a table is remembered that the last transformer made of all rows
@@ -79,7 +87,19 @@ class TrainingRows:
         return self._taken(self.sample_weight)
 
     def _taken(self, table: Any) -> Any:
-        return table if self.positions is None else containers.take_rows(table, self.positions)
+        if self.positions is None or table is None:
+            return table
+        if isinstance(table, np.ndarray) and self._run is not None:
+            return table[self._run]  # a view
+        return containers.take_rows(table, self.positions)
+
+    @cached_property
+    def _run(self) -> slice | None:
+        """The rows as a slice, if they follow one another."""
+        if self.positions is None or not len(self.positions):
+            return None
+        first, count = int(self.positions[0]), len(self.positions)
+        return slice(first, first + count) if np.array_equal(self.positions, np.arange(first, first + count)) else None
 
     def seen(self, raw: Any) -> Any:
         """Raw rows behind the transformers, in double precision."""
@@ -112,10 +132,23 @@ class TrainingRows:
         return found
 
     def _fitted_behind(self, transformers: Any) -> TrainingRows:
-        X = self.X
+        return self._with_front(*fit_and_transform(self.resolved(transformers), self.X, self.y, self.weights))
+
+    def resolved(self, transformers: Any) -> Any:
+        """A copy of transformers in which functions that choose columns have chosen."""
         transformers = clone(transformers)
-        resolve_columns(transformers, X if self.fronts else self._taken(self.table))
-        return self._with_front(*fit_and_transform(transformers, X, self.y, self.weights))
+        resolve_columns(transformers, self.X if self.fronts else self._taken(self.table))
+        return transformers
+
+    def teach(self, transformers: Any) -> bool:
+        """Whether kept rows with weights teach transformers the same as all rows do."""
+        return fitted_by_moments(transformers) or (self._tell_all and learns_from_kept(transformers))
+
+    @cached_property
+    def _tell_all(self) -> bool:
+        """Rows without weight have categories too, and column transformers count the zeros of sparse tables."""
+        weighted = self.sample_weight is None or bool((np.asarray(self.sample_weight) > 0).all())
+        return weighted and not containers.is_sparse(self.table)
 
     def _with_front(self, fitted: Any, table: Any) -> TrainingRows:
         """These rows behind one more fitted transformer; what it makes of them, if known, waits for the coreset."""
@@ -125,7 +158,7 @@ class TrainingRows:
         """These rows behind a cover of the transformers to come, which learns nothing that depends on weights."""
         found: TrainingRows = self._once(
             ("cover", hash_of(spanned)),
-            lambda: self._with_front(*fit_and_transform(spanned, self.X, self.y)),
+            lambda: self._with_front(*covered(spanned, self.X, self.y)),
         )
         return found
 

@@ -5,8 +5,9 @@ cross-validation, the training rows inside it.  So whatever they learn (quantile
 learn without karat. Only what follows them is fitted on few rows: each listed transformer then maps every row by
 itself, and few rows stand for all.
 
-Scalers and polynomials need not even that.  A :class:`~sklearn.preprocessing.StandardScaler` learns kept moments, so it
-is fitted on the kept rows with their weights."""
+Some need not even that.  A :class:`~sklearn.preprocessing.StandardScaler` learns kept moments, so it is fitted on the
+kept rows with their weights.  A :class:`~sklearn.preprocessing.OneHotEncoder` learns which categories there are: if the
+sums of their indicators are kept, each of them has a kept row."""
 
 from __future__ import annotations
 
@@ -73,37 +74,50 @@ def fitted_by_moments(transformer: Any) -> bool:
     )
 
 
+def learns_from_kept(transformer: Any) -> bool:
+    """Whether all steps, also in column transformers, learn the same from kept rows with weights, all of them positive.
+
+    A column transformer also learns whether to make a sparse table, by the share of entries that are not zero.  Without
+    ``drop`` every row has as many indicators as any other.
+    """
+    return transformer is None or all(_learns_from_kept(step) for step in single_steps(transformer))
+
+
+def _learns_from_kept(step: Any) -> bool:
+    if key_of(step) in registry.ENCODERS:
+        by_frequency = step.min_frequency is not None or step.max_categories is not None
+        return not by_frequency and (step.drop is None or not step.sparse_output)
+    return key_of(step) in registry.MOMENT_FITTED or key_of(step) in registry.FIXED
+
+
+def narrows(transformer: Any) -> bool:
+    """Whether a step may make fewer columns than it is given."""
+    return any(key_of(step) in registry.AFFINE and key_of(step) not in registry.BY_COLUMN for step in single_steps(transformer))
+
+
 def only_scales(transformer: Any) -> bool:
     """Whether all steps of a pipeline are scalers that learn kept moments."""
     return all(key_of(step) == "StandardScaler" or step in registry.UNCHANGED for step in branches(transformer))
 
 
-def fit_transformers(transformer: Any, X: Any, y: Any = None, weights: Any = None) -> Any:
-    """A copy fitted on all rows of X, as scikit-learn fits it in a pipeline; weights reach every step that takes them."""
-    return fit_and_transform(transformer, X, y, weights, keep=False)[0]
-
-
 def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = None, keep: bool = True) -> tuple[Any, Any]:
-    """The same, and what they make of X if that costs nothing further: else None."""
+    """A copy fitted on all rows of X, as scikit-learn fits it in a pipeline; weights reach every step that takes them.
+
+    Also what it makes of X, if that is asked for and costs nothing further; else None.
+    """
     fitted = clone(transformer)
-    probes = _watch_randomness(fitted)
-    keep = keep and weights is None and all(_fits_then_transforms(step) for step in single_steps(fitted))
+    probes = watch_randomness(fitted)
+    keep = keep and all(_fits_then_transforms(step) for step in single_steps(fitted))
     X, y = containers.in_double(X), containers.in_double(y)
     X = containers.copied(X) if overwrites(fitted) else X
     table = None
     with config_context(enable_metadata_routing=weights is not None):
-        if weights is not None and request_weights(fitted):
-            fitted.fit(X, y, sample_weight=weights)
-        elif keep:
-            table = fitted.fit_transform(X, y)
+        given = {"sample_weight": weights} if weights is not None and request_weights(fitted) else {}
+        if keep:
+            table = fitted.fit_transform(X, y, **given)
         else:
-            fitted.fit(X, y)
-    for step, probe in probes:
-        if probe.was_used():
-            raise refuse(
-                step, "its answer is random; give it an integer random_state, so that there is one answer to compare with"
-            )
-        step.set_params(random_state=None)
+            fitted.fit(X, y, **given)
+    check_not_random(probes)
     return fitted, table
 
 
@@ -180,7 +194,17 @@ class _Probe(np.random.RandomState):
         return now["pos"] != then["pos"] or not np.array_equal(now["key"], then["key"])
 
 
-def _watch_randomness(transformer: Any) -> list[tuple[Any, _Probe]]:
+def check_not_random(probes: list[tuple[Any, _Probe]]) -> None:
+    """Refuse a fitted part that has used its probe; take the others away."""
+    for step, probe in probes:
+        if probe.was_used():
+            raise refuse(
+                step, "its answer is random; give it an integer random_state, so that there is one answer to compare with"
+            )
+        step.set_params(random_state=None)
+
+
+def watch_randomness(transformer: Any) -> list[tuple[Any, _Probe]]:
     """Give every part without a seed a probe; the parts and their probes."""
     probes = []
     for part in parts_of(transformer):

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy import linalg as sla
 from sklearn.base import BaseEstimator
+from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from karat._core.coreset import Coreset
@@ -170,6 +171,8 @@ class Learner(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        if hasattr(self, "predict_proba"):  # no classifier; but the checks of sparse input ask for these tags
+            tags.classifier_tags = ClassifierTags(multi_class=False)
         return tags
 
     def _columns(self, X: Any) -> np.ndarray:

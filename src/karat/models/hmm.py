@@ -140,11 +140,17 @@ class HiddenMarkov(Learner):
         self.covars_ = covariances
 
     def _validated(self, X: Any, reset: bool) -> Any:
-        if not containers.is_frame(X) and np.ndim(X) == 1:  # as hmmlearn, a list of numbers is one column
+        if isinstance(X, np.ndarray | list | tuple) and np.ndim(X) == 1:  # as hmmlearn, a list of numbers is one column
             X = np.reshape(X, (-1, 1))
         if self.emissions == "gaussian":
             return super()._validated(X, reset)
         return X  # n_features_in_ counts symbols, not columns
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.emissions == "categorical":  # one column of symbols
+            tags.input_tags.two_d_array, tags.input_tags.one_d_array, tags.input_tags.categorical = False, True, True
+        return tags
 
     def _problem(self, X: Any) -> latent.HiddenMarkov:
         refining.check_kind(self.refine, refining.KINDS)

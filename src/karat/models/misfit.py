@@ -32,6 +32,7 @@ from karat.problems.latent.sample import Sample
 
 LEVEL = 3e-4  # p-value below which a check fails: with at most five checks, fewer than 2 false alarms in 1,000 fits
 PROBE = 20_000  # samples that are looked at
+ROUNDING = 1e-9  # of a sum, relative to its terms
 BLOCKS = 100  # blocks of a chain
 
 
@@ -127,10 +128,12 @@ def off_diagonal(entry: Callable[[int, int, int], Array], pair: Callable[[int, i
     ell : array
         The diagonal.
     """
-    k = len(ell)
-    columns = [
-        ell[j] * entry(i, i, j) + ell[i] * entry(i, j, j) - ell[i] * ell[j] * pair(i, j) for i, j in combinations(range(k), 2)
-    ]
+    k, columns = len(ell), []
+    for i, j in combinations(range(k), 2):
+        parts = ell[j] * entry(i, i, j), ell[i] * entry(i, j, j), -ell[i] * ell[j] * pair(i, j)
+        total = np.asarray(parts[0] + parts[1] + parts[2])
+        rounding = ROUNDING * max(float(np.abs(part).max(initial=0.0)) for part in parts)  # two components: always zero
+        columns.append(total if np.abs(total).max(initial=0.0) > rounding else np.zeros(len(total)))
     columns += [entry(i, j, m) for i, j, m in combinations(range(k), 3)]
     return np.column_stack(columns) if columns else np.zeros((0, 0))
 

@@ -68,6 +68,11 @@ class MultiView(Learner):
                 raise InputError(f"View {number} has columns {', '.join(own)}; the model was fitted with {', '.join(seen)}.")
         return X
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False  # three tables
+        return tags
+
     def _take_names(self, core: Coreset) -> None:
         self._validated(core.X, reset=True)
 

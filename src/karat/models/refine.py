@@ -26,6 +26,7 @@ from karat.engine.linalg import Array
 from karat.errors import InputError
 
 SMOOTH = 0.01  # share of the uniform law that is mixed into probabilities
+POSSIBLE = 1e-6  # the same after EM
 FLOOR = 0.01  # smallest variance, relative to the mean one
 PART, HELD = 20_000, 0.2  # rows on which starts are compared, and the share of them that is held out
 SMALL, STARTS = 2_000, 3  # rows up to which several of the library's own starts are tried as well
@@ -219,6 +220,8 @@ def refine_chain(
 
     def run(model: Any, rows: Array) -> Any:
         fitted = deepcopy(model).fit(rows, cut(rows))
+        if hasattr(fitted, "emissionprob_"):  # a symbol that these rows do not hold is not impossible in others
+            fitted.emissionprob_ = smoothed(fitted.emissionprob_, POSSIBLE)
         fitted.init_params = ""
         fitted.n_iter_ = fitted.monitor_.iter
         return fitted

@@ -16,7 +16,7 @@ from scipy import stats
 from karat.engine.linalg import Array, Indices
 from karat.models import misfit
 
-DRAWS = 4000  # of a mixture
+DRAWS, ENOUGH = 2000, 4  # of a mixture; draws for every entry that is compared, at least
 CHAINS, STEPS, BURNED = 200, 60, 20  # sequences of a chain, steps of each, and steps before them
 SEED = 0
 
@@ -26,8 +26,11 @@ def p_value(tensor: Array, draws: Array, ell: Array, n: float) -> float:
     mean = misfit.off_diagonal(lambda i, j, m: tensor[i, j, m : m + 1], lambda i, j: np.zeros(1), ell)[0]
     variances, vectors = np.linalg.eigh(np.atleast_2d(np.cov(draws.T)))
     used = variances > 1e-10 * max(float(variances[-1]), 1e-300)
+    count, m = len(draws), int(used.sum())
+    if not m or count < ENOUGH * m:
+        return 1.0
     distance = n * float((np.square(vectors[:, used].T @ mean) / variances[used]).sum())
-    return float(stats.chi2.sf(distance, int(used.sum())))
+    return float(stats.f.sf(distance * (count - m) / (m * (count - 1)), m, count - m))  # Hotelling: the covariance is drawn
 
 
 def turned(tensor: Array, V: Array) -> Array:

@@ -164,7 +164,7 @@ class _Penalised(_Regression):
         ``missing`` is what the rows miss already, if they are those of absorbed coresets, and ``inherited`` their loss error.
         Weights of rows are in units of ``unit``; corrections are not.
         """
-        with linalg.few_threads(exact.fitted.kernel.width):
+        with linalg.one_blas_thread():
             found = absorb(
                 rows, exact, self.power, self.fit_intercept, self.penalty / float(unit), self.absorb == "box",
                 self.keeps_total, None if missing is None else missing.over(unit), seed, progress, unit,

@@ -182,7 +182,7 @@ class Latent(Problem):
         """Raise if k > d + ``more``."""
         if self.k > columns + more:
             raise InputError(
-                f"{self.k} {self.parts} cannot be told apart in {columns} {what}: the method needs k <= "
+                f"{self.k} {self.parts} cannot be told apart in {columns} {what} (n_features={columns}): the method needs k <= "
                 f"{'d + 1' if more else 'd'}. Ask for at most {columns + more}."
             )
 

@@ -185,15 +185,16 @@ def checked_counts(table: Any) -> sparse.csr_array:
     counts = sparse.csr_array(table if sparse.issparse(table) else table[:], dtype=float)
     values = counts.data
     for bad, what in (
-        (~np.isfinite(values), "not finite"),
+        (~np.isfinite(values), "NaN or infinite"),
         (values < 0, "negative"),
         (values != np.floor(values), "not whole"),
     ):
         if bad.any():
             first = int(np.flatnonzero(bad)[0])
             row = int(np.searchsorted(counts.indptr, first, side="right")) - 1
+            sign = "Negative values in data: " if what == "negative" else ""
             raise InputError(
-                f"{int(bad.sum())} counts are {what}, the first in document {row}, word {counts.indices[first]} "
+                f"{sign}{int(bad.sum())} counts are {what}, the first in document {row}, word {counts.indices[first]} "
                 f"({values[first]:g}); topics need word counts, not frequencies or tf-idf."
             )
     return counts
