@@ -13,6 +13,7 @@ from karat.errors import MissingExtraError
 try:
     import pyarrow as pa
     from dask.array import Array
+    from dask.base import compute
     from dask.delayed import Delayed, delayed
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
@@ -29,6 +30,8 @@ from karat.io.build import checked_problem
 from karat.io.layout import Layout
 from karat.problems import Problem
 from karat.problems.latent import Latent
+
+NAME = "Dask"
 
 
 def coreset(
@@ -85,6 +88,22 @@ def coreset(
     else:
         raise _wrong_kind(data)
     return _finished(delayed(work, pure=False, traverse=False), parts, compute)
+
+
+def frame_schema(data: Any) -> pa.Schema:
+    """The columns of a Dask data frame, as numbers or text."""
+    if not _is_frame(data):
+        raise _wrong_kind(data)
+    kinds = ((str(name), kind) for name, kind in zip(data.columns, data.dtypes, strict=True))
+    return pa.schema([(name, pa.float64() if getattr(kind, "kind", "O") in "fiub" else pa.string()) for name, kind in kinds])
+
+
+def messages(data: Any, layout: Layout, work: Any) -> list[bytes]:
+    """What the partitions of a data frame have to say (``work.part``), joined until few messages are left."""
+    task = delayed(work, pure=False, traverse=False)
+    parts = [delayed(_part_of_frame, pure=False)(task, i, part) for i, part in enumerate(_chosen(data, layout.columns))]
+    found: list[bytes] = list(compute(*_tree(task, parts)))
+    return found
 
 
 def _is_frame(data: Any) -> bool:
@@ -150,11 +169,12 @@ def _chosen(data: Any, wanted: list[str]) -> list[Any]:
     return list(data[[labels[i] for i in positions(wanted, labels)]].to_delayed())
 
 
-def _part_of_frame(work: Task | FirstTask, number: int, frame: Any) -> bytes:
+def _part_of_frame(work: Any, number: int, frame: Any) -> bytes:
     assert work.layout is not None
     table = pa.Table.from_pandas(frame.set_axis(work.layout.columns, axis=1), preserve_index=False)
     work.layout.among(table.schema)
-    return work.part(number, [table])
+    message: bytes = work.part(number, [table])
+    return message
 
 
 def _array(

@@ -1,0 +1,52 @@
+"""What a coreset knows about a regression: how its columns were made, and sums over all rows that no few rows carry.
+
+``facts`` is JSON: the formula, the encoding of its terms, the number of observations, and which covariances were summed.
+``sums`` holds one matrix per covariance (:mod:`karat.inference.scores`).  This module only carries them: they are made and
+read by :mod:`karat.inference`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from karat._storage.damage import require
+from karat.engine.linalg import Array
+
+ADDED = ("observations", "log_weights")  # facts that add up where coresets are merged
+PREFIX = "regression_"  # of the arrays in a file
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """The facts of a regression, and its sums over all rows."""
+
+    facts: dict[str, Any]
+    sums: dict[str, Array] = field(default_factory=dict)
+
+    def arrays(self) -> dict[str, Array]:
+        """The sums by the names that they have in a file."""
+        return {PREFIX + name: value for name, value in self.sums.items()}
+
+    @staticmethod
+    def restored(facts: Any, arrays: dict[str, Any]) -> Regression | None:
+        """From the header and the arrays of a file."""
+        sums = {name.removeprefix(PREFIX): value for name, value in arrays.items() if name.startswith(PREFIX)}
+        if facts is None:
+            require(not sums, "sums of a regression that is not there")
+            return None
+        require(isinstance(facts, dict) and isinstance(facts.get("observations"), int), "a regression without observations")
+        require(set(sums) == set(facts.get("covariances", {})), "sums of a regression that its header does not name")
+        return Regression(facts, sums)
+
+
+def joined(first: Regression | None, second: Regression | None) -> Regression | None:
+    """The facts of a union: robust sums are of one solution each, so they are not carried on."""
+    if first is None or second is None:
+        return None
+    own = {name: value for name, value in first.facts.items() if name not in (*ADDED, "covariances")}
+    other = {name: value for name, value in second.facts.items() if name not in (*ADDED, "covariances")}
+    if own != other:
+        return None
+    added = {name: first.facts[name] + second.facts[name] for name in ADDED if first.facts.get(name) is not None}
+    return Regression(own | added | {"covariances": {}})

@@ -1,0 +1,101 @@
+"""Sums by cluster: G x k numbers for G clusters, added to as rows arrive in any order.
+
+Whole numbers that lie close together are their own addresses; other labels get addresses from a table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from karat.engine.linalg import Array
+
+SPAN = 2**20  # addresses that are taken without asking how many rows there are
+SPARE = 8  # addresses per row
+
+
+class ClusterSums:
+    """Sums of k numbers by label.
+
+    Parameters
+    ----------
+    width : int
+        The numbers of a row.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.sums = np.zeros((width, 0))
+        self.seen = np.zeros(0, dtype=bool)
+        self.low: int | None = None  # the label at address 0, where labels are addresses
+        self.places: dict[Any, int] | None = None  # of other labels
+        self.rows = 0
+
+    def add(self, labels: np.ndarray, values: Array) -> None:
+        """Add the columns of ``values`` to the sums of their labels."""
+        self.rows += len(labels)
+        codes = self._codes(labels)
+        first, last = int(codes.min()), int(codes.max())
+        if first:
+            codes = codes - first
+        for row, value in zip(self.sums, values, strict=True):
+            row[first : last + 1] += np.bincount(codes, value, last + 1 - first)
+        self.seen[first : last + 1] |= np.bincount(codes, minlength=last + 1 - first) > 0
+
+    def _codes(self, labels: np.ndarray) -> np.ndarray:
+        if self.places is None and labels.dtype.kind in "iu":
+            low, high = int(labels.min()), int(labels.max())
+            start = low if self.low is None else min(low, self.low)
+            end = high if self.low is None else max(high, self.low + len(self.seen) - 1)
+            if end - start < max(SPAN, SPARE * self.rows):
+                before = 0 if self.low is None else self.low - start
+                self._grow(before, end - start + 1)
+                self.low = start
+                return np.asarray(labels - labels.dtype.type(start), dtype=np.intp)
+        if self.places is None:
+            self._tabulate()
+        assert self.places is not None
+        import pandas as pd
+
+        codes, found = pd.factorize(labels)
+        places = self.places
+        known = np.array([places.setdefault(label, len(places)) for label in np.asarray(found).tolist()], dtype=np.intp)
+        self._grow(0, len(places))
+        return np.asarray(known[codes])
+
+    def _grow(self, before: int, size: int) -> None:
+        """Make room for ``size`` addresses, ``before`` of them in front of those there are."""
+        if not before and size <= len(self.seen):
+            return
+        room = size if before else max(size, 3 * len(self.seen) // 2)
+        sums, seen = np.zeros((len(self.sums), room)), np.zeros(room, dtype=bool)
+        held = len(self.seen)
+        sums[:, before : before + held], seen[before : before + held] = self.sums, self.seen
+        self.sums, self.seen = sums, seen
+
+    def _tabulate(self) -> None:
+        """Go over from addresses to a table."""
+        labels = self.labels() if self.low is not None else []
+        self.sums, self.places, self.low = self.sums[:, self.seen], {label: i for i, label in enumerate(labels)}, None
+        self.seen = np.ones(len(labels), dtype=bool)
+
+    def labels(self) -> list[Any]:
+        """The labels that were seen, in the order of their addresses."""
+        if self.places is not None:
+            return list(self.places)
+        return [] if self.low is None else (np.flatnonzero(self.seen) + self.low).tolist()
+
+    def merge(self, other: ClusterSums) -> None:
+        """Add the sums of other rows."""
+        labels = other.labels()
+        if labels:
+            self.add(np.asarray(labels, dtype=object if isinstance(labels[0], str) else None), other.sums[:, other.seen])
+
+    @property
+    def count(self) -> int:
+        """Clusters that were seen."""
+        return int(self.seen.sum())
+
+    def outer(self) -> Array:
+        """The sum over the clusters of s s'."""
+        return self.sums @ self.sums.T
