@@ -258,6 +258,10 @@ class Learn(Consumer):
                 "join levels."
             )
 
+    def fresh(self) -> Learn:
+        """One that has learned nothing yet, for another part of the data."""
+        return Learn(self.layout, self.declared)
+
     def merge(self, other: Learn) -> None:
         """Add what another part of the data has taught."""
         for text, levels in other.levels.items():

@@ -9,8 +9,7 @@ from __future__ import annotations
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -73,8 +72,6 @@ class SourceRows(DataRows):
         return position
 
     def coreset(self, layout: DesignLayout) -> Coreset:
-        from dataclasses import replace
-
         sketch = Sketch(LeastSquares(), random_state=0, buffer_rows=FOLD)
         position = self._scan(layout, [Reduce(sketch, layout)])
         core = sketch.coreset()
@@ -91,7 +88,7 @@ class PassTask:
     consumer: Any
 
     def part(self, number: int, tables: Iterable[Any]) -> bytes:
-        consumer = deepcopy(self.consumer)
+        consumer = self.consumer.fresh()
         scan(Partition(number, tables), self.layout, [consumer], WHOLE)
         return pickle.dumps(consumer)
 
@@ -149,10 +146,10 @@ def open_rows(data: Any, progress: Progress | None) -> DataRows:
 
 def _declared(data: Any) -> dict[str, list[Any]]:
     """The levels of the category columns of a frame in memory, in their order."""
-    if not containers.is_frame(data) or containers.dimensions(data) != 2:
-        return {}
-    frame, found = containers.as_narwhals(data), {}
-    for name, kind in frame.schema.items():
-        if str(kind).startswith(("Categorical", "Enum")) and (hasattr(data, "iloc") or str(kind).startswith("Enum")):
-            found[str(name)] = frame[name].cat.get_categories().to_list()
-    return found
+    if hasattr(data, "iloc") and hasattr(data, "columns"):
+        kinds = zip(data.columns, data.dtypes, strict=True)
+        return {str(name): list(kind.categories) for name, kind in kinds if hasattr(kind, "categories")}
+    if type(data).__module__.startswith("polars") and hasattr(data, "schema"):
+        enums = {name: kind for name, kind in data.schema.items() if type(kind).__name__ == "Enum"}
+        return {str(name): list(kind.categories) for name, kind in enums.items()}
+    return {}

@@ -139,6 +139,10 @@ class Scores(Consumer):
             self.sums["HC0"] += scores @ scores.T
         return scores
 
+    def fresh(self) -> Scores:
+        """Empty sums for another part of the data."""
+        return Scores(self.solution, self.kinds)
+
     def merge(self, other: Scores) -> None:
         """Add the sums of other rows."""
         self.rows, self.rss, self.total = self.rows + other.rows, self.rss + other.rss, self.total + other.total
