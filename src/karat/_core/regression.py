@@ -50,3 +50,23 @@ def joined(first: Regression | None, second: Regression | None) -> Regression | 
         return None
     added = {name: first.facts[name] + second.facts[name] for name in ADDED if first.facts.get(name) is not None}
     return Regression(own | added | {"covariances": {}})
+
+
+def answers(stored: Regression | None) -> dict[str, Any]:
+    """Which tables a coreset can answer: its formula, its covariances and its submodels."""
+    if stored is None:
+        return {}
+    kinds = ["nonrobust"]
+    for kind in sorted(stored.sums):
+        told = stored.facts["covariances"][kind]
+        kinds += (
+            ["HC0", "HC1"] if kind == "HC0" else [kind] if not told else [f"cluster:{told['column']} ({told['clusters']:,})"]
+        )
+    return {
+        "formula": stored.facts["formula"],
+        "observations": stored.facts["observations"],
+        "weights": stored.facts.get("weights"),
+        "columns": (["Intercept"] if stored.facts["intercept"] else []) + list(stored.facts["columns"]),
+        "tables": kinds,
+        "submodels": "any choice of these columns, with classical errors",
+    }

@@ -48,7 +48,19 @@ def _details(core: Coreset) -> dict[str, str]:
     found = wording.details(facts(core), wording.TERMINAL)
     if core.maps is not None:
         found["maps"] = ", ".join(core.maps)
-    return found | _origin(core)
+    return found | _answers(core) | _origin(core)
+
+
+def _answers(core: Coreset) -> dict[str, str]:
+    """Rows about the regression tables that it can answer."""
+    from karat._core.regression import answers
+
+    found = answers(core.regression)
+    return (
+        {}
+        if not found
+        else {"formula": found["formula"], "tables": ", ".join(found["tables"]), "submodels": found["submodels"]}
+    )
 
 
 def _origin(core: Coreset) -> dict[str, str]:

@@ -18,7 +18,8 @@ from sklearn.utils.validation import has_fit_parameter
 from karat._data import containers
 from karat.errors import NotExactError
 from karat.estimators import registry
-from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge, Transformed
+from karat.problems import Transformed
+from karat.problems.kept import keeps_squares
 
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
@@ -68,13 +69,6 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
         raise NotExactError(
             f"{name} divides by the total weight, which this coreset does not keep; build with total_weight=True."
         )
-
-
-def keeps_squares(problem: Problem) -> bool:
-    """Whether all second moments of columns and target are kept."""
-    if isinstance(problem, LpRegression):
-        return problem.p == 2 or problem.fit_intercept  # degree <= p in (x, y) includes the squares
-    return isinstance(problem, LeastSquares | Ridge) or (isinstance(problem, Moments) and problem.degree >= 2)
 
 
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:

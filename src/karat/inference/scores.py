@@ -21,8 +21,8 @@ import numpy as np
 from karat._data.batch import Batch
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
-from karat.estimators.least_squares import LeastSquaresSolution
 from karat.inference.clusters import ClusterSums
+from karat.inference.least_squares import LeastSquaresSolution
 from karat.io.consumers import Consumer
 from karat.io.source import Chunk
 

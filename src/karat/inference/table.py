@@ -15,7 +15,7 @@ from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.regression import Regression
 from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.estimators import inference
+from karat.inference.from_coreset import table_of
 
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
 
@@ -115,7 +115,7 @@ def _check_cluster(core: Coreset, kinds: Sequence[str], cluster: str | None) -> 
 
 
 def _shown(core: Coreset, kind: str, use_t: bool | None) -> Any:
-    results = inference.ols(core, cov_type=kind, use_t=use_t)
+    results = table_of(core, cov_type=kind, use_t=use_t)
     if core.regression is not None:
         results.model.design = _encoder(core)
     return results
@@ -183,7 +183,7 @@ def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster
         return core
     if "cluster" in wanted and cluster is None:
         raise InputError("cov_type='cluster' needs cluster=, the column that labels the clusters.", argument="cluster")
-    found = inference.ols(core).found
+    found = table_of(core).found
     facts = core.regression.facts
     scores = Scores.at(found, facts["intercept"], facts["observations"], wanted)
     key = cluster if "cluster" in wanted else None

@@ -17,7 +17,7 @@ from statsmodels.regression.linear_model import WLS, RegressionResults, Regressi
 
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
-from karat.estimators.least_squares import LeastSquaresSolution, solve
+from karat.inference.least_squares import LeastSquaresSolution, solve
 
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
 SHAPE = "It looks at every residual of the full data, which a coreset does not keep."
@@ -226,7 +226,7 @@ class FullDataResults(RegressionResults):
 
     def summary(self, *args: Any, **kwargs: Any) -> Any:
         """The table; statsmodels' tests of the residuals' shape (skewness, Durbin-Watson) need every residual."""
-        from karat.estimators.regression_table import summary
+        from karat.inference.show import summary
 
         return summary(self, *args, **kwargs)
 
@@ -235,13 +235,13 @@ class FullDataResults(RegressionResults):
 
     def tidy(self, alpha: float = 0.05) -> Any:
         """The coefficients as a frame with one row each."""
-        from karat.estimators.regression_table import tidy
+        from karat.inference.show import tidy
 
         return tidy(self, alpha)
 
     def glance(self) -> Any:
         """The numbers about the whole model as a frame of one row."""
-        from karat.estimators.regression_table import glance
+        from karat.inference.show import glance
 
         return glance(self)
 
