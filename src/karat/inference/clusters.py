@@ -40,7 +40,7 @@ class ClusterSums:
             codes = codes - first
         for row, value in zip(self.sums, values, strict=True):
             row[first : last + 1] += np.bincount(codes, value, last + 1 - first)
-        self.seen[first : last + 1] |= np.bincount(codes, minlength=last + 1 - first) > 0
+        self.seen[first : last + 1][codes] = True
 
     def _codes(self, labels: np.ndarray) -> np.ndarray:
         if self.places is None and labels.dtype.kind in "iu":

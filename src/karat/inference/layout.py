@@ -173,21 +173,16 @@ class DesignLayout(Columns):
         if not pa.types.is_dictionary(column.type):
             column = pc.dictionary_encode(column)
         places = {level: i for i, level in enumerate(levels)}
-        found = [places.get(plain_level(value), -1) for value in column.dictionary.to_pylist()]
+        found = [places.get(value, -1) for value in column.dictionary.to_pylist()]
         known = np.array([*found, 0], dtype=np.intp)  # the last is for rows that are left out
         indices = np.asarray(column.indices.fill_null(len(found)), dtype=np.intp)
         codes = known[indices]
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
-            value = plain_level(column.dictionary[int(indices[row])].as_py())
+            value = column.dictionary[int(indices[row])].as_py()
             shown = ", ".join(map(repr, levels[:10])) + (", ..." if len(levels) > 10 else "")
             raise InputError(f"{where(row)}: the term {factor.text!r} has no level {value!r}; its levels are {shown}.")
         return codes
-
-
-def plain_level(value: Any) -> Any:
-    """A level as it is stored: whole numbers as such, whatever type the column has."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def columns_of(

@@ -27,7 +27,7 @@ from karat.errors import InputError
 from karat.inference.design import Learned
 from karat.inference.expressions import Expression
 from karat.inference.formula import Factor
-from karat.inference.layout import Columns, plain_level
+from karat.inference.layout import Columns
 from karat.io.consumers import Consumer
 from karat.io.source import Chunk
 from karat.problems import Moments
@@ -184,6 +184,7 @@ class Learn(Consumer):
 
     layout: Columns
     declared: dict[str, list[Any]] = field(default_factory=dict)  # levels in the order of the data's own category type
+    whole: bool = False  # numbers are read as doubles, so that whole numbers are levels such as 2019, not 2019.0
     rows: int = 0
     log_weights: float = 0.0
     row: dict[str, Any] = field(default_factory=dict)
@@ -245,7 +246,7 @@ class Learn(Consumer):
     def _add_levels(self, factor: Factor, column: Any) -> None:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary.take(pa.array(np.unique(np.asarray(column.indices.drop_null()))))
-        values = {plain_level(value) for value in pc.unique(column).to_pylist() if value is not None}
+        values = {self._level(value) for value in pc.unique(column).to_pylist() if value is not None}
         strange = next((value for value in values if not isinstance(value, str | int | float | bool)), None)
         if strange is not None:
             raise InputError(
@@ -258,9 +259,12 @@ class Learn(Consumer):
                 "join levels."
             )
 
+    def _level(self, value: Any) -> Any:
+        return int(value) if self.whole and isinstance(value, float) and value.is_integer() else value
+
     def fresh(self) -> Learn:
         """One that has learned nothing yet, for another part of the data."""
-        return Learn(self.layout, self.declared)
+        return Learn(self.layout, self.declared, self.whole)
 
     def merge(self, other: Learn) -> None:
         """Add what another part of the data has taught."""
@@ -290,7 +294,7 @@ class Learn(Consumer):
             return list(given)
         declared = self.declared.get(factor.column or "")
         if declared is not None:
-            return [level for level in map(plain_level, declared) if level in found]
+            return [level for level in declared if level in found]
         return sorted(found, key=lambda level: (isinstance(level, str), level))
 
 

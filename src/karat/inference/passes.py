@@ -24,6 +24,7 @@ from karat.errors import InputError
 from karat.inference.layout import Columns, DesignLayout
 from karat.io.build import described_source
 from karat.io.consumers import Consumer, Reduce
+from karat.io.csv import CsvFiles
 from karat.io.scan import require_rows, scan
 from karat.io.source import Source, open_source
 from karat.problems import LeastSquares
@@ -33,6 +34,7 @@ class DataRows(ABC):
     """Rows that can be read several times."""
 
     declared: dict[str, list[Any]]  # levels of columns that have a category type of their own, in order
+    all_doubles = False  # whether whole numbers come as doubles
 
     @abstractmethod
     def schema(self) -> pa.Schema:
@@ -52,7 +54,7 @@ class SourceRows(DataRows):
 
     def __init__(self, source: Source, declared: dict[str, list[Any]], progress: Progress | None) -> None:
         self.source, self.declared, self.progress = source, declared, progress
-        self.passes = 0
+        self.passes, self.all_doubles = 0, isinstance(source, CsvFiles)
 
     def schema(self) -> pa.Schema:
         return self.source.schema()

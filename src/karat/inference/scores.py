@@ -75,6 +75,7 @@ class Scores(Consumer):
     rows: int = 0
     rss: float = 0.0
     size: float = 0.0  # the sum of squares of the response
+    room: Array | None = None  # the scores of the rows in work
     total: Array = field(init=False)
     sums: dict[str, Array] = field(init=False)
 
@@ -94,20 +95,24 @@ class Scores(Consumer):
         if not len(batch):
             return
         *design, response = batch.parts
-        scores = np.empty((self.solution.width, len(batch))) if self.clusters is not None else None
+        held = len(batch) if self.clusters is not None else min(len(batch), BLOCK)
+        if self.room is None or self.room.shape[1] < held:
+            self.room = np.empty((self.solution.width, held))
         for start in range(0, len(batch), BLOCK):
             some = slice(start, min(start + BLOCK, len(batch)))
-            found = self._add_block(
-                design, response[some, 0], None if batch.weights is None else batch.weights[some], some, chunk
-            )
-            if scores is not None:
-                scores[:, some] = found
+            weights = None if batch.weights is None else batch.weights[some]
+            out = self.room[:, some] if self.clusters is not None else self.room[:, : some.stop - start]
+            self._add_block(design, response[some, 0], weights, some, chunk, out)
         self.rows += len(batch)
-        if self.clusters is not None and scores is not None:
+        if self.clusters is not None:
             assert batch.keys is not None
-            self.clusters.add(batch.keys, scores)
+            self.clusters.add(batch.keys, self.room[:, : len(batch)])
 
-    def _add_block(self, design: Sequence[Any], y: Array, weights: Array | None, some: slice, chunk: Chunk) -> Array:
+    def __getstate__(self) -> dict[str, Any]:
+        """For messages: without the room for scores of rows."""
+        return vars(self) | {"room": None}
+
+    def _add_block(self, design: Sequence[Any], y: Array, weights: Array | None, some: slice, chunk: Chunk, out: Array) -> None:
         found, fixed = self.solution.found, int(self.solution.intercept)
         x = np.empty((self.solution.width, len(y)))
         x[:fixed], place = 1.0, fixed
@@ -134,10 +139,9 @@ class Scores(Consumer):
                 if kind in self.sums:
                     scaled = z * (weighted * factor)
                     self.sums[kind] += scaled @ scaled.T
-        scores: Array = z * weighted
+        np.multiply(z, weighted, out=out)
         if "HC0" in self.sums:
-            self.sums["HC0"] += scores @ scores.T
-        return scores
+            self.sums["HC0"] += out @ out.T
 
     def fresh(self) -> Scores:
         """Empty sums for another part of the data."""

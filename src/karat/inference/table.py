@@ -151,7 +151,7 @@ def build(
     schema = rows.schema()
     formula = parse(text, [name for name in schema.names if name not in (weight, cluster)])
     columns = columns_of(formula, schema, weight, on_missing, cluster)
-    learn = Learn(replace(columns, roles=replace(columns.roles, key=None)), rows.declared)
+    learn = Learn(replace(columns, roles=replace(columns.roles, key=None)), rows.declared, rows.all_doubles)
     if learn.needed:
         learn = rows.scan(learn.reading(), learn)
     design = make_design(formula, learn.learned())
@@ -182,7 +182,9 @@ def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster
     if not wanted:
         return core
     if "cluster" in wanted and cluster is None:
-        raise InputError("cov_type='cluster' needs cluster=, the column that labels the clusters.", argument="cluster")
+        raise InputError(
+            "A clustered covariance needs clusters.", "It needs cluster=, the column that labels them.", argument="cluster"
+        )
     found = table_of(core).found
     facts = core.regression.facts
     scores = Scores.at(found, facts["intercept"], facts["observations"], wanted)
