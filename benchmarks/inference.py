@@ -128,9 +128,8 @@ def main() -> None:
                 best[f"plain {key}"] = min(best.get(f"plain {key}", np.inf), plain(folder, read))
         print(f"{given.rows:,} rows, {clusters:,} clusters, 10 columns")
         for key in columns:
-            print(
-                f"  {key:8} {best[key]:6.2f} s   reading and D'D {best[f'plain {key}']:6.2f} s   ratio {best[key] / best[f'plain {key}']:.2f}"
-            )
+            ratio = best[key] / best[f"plain {key}"]
+            print(f"  {key:8} {best[key]:6.2f} s   reading and D'D {best[f'plain {key}']:6.2f} s   ratio {ratio:.2f}")
         print(f"  all      {best['whole']:6.2f} s")
         print(f"  peak memory: {peak('karat', folder):,.0f} MB, of plain reading {peak('plain', folder):,.0f} MB")
         if not given.no_statsmodels:

@@ -26,9 +26,8 @@ def test_table_and_json(inside, data, table):
 
 def test_a_saved_coreset_answers_again(inside, data, tmp_path):
     core = tmp_path / "core.parquet"
-    first = inside(
-        "regress", data / "all.parquet", "y ~ a + C(hue)", "--cov", "HC1", "--weight", "w", "-o", core, "--json"
-    ).json
+    options = ("--cov", "HC1", "--weight", "w", "-o", core, "--json")
+    first = inside("regress", data / "all.parquet", "y ~ a + C(hue)", *options).json
     again = inside("regress", core, "--cov", "HC1", "--json").json
     assert again["coefficients"] == first["coefficients"]
     assert inside("regress", core, "y ~ a", "--json").json["model"]["df"] == 1

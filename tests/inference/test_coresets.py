@@ -65,8 +65,8 @@ def test_merged(frame):
     np.testing.assert_allclose(both.predict(frame.head()), whole.predict(frame.head()), rtol=1e-9)
     with pytest.raises(NotExactError, match="HC1"):
         ols(merged, cov_type="HC1")
-    other = ols("y ~ a + g", frame).coreset
-    assert other.merge(ols("y ~ a + C(g)", frame.tail(100)).coreset).regression is None if other.X.column_names == [] else True
+    centred = [ols("y ~ center(a)", part).coreset for part in (frame.head(1400), frame.tail(1600))]
+    assert centred[0].merge(centred[1]).regression is None  # the columns are not the same
 
 
 def test_submodels(fit, frame):
@@ -104,8 +104,7 @@ def test_a_thousand_submodels():
     frame = pd.DataFrame(rng.standard_normal((20_000, 10)), columns=[f"x{i}" for i in range(10)])
     frame["y"] = frame.sum(axis=1) + rng.standard_normal(len(frame)) * 3
     fit = ols("y ~ .", frame)
-    subsets = [["Intercept", *some] for size in range(3, 9) for some in combinations(frame.columns[:10], size)][:1000]
-    assert len(subsets) == 1000 - max(0, 1000 - len(subsets))
+    subsets = [["Intercept", *some] for size in range(10) for some in combinations(frame.columns[:10], size)][1:1001]
     start = time.process_time()
     few = []
     for some in subsets:
@@ -135,15 +134,11 @@ def test_shown(fit, frame):
 
 
 def test_nothing_looks_at_single_rows(fit):
-    for call in (
-        fit.get_influence,
-        fit.outlier_test,
-        fit.summary2,
-        lambda: fit.resid_pearson,
-        lambda: fit.compare_lm_test(fit),
-    ):
+    for name in ("get_influence", "outlier_test", "summary2", "compare_lm_test"):
         with pytest.raises(NotExactError):
-            call()
+            getattr(fit, name)()
+    with pytest.raises(NotExactError):
+        fit.resid_pearson  # noqa: B018
 
 
 def test_old_place():

@@ -41,9 +41,10 @@ def same(found, expected):
     assert found.nobs == expected.nobs
 
 
-@pytest.mark.parametrize(
-    "kind", ["arrow", "polars", "lazy", "parquet", "folder", "pattern", "csv", "feather", "duckdb", "dataset"]
-)
+KINDS = ["arrow", "polars", "lazy", "parquet", "folder", "pattern", "csv", "feather", "duckdb", "dataset"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_kinds(kind, frame, expected, tmp_path):
     table = pa.Table.from_pandas(frame)
     data = table

@@ -14,6 +14,7 @@ from karat._storage.damage import require
 from karat.engine.linalg import Array
 
 ADDED = ("observations", "log_weights")  # facts that add up where coresets are merged
+OWN = (*ADDED, "covariances", "row")  # facts in which the parts may differ
 PREFIX = "regression_"  # of the arrays in a file
 
 
@@ -44,10 +45,10 @@ def joined(first: Regression | None, second: Regression | None) -> Regression | 
     """The facts of a union: robust sums are of one solution each, so they are not carried on."""
     if first is None or second is None:
         return None
-    own = {name: value for name, value in first.facts.items() if name not in (*ADDED, "covariances")}
-    other = {name: value for name, value in second.facts.items() if name not in (*ADDED, "covariances")}
+    own, other = ({name: value for name, value in one.facts.items() if name not in OWN} for one in (first, second))
     if own != other:
         return None
+    own["row"] = first.facts["row"]
     added = {name: first.facts[name] + second.facts[name] for name in ADDED if first.facts.get(name) is not None}
     return Regression(own | added | {"covariances": {}})
 

@@ -83,7 +83,7 @@ class ClusterSums:
         """The labels that were seen, in the order of their addresses."""
         if self.places is not None:
             return list(self.places)
-        return [] if self.low is None else (np.flatnonzero(self.seen) + self.low).tolist()
+        return [] if self.low is None else [self.low + place for place in np.flatnonzero(self.seen).tolist()]
 
     def merge(self, other: ClusterSums) -> None:
         """Add the sums of other rows."""

@@ -110,7 +110,14 @@ class Expression:
 
     def evaluate(self, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]) -> np.ndarray:
         """Its values: one column, or several of a spline or polynomial."""
-        return self.value(self.tree, columns, states)  # type: ignore[no-any-return]
+        try:
+            return self.value(self.tree, columns, states)  # type: ignore[no-any-return]
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            text = ", ".join(repr(name) for name, values in columns.items() if values.dtype == object)
+            said = f"{text} is text, which it cannot take" if text else str(error)
+            raise InputError(f"The term {self.text!r} cannot be computed: {said}.") from error
 
     def value(self, node: ast.expr, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]) -> Any:
         """The value of a part; see :meth:`evaluate`."""

@@ -77,6 +77,8 @@ class Columns(Layout):
         if factor.column is not None:
             column = table.column(factor.column)
             column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            if pa.types.is_string_view(column.type):
+                column = column.cast(pa.string())
             self._check_missing(column, factor.column, keep, where)
             if pa.types.is_floating(column.type):
                 self._number(table, factor.column, keep, where)  # NaN and infinity are no levels

@@ -245,8 +245,11 @@ class Learn(Consumer):
 
     def _add_levels(self, factor: Factor, column: Any) -> None:
         if pa.types.is_dictionary(column.type):
-            column = column.dictionary.take(pa.array(np.unique(np.asarray(column.indices.drop_null()))))
-        values = {self._level(value) for value in pc.unique(column).to_pylist() if value is not None}
+            known = column.dictionary.to_pylist()
+            seen = [known[i] for i in np.unique(np.asarray(column.indices.drop_null()))]
+        else:
+            seen = pc.unique(column).to_pylist()
+        values = {self._level(value) for value in seen if value is not None}
         strange = next((value for value in values if not isinstance(value, str | int | float | bool)), None)
         if strange is not None:
             raise InputError(

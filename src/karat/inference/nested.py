@@ -12,7 +12,7 @@ from karat.errors import InputError
 
 
 def anova(*fits: Any) -> Any:
-    """F tests between nested models, from the smallest to the largest, as ``anova`` in R and ``anova_lm`` in statsmodels.
+    """F tests between nested models, from the smallest to the largest, as ``anova_lm`` in statsmodels.
 
     Parameters
     ----------
@@ -40,8 +40,11 @@ def anova(*fits: Any) -> Any:
     if robust is not None:
         raise InputError(f"anova compares classical fits, not {robust}; test the terms of the larger fit by wald_test.")
     table = pd.DataFrame({"df_resid": [float(fit.df_resid) for fit in fits], "ssr": [float(fit.ssr) for fit in fits]})
-    table["df_diff"] = -table["df_resid"].diff()
+    table["df_diff"] = (-table["df_resid"].diff()).fillna(0.0)
     table["ss_diff"] = -table["ssr"].diff()
-    table["F"] = table["ss_diff"] / table["df_diff"] / float(fits[-1].scale)
-    table["Pr(>F)"] = np.where(table["F"].isna(), np.nan, stats.f.sf(table["F"], table["df_diff"], float(fits[-1].df_resid)))
+    table["F"] = table["ss_diff"] / table["df_diff"].where(table["df_diff"] > 0) / float(fits[-1].scale)
+    table["Pr(>F)"] = [
+        np.nan if np.isnan(value) else float(stats.f.sf(value, free, rest))
+        for value, free, rest in zip(table["F"], table["df_diff"], table["df_resid"], strict=True)
+    ]
     return table

@@ -189,10 +189,14 @@ class FullDataResults(RegressionResults):
 
     def _encoded(self, exog: Any) -> tuple[Array, Any]:
         """New rows as columns of the design, and their index."""
-        if self.design is None or isinstance(exog, np.ndarray):
-            if hasattr(exog, "columns"):
-                return np.asarray(exog[[name for name in self.labels if name in exog.columns]], dtype=float), exog.index
-            return np.asarray(exog, dtype=float), None
+        if isinstance(exog, np.ndarray):
+            return np.atleast_2d(np.asarray(exog, dtype=float)), None
+        if self.design is None:
+            missing = [name for name in self.labels if name not in (*exog.columns, "const")]
+            if missing:
+                raise InputError(f"The new rows have no column {missing[0]!r}.", column=missing[0])
+            columns = [exog[name] if name in exog.columns else np.ones(len(exog)) for name in self.labels]
+            return np.column_stack(columns).astype(float), getattr(exog, "index", None)
         index = exog.index if hasattr(exog, "iloc") else None
         return self.design.matrix(exog, self.labels), index
 

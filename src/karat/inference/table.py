@@ -14,6 +14,7 @@ from typing import Any
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.regression import Regression
+from karat.engine.linalg import MOST
 from karat.errors import InputError, MissingExtraError, NotExactError
 from karat.inference.from_coreset import table_of
 
@@ -157,6 +158,7 @@ def build(
     design = make_design(formula, learn.learned())
     if not design.names:
         raise InputError(f"The formula {text!r} has no term but the intercept; a table needs a term.")
+    _check_width(design)
     roles = replace(columns.roles, features=tuple(design.names), key=None)
     layout = DesignLayout(roles, None, columns.drop, formula, columns.text, None, design)
     core = rows.coreset(layout)
@@ -173,6 +175,18 @@ def build(
     return _scored(core, rows, layout, kinds, cluster)
 
 
+def _check_width(design: Any) -> None:
+    """Refuse more columns than a coreset is worth making for, by the name of the widest term."""
+    width = len(design.names)
+    if (width + 2) * (width + 3) // 2 > MOST:
+        widest = max(design.terms, key=lambda term: len(term.columns))
+        text = ":".join(factor for factor, _ in widest.factors)
+        raise InputError(
+            f"The formula has {width:,} columns, {len(widest.columns):,} of them of the term {text!r}; a coreset of so many is "
+            "not worth making. Join levels, leave the term out, or use it as cluster=."
+        )
+
+
 def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None) -> Coreset:
     """The coreset with the sums of robust covariances, by one more pass if any are asked for."""
     from karat.inference.scores import Scores, wanted_sums
@@ -182,9 +196,8 @@ def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster
     if not wanted:
         return core
     if "cluster" in wanted and cluster is None:
-        raise InputError(
-            "A clustered covariance needs clusters.", "It needs cluster=, the column that labels them.", argument="cluster"
-        )
+        said = "A clustered covariance needs clusters."
+        raise InputError(said, "It needs cluster=, the column that labels them.", argument="cluster")
     found = table_of(core).found
     facts = core.regression.facts
     scores = Scores.at(found, facts["intercept"], facts["observations"], wanted)
