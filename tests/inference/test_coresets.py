@@ -147,3 +147,33 @@ def test_old_place():
     assert inference.ols is ols
     with pytest.raises(AttributeError):
         inference.nothing  # noqa: B018
+
+
+def test_coresets_without_a_formula(frame):
+    import pyarrow as pa
+
+    columns = frame[["a", "b"]]
+    for X in (columns, pa.Table.from_pandas(columns)):
+        fit = ols(karat.coreset(X, frame["y"]))
+        assert fit.labels == ["const", "a", "b"]
+        np.testing.assert_allclose(fit.predict(columns.head()), ols("y ~ a + b", frame).predict(frame.head()), rtol=1e-9)
+    with pytest.raises(InputError, match="not made from a formula"):
+        fit.submodel("y ~ a")
+    with pytest.raises(NotExactError, match="not made from a formula"):
+        ols(fit.coreset, frame, cov_type="HC1")
+    with pytest.raises(InputError, match="no column 'b'"):
+        fit.predict(frame[["a"]])
+
+
+@pytest.mark.parametrize("name", ["formula", "columns", "terms", "levels", "covariances"])
+def test_damaged_facts_are_refused(name, fit, tmp_path):
+    from dataclasses import replace
+
+    from karat._core.regression import Regression
+
+    facts = fit.coreset.regression.facts
+    for broken in (None, {"formula": "y ~ __import__('os')", "terms": [[["a"], [["a", 3]]]]}.get(name, 7)):
+        core = replace(fit.coreset, regression=Regression(facts | {name: broken}, fit.coreset.regression.sums))
+        core.save(tmp_path / "core.npz")
+        with pytest.raises((InputError, karat.StorageError)):
+            ols(karat.load(tmp_path / "core.npz"))

@@ -16,6 +16,10 @@ from karat.engine.linalg import Array
 ADDED = ("observations", "log_weights")  # facts that add up where coresets are merged
 OWN = (*ADDED, "covariances", "row")  # facts in which the parts may differ
 PREFIX = "regression_"  # of the arrays in a file
+FACTS: dict[str, type] = {  # that every regression has
+    "formula": str, "response": str, "columns": list, "intercept": bool, "observations": int, "covariances": dict,
+    "levels": dict, "states": dict, "row": dict, "terms": list,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +40,13 @@ class Regression:
         if facts is None:
             require(not sums, "sums of a regression that is not there")
             return None
-        require(isinstance(facts, dict) and isinstance(facts.get("observations"), int), "a regression without observations")
+        require(isinstance(facts, dict), "its regression is no object")
+        for name, kind in FACTS.items():
+            require(isinstance(facts.get(name), kind), f"its regression has no {name}")
+        require(all(isinstance(name, str) for name in facts["columns"]), "the columns of its regression have no names")
+        require(all(isinstance(told, dict) for told in facts["covariances"].values()), "covariances that are not described")
+        width = len(facts["columns"]) + facts["intercept"]
+        require(all(value.shape == (width, width) for value in sums.values()), "sums of another number of columns")
         require(set(sums) == set(facts.get("covariances", {})), "sums of a regression that its header does not name")
         return Regression(facts, sums)
 

@@ -48,10 +48,9 @@ class ClusterSums:
             start = low if self.low is None else min(low, self.low)
             end = high if self.low is None else max(high, self.low + len(self.seen) - 1)
             if end - start < max(SPAN, SPARE * self.rows):
-                before = 0 if self.low is None else self.low - start
-                self._grow(before, end - start + 1)
-                self.low = start
-                return np.asarray(labels - labels.dtype.type(start), dtype=np.intp)
+                self._cover(start, end)
+                assert self.low is not None
+                return np.asarray(labels - labels.dtype.type(self.low), dtype=np.intp)
         if self.places is None:
             self._tabulate()
         assert self.places is not None
@@ -60,15 +59,23 @@ class ClusterSums:
         codes, found = pd.factorize(labels)
         places = self.places
         known = np.array([places.setdefault(label, len(places)) for label in np.asarray(found).tolist()], dtype=np.intp)
-        self._grow(0, len(places))
+        if len(places) > len(self.seen):
+            self._move(0, max(len(places), 3 * len(self.seen) // 2))
         return np.asarray(known[codes])
 
-    def _grow(self, before: int, size: int) -> None:
-        """Make room for ``size`` addresses, ``before`` of them in front of those there are."""
-        if not before and size <= len(self.seen):
+    def _cover(self, start: int, end: int) -> None:
+        """Make labels from ``start`` to ``end`` addresses, and some beside them: the next rows hold others."""
+        if self.low is not None and self.low <= start and end < self.low + len(self.seen):
             return
-        room = size if before else max(size, 3 * len(self.seen) // 2)
-        sums, seen = np.zeros((len(self.sums), room)), np.zeros(room, dtype=bool)
+        beside = (end - start) // 8
+        low = max(start - beside, 0) if start >= 0 else start - beside  # unsigned labels are not below 0
+        low = low if self.low is None else min(low, self.low)
+        self._move(0 if self.low is None else self.low - low, end + beside - low + 1)
+        self.low = low
+
+    def _move(self, before: int, size: int) -> None:
+        """Take ``size`` addresses, ``before`` of them in front of those there are."""
+        sums, seen = np.zeros((len(self.sums), size)), np.zeros(size, dtype=bool)
         held = len(self.seen)
         sums[:, before : before + held], seen[before : before + held] = self.sums, self.seen
         self.sums, self.seen = sums, seen

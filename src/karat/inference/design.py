@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from karat._storage.damage import reading
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.inference.formula import Factor, Formula, parse
@@ -121,6 +122,11 @@ class Design:
 
 def restored(facts: Mapping[str, Any]) -> Design:
     """The design of :meth:`Design.facts`."""
+    with reading("The regression of this coreset", "one that karat wrote"):
+        return _restored(facts)
+
+
+def _restored(facts: Mapping[str, Any]) -> Design:
     terms = tuple(
         Term(tuple(names), tuple((t, bool(r)) for t, r in factors), scale) for names, factors, scale in facts["terms"]
     )

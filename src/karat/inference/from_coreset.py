@@ -13,6 +13,7 @@ import numpy as np
 
 from karat._core.coreset import Coreset
 from karat._core.provenance import Provenance
+from karat._data import containers, frames
 from karat.errors import MissingExtraError, NotExactError
 from karat.problems.kept import keeps_squares
 
@@ -50,7 +51,7 @@ def table_of(core: Coreset, *, cov_type: str = "nonrobust", use_t: bool | None =
         raise NotExactError("Inference takes one target at a time; build a coreset for each.")
     facts = {} if core.regression is None else core.regression.facts
     intercept = facts.get("intercept", core.problem.shifts)
-    names = facts.get("columns") or [str(c) for c in getattr(core.X, "columns", [f"x{i + 1}" for i in range(X.shape[1])])]
+    names = facts.get("columns") or (list(frames.columns_of(core.X)) if containers.is_frame(core.X) else [])
     names = names if len(names) == X.shape[1] else [f"x{i + 1}" for i in range(X.shape[1])]
     label = "Intercept" if facts else "const"
     design = pd.DataFrame(

@@ -27,6 +27,7 @@ from karat.io.consumers import Consumer
 from karat.io.source import Chunk
 
 BLOCK = 2**14  # rows that are summed at a time
+WAITING = 2**20  # scores that wait to be added to their clusters
 LEVERAGE = 1e-10  # 1 - h below which a row is fitted exactly, and HC2 and HC3 are 0 / 0
 EXACT = 1e-24  # of the response's sum of squares: residuals of that size are rounding
 SAME = 1e-6  # relative: the sums of other data differ by more
@@ -75,7 +76,9 @@ class Scores(Consumer):
     rows: int = 0
     rss: float = 0.0
     size: float = 0.0  # the sum of squares of the response
-    room: Array | None = None  # the scores of the rows in work
+    room: Array = field(init=False)  # scores that wait
+    held: int = 0
+    labels: list[np.ndarray] = field(default_factory=list)  # their clusters
     total: Array = field(init=False)
     sums: dict[str, Array] = field(init=False)
 
@@ -85,6 +88,7 @@ class Scores(Consumer):
         self.sums = {kind: np.zeros((width, width)) for kind in self.kinds if kind != "cluster"}
         if "cluster" in self.kinds:
             self.clusters = ClusterSums(width)
+        self.room = np.empty((width, BLOCK if self.clusters is None else WAITING))
 
     @staticmethod
     def at(found: LeastSquaresSolution, intercept: bool, observations: int, kinds: tuple[str, ...]) -> Scores:
@@ -92,25 +96,30 @@ class Scores(Consumer):
         return Scores(Solution(found, intercept, observations), kinds)
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
-        if not len(batch):
-            return
         *design, response = batch.parts
-        held = len(batch) if self.clusters is not None else min(len(batch), BLOCK)
-        if self.room is None or self.room.shape[1] < held:
-            self.room = np.empty((self.solution.width, held))
         for start in range(0, len(batch), BLOCK):
             some = slice(start, min(start + BLOCK, len(batch)))
-            weights = None if batch.weights is None else batch.weights[some]
-            out = self.room[:, some] if self.clusters is not None else self.room[:, : some.stop - start]
-            self._add_block(design, response[some, 0], weights, some, chunk, out)
+            count = some.stop - start
+            if self.held + count > self.room.shape[1]:
+                self.flush()
+            out = self.room[:, self.held : self.held + count]
+            self._add_block(design, response[some, 0], None if batch.weights is None else batch.weights[some], some, chunk, out)
+            if self.clusters is not None:
+                assert batch.keys is not None
+                self.labels.append(batch.keys[some])
+                self.held += count
         self.rows += len(batch)
-        if self.clusters is not None:
-            assert batch.keys is not None
-            self.clusters.add(batch.keys, self.room[:, : len(batch)])
+
+    def flush(self) -> None:
+        """Add the scores that wait to their clusters: many at a time, because each time costs as much as there are clusters."""
+        if self.clusters is not None and self.held:
+            self.clusters.add(np.concatenate(self.labels), self.room[:, : self.held])
+        self.held, self.labels = 0, []
 
     def __getstate__(self) -> dict[str, Any]:
-        """For messages: without the room for scores of rows."""
-        return vars(self) | {"room": None}
+        """For messages: without the room for scores that wait."""
+        self.flush()
+        return vars(self) | {"room": self.room[:, :0]}
 
     def _add_block(self, design: Sequence[Any], y: Array, weights: Array | None, some: slice, chunk: Chunk, out: Array) -> None:
         found, fixed = self.solution.found, int(self.solution.intercept)
@@ -151,6 +160,8 @@ class Scores(Consumer):
         """Add the sums of other rows."""
         self.rows, self.rss, self.total = self.rows + other.rows, self.rss + other.rss, self.total + other.total
         self.size += other.size
+        self.flush()
+        other.flush()
         for kind, value in other.sums.items():
             self.sums[kind] += value
         if self.clusters is not None and other.clusters is not None:
@@ -159,6 +170,7 @@ class Scores(Consumer):
     def covariances(self) -> dict[str, Array]:
         """W M W' of every kind, without the corrections for small samples; refused if the rows were other ones."""
         self._check_same()
+        self.flush()
         found = dict(self.sums)
         if self.clusters is not None:
             found["cluster"] = self.clusters.outer()

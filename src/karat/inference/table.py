@@ -204,6 +204,7 @@ def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster
     key = cluster if "cluster" in wanted else None
     scores = rows.scan(replace(layout, roles=replace(layout.roles, key=key)), scores)
     covariances: dict[str, Any] = {kind: {} for kind in wanted}
+    sums = scores.covariances()
     if scores.clusters is not None:
         if scores.clusters.count < 2:
             raise InputError(
@@ -212,7 +213,7 @@ def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster
         covariances["cluster"] = {"column": cluster, "clusters": scores.clusters.count}
     kept = {kind: value for kind, value in core.regression.sums.items() if kind not in covariances}
     known = {kind: value for kind, value in facts["covariances"].items() if kind in kept}
-    regression = Regression(facts | {"covariances": known | covariances}, kept | scores.covariances())
+    regression = Regression(facts | {"covariances": known | covariances}, kept | sums)
     return replace(core, regression=regression)
 
 
