@@ -54,10 +54,9 @@ def _details(core: Coreset) -> dict[str, str]:
 def _answers(core: Coreset) -> dict[str, str]:
     """Rows about the regression tables that it can answer."""
     from karat._core.regression import answers
-    from karat.problems.kept import keeps_squares
 
     found = answers(core.regression)
-    if not found and core.y is not None and keeps_squares(core.problem) and core.absorbed is None:
+    if not found and core.y is not None and core.problem.keeps_squares and core.absorbed is None:
         return {"tables": "nonrobust (karat regress)"}
     return (
         {}

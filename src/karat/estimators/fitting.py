@@ -19,7 +19,6 @@ from karat._data import containers
 from karat.errors import NotExactError
 from karat.estimators import registry
 from karat.problems import Transformed
-from karat.problems.kept import keeps_squares
 
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
@@ -54,7 +53,7 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
         raise refuse(leaf, "this coreset was built on transformed columns; give the pipeline to karat.CoresetRegressor")
     if key_of(leaf) in registry.SQUARED_LOSS and core.y is None:
         raise NotExactError(f"{name} needs a target, but the coreset was built without y.")
-    if not keeps_squares(problem):
+    if not problem.keeps_squares:
         raise NotExactError(
             f"{name} needs second moments (the squared loss), which a coreset of {problem.describe()} does not keep; "
             "use LeastSquares() or Moments(2)."

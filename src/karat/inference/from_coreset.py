@@ -15,7 +15,6 @@ from karat._core.coreset import Coreset
 from karat._core.provenance import Provenance
 from karat._data import containers, frames
 from karat.errors import MissingExtraError, NotExactError
-from karat.problems.kept import keeps_squares
 
 
 def table_of(core: Coreset, *, cov_type: str = "nonrobust", use_t: bool | None = None) -> Any:
@@ -43,7 +42,7 @@ def table_of(core: Coreset, *, cov_type: str = "nonrobust", use_t: bool | None =
         from karat.inference.results import FrequencyWLS
     except ImportError:
         raise MissingExtraError("karat.inference.ols", "inference") from None
-    if core.y is None or not keeps_squares(core.problem) or core.absorbed is not None or not core.problem.keeps_total:
+    if core.y is None or not core.problem.keeps_squares or core.absorbed is not None or not core.problem.keeps_total:
         raise NotExactError("Inference needs a coreset of LeastSquares() with its total weight and a target.")
     X, y = core.arrays()
     assert y is not None
