@@ -102,7 +102,7 @@ class Design:
         for text, reduced in term.factors:
             values = known[text]
             if text in self.learned.levels:
-                values = self.codings[text, reduced][values]
+                values = self.codings[text, reduced].T.take(values, axis=1).T  # column by column
             elif reduced:
                 values = values[:, 1:]  # of a basis that contains the constant
             block = values if block is None else (values[:, :, None] * block[:, None, :]).reshape(len(values), -1)

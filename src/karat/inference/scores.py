@@ -76,6 +76,7 @@ class Scores(Consumer):
     rows: int = 0
     rss: float = 0.0
     size: float = 0.0  # the sum of squares of the response
+    blocks: Array = field(init=False)  # x and z of the rows in work
     room: Array = field(init=False)  # scores that wait
     held: int = 0
     labels: list[np.ndarray] = field(default_factory=list)  # their clusters
@@ -88,6 +89,7 @@ class Scores(Consumer):
         self.sums = {kind: np.zeros((width, width)) for kind in self.kinds if kind != "cluster"}
         if "cluster" in self.kinds:
             self.clusters = ClusterSums(width)
+        self.blocks = np.empty((2, width, BLOCK))
         self.room = np.empty((width, BLOCK if self.clusters is None else WAITING))
 
     @staticmethod
@@ -119,11 +121,11 @@ class Scores(Consumer):
     def __getstate__(self) -> dict[str, Any]:
         """For messages: without the room for scores that wait."""
         self.flush()
-        return vars(self) | {"room": self.room[:, :0]}
+        return vars(self) | {"room": self.room[:, :0], "blocks": self.blocks[:, :, :0]}
 
     def _add_block(self, design: Sequence[Any], y: Array, weights: Array | None, some: slice, chunk: Chunk, out: Array) -> None:
         found, fixed = self.solution.found, int(self.solution.intercept)
-        x = np.empty((self.solution.width, len(y)))
+        x, z = self.blocks[:, :, : len(y)]
         x[:fixed], place = 1.0, fixed
         for part in design:
             after = place + part.shape[1]
@@ -131,7 +133,7 @@ class Scores(Consumer):
             place = after
         first = found.shifted[0] if self.solution.intercept else 0.0
         error = y - first - found.shifted[fixed:] @ x[fixed:]
-        z = found.whitening.T @ x
+        np.matmul(found.whitening.T, x, out=z)
         weighted = error if weights is None else weights * error
         self.rss += float(error @ weighted)
         self.size += float(y @ (y if weights is None else weights * y))
