@@ -48,7 +48,8 @@ def test_exact_solution(name):
         assert abs(float(Fraction(float(found)) - exact)) <= rtol * abs(float(exact)) + 1e-9 * error
     if float(rss) > 1e-20 * sum(value**2 for value in y):  # else the residuals are rounding
         np.testing.assert_allclose(fit.bse, errors, rtol=min(rtol, 1e-6))
-        assert fit.ssr == pytest.approx(float(rss), rel=1e-9)
+        # Powers may differ in their last digit from those of the oracle, which counts where columns are almost collinear.
+        assert fit.ssr == pytest.approx(float(rss), rel=max(1e-9, 100 * np.finfo(float).eps * np.linalg.cond(scaled)))
 
 
 def test_longley():

@@ -62,7 +62,8 @@ def test_kinds(kind, frame, expected, tmp_path):
         data = str(tmp_path / "rows.arrow")
     elif kind == "duckdb":
         duckdb = pytest.importorskip("duckdb")
-        data = duckdb.connect().from_arrow(table)
+        connection = duckdb.connect()
+        data = connection.from_arrow(table)
     elif kind != "arrow":
         for i in range(3):
             pq.write_table(table.slice(i * 1500, 1500), tmp_path / f"part-{i}.parquet", row_group_size=400)

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from karat._data import containers
 from karat._data.roles import ColumnRoles
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.inference.design import INTERCEPT, Design, make_design
 from karat.inference.formula import parse
 from karat.inference.layout import DesignLayout
-from karat.io.source import ResumePoint, is_number, open_source
+from karat.inference.passes import open_table
+from karat.io.source import ResumePoint, is_number
 
 ROWS = 2**20  # encoded at a time
 
@@ -28,9 +27,7 @@ class Encoder:
 
     def matrix(self, frame: Any, labels: list[str]) -> Array:
         """The columns of these names."""
-        if isinstance(frame, dict):
-            frame = pa.table({name: np.atleast_1d(values) for name, values in frame.items()})
-        source = open_source(containers.collected(frame))
+        source = open_table(frame)
         schema, design = source.schema(), self.design
         names = list(dict.fromkeys(name for factor in design.formula.factors for name in factor.variables))
         text = tuple(field.name for field in schema if not is_number(field))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from karat._cluster.task import WHOLE, Partition, Task
@@ -140,10 +141,17 @@ def open_rows(data: Any, progress: Progress | None) -> DataRows:
         from karat import spark
 
         return ClusterRows(data, spark)
+    return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
+
+
+def open_table(data: Any) -> Source:
+    """The source of rows that are not in partitions; single values of a dictionary are one row."""
     data = containers.collected(data)
     if isinstance(data, dict):
-        data = pa.table(data)
-    return SourceRows(open_source(data), _declared(data), progress)
+        data = pa.table({name: np.atleast_1d(values) for name, values in data.items()})
+    if type(data).__module__.startswith("polars") and not hasattr(data, "__arrow_c_stream__"):  # polars before 1.3
+        data = data.to_arrow()
+    return open_source(data)
 
 
 def _declared(data: Any) -> dict[str, list[Any]]:
