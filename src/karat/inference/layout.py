@@ -172,19 +172,30 @@ class DesignLayout(Columns):
 
     def _codes(self, table: Any, factor: Factor, levels: list[Any], keep: np.ndarray, where: Where) -> np.ndarray:
         column = self.values(table, factor, keep, where)
-        if not pa.types.is_dictionary(column.type):
-            column = pc.dictionary_encode(column)
-        places = {level: i for i, level in enumerate(levels)}
-        found = [places.get(value, -1) for value in column.dictionary.to_pylist()]
-        known = np.array([*found, 0], dtype=np.intp)  # the last is for rows that are left out
-        indices = np.asarray(column.indices.fill_null(len(found)), dtype=np.intp)
-        codes = known[indices]
+        codes = _places(column, levels)
+        if not keep.all():
+            codes = np.where(keep, codes, 0)  # rows that are left out
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
-            value = column.dictionary[int(indices[row])].as_py()
             shown = ", ".join(map(repr, levels[:10])) + (", ..." if len(levels) > 10 else "")
-            raise InputError(f"{where(row)}: the term {factor.text!r} has no level {value!r}; its levels are {shown}.")
+            raise InputError(
+                f"{where(row)}: the term {factor.text!r} has no level {column[row].as_py()!r}; its levels are {shown}."
+            )
         return codes
+
+
+def _places(column: Any, levels: list[Any]) -> np.ndarray:
+    """The position of every value among the levels, -1 if it is none of them."""
+    if not pa.types.is_dictionary(column.type):
+        try:
+            known = pa.array(levels).cast(column.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):  # levels of another type
+            column = pc.dictionary_encode(column)
+        else:
+            return np.asarray(pc.index_in(column, value_set=known).fill_null(-1))
+    places = {level: i for i, level in enumerate(levels)}
+    found = np.array([*(places.get(value, -1) for value in column.dictionary.to_pylist()), -1])
+    return np.asarray(found[np.asarray(column.indices.fill_null(len(found) - 1))])
 
 
 def columns_of(
