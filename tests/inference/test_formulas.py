@@ -122,6 +122,16 @@ def test_missing_values(frame):
     np.testing.assert_allclose(few.llf, full.llf, rtol=1e-9)
 
 
+def test_values_that_an_expression_does_not_have(frame):
+    """Rows without a logarithm are left out of every pass, also of the levels, the means and the weights."""
+    formula, some = "y ~ np.log(a) + center(b) + g", frame.assign(g=frame["g"].where(frame["a"] > 0, "only here"))
+    few = ols(formula, some, on_missing="drop", weights="w", cov_type="HC0")
+    full = ols(formula, some[some["a"] > 0], weights="w", cov_type="HC0")
+    assert few.labels == full.labels
+    np.testing.assert_allclose(few.bse, full.bse, rtol=1e-9)
+    np.testing.assert_allclose(few.llf, full.llf, rtol=1e-12)
+
+
 def test_what_new_rows_need(frame):
     fit = ols("y ~ a + C(g) + bs(b, df=4)", frame)
     with pytest.raises(InputError, match=r"'C\(g\)' has no level 'violet'"):

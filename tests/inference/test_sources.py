@@ -85,6 +85,7 @@ def test_dask(frame, expected):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_spark(spark, frame, expected, tmp_path):
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")
     same(ols(FORMULA, spark.read.parquet(str(tmp_path / "rows.parquet")).repartition(2), **OPTIONS), expected)

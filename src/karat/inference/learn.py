@@ -223,12 +223,14 @@ class Learn(Consumer):
         weights = self.layout.weights(table, keep, where)
         if self.layout.drop:
             self._find_gaps(table, keep, where)
-        if weights is not None:
-            self.log_weights += float(np.log(weights[keep]).sum())
+        arguments = {}
         for transform in self.transforms:
             x = np.asarray(transform.expression.value(transform.call.args[0], columns, {}), dtype=float)
-            x = self.layout.checked(x, transform.key, keep, where)
-            self.sums[transform.key].add(x[keep] if not keep.all() else x)
+            arguments[transform.key] = self.layout.checked(x, transform.key, keep, where)
+        for key, x in arguments.items():  # the rows that count are known now
+            self.sums[key].add(x if keep.all() else x[keep])
+        if weights is not None:
+            self.log_weights += float(np.log(weights[keep]).sum())
         for factor in self.categories:
             self._add_levels(factor, found[factor.text] if keep.all() else found[factor.text].filter(pa.array(keep)))
         if not self.row and keep.any():
@@ -242,6 +244,9 @@ class Learn(Consumer):
         assert formula is not None
         for name in formula.variables:
             self.layout.column(table, name, keep, where)
+        for factor in (*formula.factors, formula.response):
+            if not self.layout.is_category(factor) and not _has_state(factor):
+                self.layout.numbers(table, factor, keep, where, {})
 
     def _add_levels(self, factor: Factor, column: Any) -> None:
         if pa.types.is_dictionary(column.type):
