@@ -8,11 +8,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from estimators.reducing import CoresetRegressor
 from scipy import sparse
 from sklearn.linear_model import LassoCV, Ridge
 
 import karat
-from karat import CoresetRegressor, InputError, problems
+from karat import InputError, problems
 from karat._data import containers
 
 

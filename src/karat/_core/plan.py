@@ -156,7 +156,8 @@ def plan(
     passes = 1 if problem.mergeable else 2
     if problem.absorb is not None:
         passes += 1
-        why += " The regulariser then absorbs what it can: one more pass, and for the box one per round of pricing; fewer rows."
+        why += " The regulariser then absorbs what it can: one more pass, and for the box one per round of pricing; as a rule "
+        why += "fewer rows are kept."
     return Plan(min(n, groups * most), int(beside), passes, float(seconds), "onepass", why)
 
 

@@ -78,6 +78,17 @@ class Rows:
         chosen.weights = own
         return chosen
 
+    def run(self, start: int, stop: int) -> Rows:
+        """Consecutive rows ``start:stop``; where they lie together in arrays, a view, which is read faster than an index."""
+        where: Any = slice(start, stop)
+        index = None if self.index is None else self.index[where]
+        arrays = all(isinstance(part, np.ndarray) for part in self.parts)
+        if index is not None and arrays and index[-1] - index[0] + 1 == len(index) and bool((np.diff(index) == 1).all()):
+            where, index = slice(int(index[0]), int(index[-1]) + 1), None
+        other = Rows(self.parts if index is not None else [part[where] for part in self.parts], index=index)
+        other.weights = None if self.weights is None else self.weights[start:stop]
+        return other
+
     def replaced(self, parts: Sequence[Any]) -> Rows:
         """Other column blocks for the same rows."""
         other = Rows(parts, index=self.index)
@@ -108,6 +119,9 @@ class Rows:
     def fill(self, where: slice | Indices, block: Array) -> None:
         """Write rows of ``parts`` beside the ones of a block."""
         for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
+            if isinstance(part, np.ndarray) and not isinstance(where, slice):
+                block[:, left:right] = part.take(where, axis=0)  # twice as fast as an index
+                continue
             values = part[where]
             block[:, left:right] = values.toarray() if sparse.issparse(values) else values
 
@@ -143,7 +157,8 @@ class Blocks:
 
     def __init__(self, rows: Rows, shift: Array, size: int) -> None:
         self.rows, self.shift = rows, shift
-        self.buffer = np.ones((size, rows.columns + 1))
+        by_columns = all(getattr(part, "by_columns", False) for part in rows.parts)
+        self.buffer = np.ones((rows.columns + 1, size)).T if by_columns else np.ones((size, rows.columns + 1))
         self.shifted = np.flatnonzero(shift).tolist()
         many = len(self.shifted) > FEW * len(shift)
         self.shifts = np.tile(np.concatenate([[0.0], shift]), (size, 1)) if many else None
@@ -164,9 +179,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def block_rows(columns: int, left: int, right: int) -> tuple[int, int]:
+def block_rows(columns: int, left: int, right: int, cache: int = CACHE) -> tuple[int, int]:
     """Rows per block, and threads of ours, for blocks multiplied as ``(left x b)(b x right)``."""
-    rows = min(int(SERIAL_PRODUCT / max(1, left * right)), CACHE // (8 * max(columns, left)), 8192)
+    rows = min(int(SERIAL_PRODUCT / max(1, left * right)), cache // (8 * max(columns, left)), 8192)
     if rows >= 128:
         return rows, cores()
     return max(256, min(4096, LARGE_BLOCK // (8 * (columns + left + right)))), 1
@@ -179,12 +194,13 @@ def sweep(
     combine: Callable[[Any, Any], Any],
     shape: tuple[int, int],
     progress: Progress | None = None,
+    cache: int = CACHE,
 ) -> Any:
     """Combine ``visit(block, weights, start)`` over all blocks of rows, in row order.
 
     ``shape`` is (left, right): the products of a block are of that size (see :func:`block_rows`).
     """
-    block, threads = block_rows(rows.columns + 1, *shape)
+    block, threads = block_rows(rows.columns + 1, *shape, cache)
     starts = range(0, len(rows), block)
     threads = max(1, min(threads, len(starts) // 4))
 

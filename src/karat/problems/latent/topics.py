@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
+from numbers import Real
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -242,8 +243,10 @@ class LatentDirichlet(_Topics):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.alpha0, int | float) and isfinite(self.alpha0) and self.alpha0 > 0):
-            raise InputError(f"alpha0 must be a positive number, not {self.alpha0!r}; alpha0 -> 0 is SingleTopic.")
+        given: Any = self.alpha0
+        if not (isinstance(given, Real) and isfinite(given) and float(given) > 0):
+            raise InputError(f"alpha0 must be a positive number, not {given!r}; alpha0 -> 0 is SingleTopic.")
+        vars(self)["alpha0"] = float(given)  # JSON has no NumPy numbers
 
     @property
     def concentration(self) -> float:

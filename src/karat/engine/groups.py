@@ -1,0 +1,203 @@
+"""Many groups of rows, each reduced and proven by itself: small ones in stacks, all others one by one.
+
+:func:`karat.engine.reduce.build` takes some 3 ms for a group of a hundred rows, nearly all of it in the interpreter.  Here
+groups of nearly the same size share every call:
+
+    fit_groups        coordinates and second moments                   :mod:`karat.engine.group_moments`
+    candidates        all rows of a small group, else a sample, as     :mod:`karat.engine.group_points`
+                      points in coordinates of their span
+    match, eliminate  weights on at most rank rows                     :mod:`karat.engine.group_weights`
+    measure_groups    the proof                                        :mod:`karat.engine.group_proof`
+
+These are the first steps of the policy of :mod:`karat.engine.reduce`, for losses of degree 2.  A group for which they do not
+lead to a proof (tails, collinear columns, ...) goes the ordinary way, from its beginning, as do large groups and other kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+
+import numpy as np
+
+from karat.engine import linalg
+from karat.engine.group_moments import GroupMoments, drawn_rows, fit_by_pass, fit_groups, stacked_rows
+from karat.engine.group_points import Stack, kept_whole
+from karat.engine.kernel import Kernel
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.powers import Powers
+from karat.engine.reduce import COMPLETE, Reduction, build
+from karat.engine.rows import Progress, Rows, cores
+from karat.engine.weights import SECOND
+
+WIDE = 120  # features up to which stacks are faster
+FEW = 64  # groups of one size that are not worth another thread
+STACK = 2**18  # numbers of one stack
+STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
+TIERS = (3.5, SECOND)  # sampled candidates per feature: a stack that fails half is costly
+LARGE = 2048  # rows beyond which a pass over a group costs more than its calls
+ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
+
+
+def reduce_many(
+    rows: Rows, starts: Indices, kernel: Kernel, method: str = "auto", seed: int = 0, progress: Progress | None = None
+) -> list[Reduction]:
+    """Reduce every group of rows by itself.
+
+    Parameters
+    ----------
+    rows : Rows
+        In the order of their groups.
+    starts : array of shape (G + 1,)
+        Group g has the rows ``starts[g]:starts[g + 1]``, at least one.
+    kernel, method, seed, progress
+        As in :func:`karat.engine.reduce.build`.
+
+    Returns
+    -------
+    list of Reduction
+        Positions are counted from the start of each group.
+    """
+    found: dict[int, Reduction] = {}
+    done = 0
+    if stackable(kernel, method) and len(starts) > 2:
+        assert isinstance(kernel, Powers)
+        with linalg.few_threads(kernel.width):
+            for group, reduction in in_stacks(rows, np.asarray(starts), kernel, seed):
+                found[group] = reduction
+                done += int(starts[group + 1] - starts[group])
+                if progress is not None:
+                    progress(done, len(rows))
+    for group in range(len(starts) - 1):
+        if group not in found:
+            one = rows.run(int(starts[group]), int(starts[group + 1]))
+            found[group] = build(one, kernel, method, seed, _further(progress, done, len(rows)))
+            done += len(one)
+    return [found[group] for group in range(len(starts) - 1)]
+
+
+def measure_many(
+    rows: Rows, starts: Indices, counts: Indices, kept: Rows, kept_starts: Indices, kept_counts: Indices, kernel: Kernel
+) -> dict[int, Reduction]:
+    """Prove kept rows of groups against all rows of each, in stacks; the groups for which that leads to a proof.
+
+    Group g has ``counts[g]`` of the rows from ``starts[g]`` on, and likewise of the kept ones.
+    """
+    found: dict[int, Reduction] = {}
+    if not stackable(kernel, "auto"):
+        return found
+    assert isinstance(kernel, Powers)
+    sizes = rounded_up(counts)
+    with linalg.few_threads(kernel.width):
+        for size in np.unique(sizes[counts <= COMPLETE]).tolist():
+            same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
+            fitted = Groups(rows, kernel, starts[same], counts[same], size, 0).moments(np.arange(len(same)))
+            for alive, members in _alike(fitted):
+                stack = Stack(kept, kernel, alive)
+                for some in _pieces(members, int(kept_counts.max()) * (kept.columns + 1)):
+                    groups = same[some]
+                    for place, reduction in stack.measured(kept, kept_starts[groups], kept_counts[groups], fitted.chosen(some)):
+                        found[int(groups[place])] = reduction
+    return found
+
+
+def _further(progress: Progress | None, done: int, count: int) -> Progress | None:
+    """The progress of one group among ``count`` rows, of which some are done."""
+    return None if progress is None else lambda here, _: progress(done + here, count)
+
+
+def stackable(kernel: Kernel, method: str) -> bool:
+    """Whether the groups of a problem can be reduced in stacks."""
+    fits = isinstance(kernel, Powers) and kernel.degree == 2 and kernel.single is None and not kernel.separate_targets
+    return fits and kernel.width <= WIDE and method in ("auto", "onepass")
+
+
+def rounded_up(counts: Indices) -> Indices:
+    """Sizes of groups, rounded up so that groups of nearly the same size have the same."""
+    step = np.exp2(np.floor(np.log2(np.maximum(counts / SHARE, STEP)))).astype(np.intp)
+    return np.asarray((counts + step - 1) // step * step)
+
+
+def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterator[tuple[int, Reduction]]:
+    """The groups for which stacks lead to a proof."""
+    counts = np.diff(starts)
+    sizes = rounded_up(counts)
+    work = []
+    for size in np.unique(sizes[counts <= COMPLETE]).tolist():
+        same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
+        work += [(size, some) for some in np.array_split(same, min(cores(), 1 + len(same) // FEW))]
+
+    def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
+        size, some = part
+        found = Groups(rows, kernel, starts[some], counts[some], size, seed).reduced()
+        return [(int(some[place]), reduction) for place, reduction in found]
+
+    threads = min(cores(), len(work))
+    if threads <= 1:
+        yield from chain.from_iterable(map(do, work))
+        return
+    with ThreadPoolExecutor(threads) as workers:
+        yield from chain.from_iterable(workers.map(do, work))
+
+
+class Groups:
+    """Groups of nearly one size, to be reduced in stacks."""
+
+    def __init__(self, rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, seed: int) -> None:
+        self.rows, self.kernel, self.starts, self.counts, self.size, self.seed = rows, kernel, starts, counts, size, seed
+
+    def _drawn(self, count: int) -> Array:
+        return np.random.default_rng(self.seed).random(count)
+
+    def reduced(self) -> Iterator[tuple[int, Reduction]]:
+        """The groups for which a proof is found, with their places."""
+        done = np.zeros(len(self.starts), dtype=bool)
+        small = np.flatnonzero(self.counts <= self.kernel.width)
+        for some in _pieces(small, self.size * self.size):
+            for place, reduction in kept_whole(
+                self.rows, self.kernel, self.starts[some], self.counts[some], self.size, ROW_RANK
+            ):
+                done[some[place]] = True
+                yield int(some[place]), reduction
+        left = np.flatnonzero(~done)
+        if not len(left):
+            return
+        fitted = self.moments(left)
+        for alive, members in _alike(fitted):
+            stack = Stack(self.rows, self.kernel, alive)
+            for times in (0.0, *TIERS):  # all rows of small groups; of others ever more
+                few = self.counts[left[members]] <= SECOND * stack.width
+                waiting = members[(few if not times else ~few) & ~done[left[members]]]
+                candidates = int(times * stack.width) or self.size
+                drawn = self._drawn(candidates) if times else None
+                for some in _pieces(waiting, candidates * stack.width):
+                    groups, moments = left[some], fitted.chosen(some)
+                    for place, reduction in stack.reduced(self.starts[groups], self.counts[groups], moments, candidates, drawn):
+                        done[groups[place]] = True
+                        yield int(groups[place]), reduction
+
+    def moments(self, groups: Indices) -> GroupMoments:
+        """Coordinates and moments: by stacks of all rows, or by a pass over each of larger groups."""
+        starts, counts = self.starts[groups], self.counts[groups]
+        if self.size > LARGE:
+            pilot = drawn_rows(starts, counts, self._drawn(int(TIERS[0] * self.kernel.width)))
+            return fit_by_pass(self.rows, starts, counts, pilot, self.kernel.affine)
+        pieces = _pieces(np.arange(len(groups)), self.size * (self.rows.columns + 1))
+        read = (stacked_rows(self.rows, starts[some], counts[some], self.size) for some in pieces)
+        return GroupMoments.joined([fit_groups(*stack, self.kernel.affine) for stack in read])
+
+
+def _pieces(groups: Indices, numbers: int) -> Iterator[Indices]:
+    """Groups, each of which makes so many numbers, in pieces of one stack."""
+    most = max(1, STACK // numbers)
+    return (groups[i : i + most] for i in range(0, len(groups), most))
+
+
+def _alike(fitted: GroupMoments) -> Iterator[tuple[Flags, Indices]]:
+    """The groups whose moments are good, by the variables that do not vanish in them."""
+    good = np.flatnonzero(fitted.good)
+    if len(good):
+        patterns, which = np.unique(fitted.alive[good], axis=0, return_inverse=True)
+        for i, alive in enumerate(patterns):
+            yield alive, good[which.ravel() == i]
