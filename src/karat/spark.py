@@ -93,7 +93,7 @@ def frame_schema(df: Any) -> pa.Schema:
 
 
 def messages(df: Any, layout: Layout, work: Any) -> list[bytes]:
-    """What the partitions have to say, by one job; joined here until few messages are left.
+    """What the partitions have to say, by one job (``work.part``); joined here until few are left (``work.join``).
 
     The number of partitions is known when the job has run: to ask for it before would compute the data another time.
     """
@@ -110,10 +110,10 @@ def messages(df: Any, layout: Layout, work: Any) -> list[bytes]:
         if said is None:
             raise
         raise {"InputError": InputError, "NotExactError": NotExactError}[said[1]](said[2]) from error
-    messages = [bytes(row["message"]) for row in sorted(rows, key=lambda row: row["part"])]
-    while len(messages) > FAN:
-        messages = [work.join(messages[i : i + FAN]) for i in range(0, len(messages), FAN)]
-    return messages
+    found = [bytes(row["message"]) for row in sorted(rows, key=lambda row: row["part"])]
+    while len(found) > FAN:
+        found = [work.join(found[i : i + FAN]) for i in range(0, len(found), FAN)]
+    return found
 
 
 def _parts(work: Any, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
