@@ -44,7 +44,7 @@ def main(n: int = 40_000) -> None:
     draw(sites, cores)
 
     try:
-        from karat.estimators.inference import ols
+        from karat.inference import ols
 
         print(ols(merged).summary().tables[1])
     except karat.MissingExtraError as missing:

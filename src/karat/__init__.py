@@ -55,7 +55,7 @@ _HOMES = {
     "io": ["FileVerification", "coreset_files", "verify_files"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ["dask", "estimators", "io", "models", "problems", "report", "spark"]
+_MODULES = ["dask", "estimators", "inference", "io", "models", "problems", "report", "spark"]
 
 
 def __getattr__(name: str) -> Any:

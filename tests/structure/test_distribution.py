@@ -24,7 +24,7 @@ pytestmark = [
 # Runs where only NumPy and SciPy are installed.  Prints the extra that each name asks for.
 BARE = r"""
 import importlib.util, re
-for name in ("sklearn", "pandas", "pyarrow", "narwhals", "matplotlib", "typer", "dask", "pyspark"):
+for name in ("sklearn", "pandas", "pyarrow", "narwhals", "matplotlib", "typer", "dask", "pyspark", "statsmodels"):
     assert importlib.util.find_spec(name) is None, name
 
 import numpy as np
@@ -60,12 +60,13 @@ print("report", asked(lambda: karat.report.write_report(core, "report.html")))
 print("display", asked(lambda: karat.report.WeightsDisplay.from_coreset(core).plot()))
 print("parquet", asked(lambda: core.save("core.parquet")))
 print("models", asked(lambda: karat.models.GaussianMixture))
+print("inference", asked(lambda: karat.inference.ols(core)))
 print("dask", asked(lambda: karat.dask.coreset))
 print("spark", asked(lambda: karat.spark.coreset))
 """
 EXTRAS = {
     "regressor": "sklearn", "cv": "sklearn", "files": "io", "verify": "io", "fit": "sklearn", "report": "report",
-    "display": "report", "parquet": "io", "models": "models", "dask": "dask", "spark": "spark",
+    "display": "report", "parquet": "io", "models": "models", "inference": "inference", "dask": "dask", "spark": "spark",
 }  # fmt: skip
 
 

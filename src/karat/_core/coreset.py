@@ -11,6 +11,7 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.provenance import Provenance
+from karat._core.regression import Regression
 from karat._data import containers
 from karat._data.checks import features_of, read_input
 from karat.engine.linalg import Array
@@ -50,6 +51,8 @@ class Coreset:
         Where the rows came from (files, columns, seed, version, content hashes), as :func:`karat.coreset_files` writes it.
     absorbed : Correction or None
         What an absorbing regulariser carries.
+    regression : Regression or None
+        The formula and the robust sums of a regression table (:func:`karat.inference.ols`).
     """
 
     indices: np.ndarray
@@ -64,6 +67,7 @@ class Coreset:
     maps: dict[str, Array] | None = None
     provenance: dict[str, Any] | None = None
     absorbed: Correction | None = None
+    regression: Regression | None = None
 
     def __post_init__(self) -> None:
         for array in (self.indices, self.weights):

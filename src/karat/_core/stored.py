@@ -14,6 +14,7 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.provenance import Provenance
+from karat._core.regression import PREFIX
 from karat._storage.damage import require
 from karat._storage.members import Spec
 
@@ -51,7 +52,10 @@ def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
         expected |= {"correction_sets", "correction_delta"}
     maps = {name for name in specs if name.startswith("map_")}
     require(all(specs[name].dtype.kind in NUMBERS for name in maps), "maps that are not numbers")
-    strange = sorted(set(specs) - expected - maps)
+    sums = {name for name in specs if name.startswith(PREFIX)}
+    squares = (len(specs[name].shape) == 2 and specs[name].shape[0] == specs[name].shape[1] for name in sums)
+    require(all(squares) and all(specs[name].dtype == np.float64 for name in sums), "sums of a regression of another shape")
+    strange = sorted(set(specs) - expected - maps - sums)
     require(not strange, f"it holds an array {strange[:1]} that does not belong to it")
 
 
@@ -90,6 +94,8 @@ def check_values(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> No
     for name, values in arrays.items():
         if name.startswith("map_") and values.dtype.kind == "f":
             require(bool(np.isfinite(values).all()), f"the map {name[4:]!r} is not finite")
+        if name.startswith(PREFIX):
+            require(bool(np.isfinite(values).all()), "a sum of its regression is not finite")
 
 
 def check_certificate(certificate: Certificate, rows: int, kept: int) -> None:

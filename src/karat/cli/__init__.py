@@ -1,4 +1,5 @@
-"""The command line: ``karat build``, ``verify``, ``inspect``, ``merge``, ``plan``, ``train``, ``demo`` and more.
+"""The command line: ``karat build``, ``verify``, ``inspect``, ``merge``, ``plan``, ``train``,
+``regress``, ``demo`` and more.
 
 Each command is a file with one function, whose docstring is the help text.  They share ``_app`` (the list of commands),
 ``_errors`` (exit codes and error messages), ``_options`` (options of several commands), ``_problems`` (from ``--problem`` to a

@@ -13,7 +13,7 @@ import typer
 from karat.cli._options import expanded
 
 NARROW = 70  # terminal columns below which help in frames would cut the names of options
-COMMANDS = ("build", "train", "verify", "report", "inspect", "merge", "plan", "demo", "reproduce")
+COMMANDS = ("build", "train", "regress", "verify", "report", "inspect", "merge", "plan", "demo", "reproduce")
 
 
 def application(arguments: list[str]) -> typer.Typer:
