@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import karat
 
@@ -55,7 +56,27 @@ def scale(names: dict[str, Any]) -> None:
     frames = [pa.table({f"x{i}": r for i, r in enumerate(part.T[:-1])} | {"id": part[:, -1]}) for part in np.split(rows, 5)]
     names["batches"] = list(zip((f.to_pandas() for f in frames), np.split(y, 5), strict=True))
     folder("sales", with_target("price") | {"region": np.array(["north", "south"])[np.arange(5000) % 2]})
+    database(names)
     latent(names)
+
+
+def database(names: dict[str, Any]) -> None:
+    """A DuckDB file, and an open cursor."""
+    names["duckdb"] = duckdb = pytest.importorskip("duckdb")
+    X, y = table()
+    sales = pa.table({"size": X[:, 0], "age": X[:, 1], "price": y, "year": 2019 + np.arange(5000) % 4, "id": np.arange(5000)})
+    with duckdb.connect("shop.duckdb") as connection:
+        connection.register("given", sales)
+        connection.execute("CREATE TABLE sales AS SELECT * FROM given")
+
+    class Cursor:
+        def execute(self, sql: str) -> None:
+            self.rows = sales.select(["size", "age", "price"])
+
+        def fetch_record_batch(self) -> pa.RecordBatchReader:
+            return self.rows.to_reader(1000)
+
+    names["cursor"] = Cursor()
 
 
 def latent(names: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ class Provenance:
     created: str | None = None  # the time (UTC)
     command: str | None = None  # the line that was typed (set by the command line)
     # {"given": the paths passed, "files": [{"name" below their common folder, "size", "rows"}]}; both empty where rows did not
-    # come from files
+    # come from files; a query of a database is in "query": {"sql", "database"}
     source: Mapping[str, Any] = field(default_factory=dict)
     target: str | Sequence[str] | None = None
     columns: Sequence[Any] = ()  # the features; of MultiView a list per view
@@ -59,6 +59,11 @@ class Provenance:
     def given(self) -> list[str]:
         """The paths that were passed, of all parts."""
         return [path for part in self.parts for path in part.source.get("given", [])]
+
+    @property
+    def query(self) -> Mapping[str, Any] | None:
+        """The query of a database that gave the rows; None if there is none, or if several parts were merged."""
+        return self.source.get("query")
 
     @property
     def left_out(self) -> int:

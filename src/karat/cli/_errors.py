@@ -31,6 +31,7 @@ REMEDIES = {  # by the argument of the library that would help: what to do, in t
     "on_missing": "Correct the data, or leave such rows out with --on-missing drop.",
     "pipeline": "Leave it out with --drop-columns, or encode it first.",
     "target": "Name it: add --target.",
+    "sql": "Name the query with --sql, and its --database.",
     "sequence": "--sequence is for hidden-markov only.",
     "columns": "Name them: add --columns; --problem multi-view needs --view three times.",
 }

@@ -10,7 +10,7 @@ in one scan and bounded memory.  The problem is lowered first: the maps of a lat
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -85,11 +85,18 @@ def verify_files(
     core = core if isinstance(core, Coreset) else load(core)
     known = Provenance.read(core.provenance)
     source = source if source is not None else known.given
+    if isinstance(source, list) and not source and known.query is not None:  # a file must not run queries by itself
+        raise InputError("The coreset was made from a query.", f"Pass it as the source: {_called(known.query)}", argument="sql")
     if isinstance(source, list) and not source:
         raise InputError("The coreset does not say what it was made from; pass the source.")
     roles = _roles(core, target, columns, sample_weight, groups, key)
     layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop")
     return FileCheck(core, open_source(source), layout, memory, progress).run()
+
+
+def _called(known: Mapping[str, Any]) -> str:
+    """A stored query as a call."""
+    return f"karat.io.query({known.get('sql')!r}, {known.get('database')!r})."
 
 
 def stored_layout(core: Coreset) -> Layout:
