@@ -109,6 +109,15 @@ def null_table(points: Array) -> tuple[Indices, Array]:
     return order, table.T
 
 
+def factored(points: Array) -> tuple[Indices, Array]:
+    """``P F = [L1; L2] U`` of N points in R^m, in place (Fortran order): the swaps of rows that make P, and ``L1^-1``.
+
+    Of the latter only what is below the diagonal is to be used.
+    """
+    lu, swaps, _ = lapack.dgetrf(points, overwrite_a=1)
+    return swaps, lapack.dtrtri(lu[: points.shape[1]], lower=1, unitdiag=1)[0]
+
+
 def unit_upper_inverse(matrix: Array) -> Array:
     """Inverse of a small unit upper triangular matrix."""
     return np.asarray(lapack.dtrtri(matrix, lower=0, unitdiag=1)[0])

@@ -1,0 +1,279 @@
+"""From moments to proven rows, for a stack of groups of nearly one size: candidates as points, a vertex, the proof.
+
+All groups of a stack have the same variables alive, so their coordinates have one number r and their features one number m.
+Where features depend on each other (a column of zeros and ones: x^2 = x), points are expressed in orthonormal coordinates of
+their span, by SVD of the features themselves; groups of one rank then go on together.  See :mod:`karat.engine.points`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from karat.engine.coordinates import Basis, Directions
+from karat.engine.group_moments import GroupMoments, block_of, weights_of
+from karat.engine.group_proof import Kept, measure_groups
+from karat.engine.group_weights import each, match_moments, polish, reduce_points, taken
+from karat.engine.kernel import FittedMoments
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.powers import Powers, monomials
+from karat.engine.proof import Proof
+from karat.engine.reduce import Reduction
+from karat.engine.rows import Rows
+from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY
+from karat.engine.weights import group_bounds
+
+WAY = "onepass"
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Candidate rows of G groups."""
+
+    positions: Indices  # (G, N): in all rows
+    inside: Flags  # (G, N): False where a row fills up
+    nominal: Array  # (G, N): nominal weights, zero outside
+    variables: Array  # (G, N, v): shifted
+    coordinates: Array  # (G, N, r)
+
+    def chosen(self, which: Indices) -> Candidates:
+        return Candidates(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Points:
+    """The candidates of groups as points in independent coordinates; see ``CandidatePoints``."""
+
+    groups: Indices  # which groups of the stack
+    points: Array  # (G, N, r)
+    target: Array  # (G, r)
+
+
+class Stack:
+    """Reduces groups in which the same variables are alive.
+
+    Parameters
+    ----------
+    rows : Rows
+        The rows of all groups.
+    kernel : Powers
+        Of degree 2, in no coordinates yet.
+    alive : array of bool
+        The variables that do not vanish.
+    """
+
+    def __init__(self, rows: Rows, kernel: Powers, alive: Flags) -> None:
+        self.rows, self.kernel, self.alive = rows, kernel, alive
+        self.variables = int(alive.sum())
+        self.root = np.sqrt(monomials(self.variables, 2).multinomials)
+        self.first, self.last = np.triu_indices(self.variables)
+        self.width = len(self.root) + kernel.total
+
+    def reduced(
+        self, starts: Indices, counts: Indices, fitted: GroupMoments, size: int, drawn: Array | None
+    ) -> Iterator[tuple[int, Reduction]]:
+        """The groups for which a proof is found, with their places in the stack.
+
+        All of their rows are candidates, up to ``size``; or, where ``drawn`` has numbers of [0, 1), as many rows.
+        """
+        candidates = self._candidates(starts, counts, fitted, size, drawn)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            for some in self._points(candidates, fitted):
+                yield from self._vertices(some, candidates, fitted, starts, counts, drawn is not None)
+
+    def _candidates(
+        self, starts: Indices, counts: Indices, fitted: GroupMoments, size: int, drawn: Array | None
+    ) -> Candidates:
+        places = np.arange(size)
+        if drawn is None:
+            inside = places < counts[:, None]
+            positions = starts[:, None] + np.where(inside, places, 0)
+            nominal = weights_of(self.rows, positions, inside)
+        else:  # one row of each of so many runs of rows: no row is drawn twice
+            begin, end = _runs(counts, size)
+            positions = starts[:, None] + begin + np.floor(drawn * (end - begin)).astype(np.intp)
+            inside = np.ones(positions.shape, dtype=bool)
+            nominal = weights_of(self.rows, positions, inside)
+            nominal *= (fitted.total / nominal.sum(axis=1))[:, None]
+        block = block_of(self.rows, positions)
+        block[:, :, 1:] -= fitted.shift[:, None, :]
+        variables = block if self.kernel.affine else block[:, :, 1:]
+        coordinates = variables @ fitted.map @ fitted.step[:, :, self.alive]
+        return Candidates(positions, inside, nominal, variables, coordinates)
+
+    def _features(self, coordinates: Array) -> Array:
+        """Isometric monomials of degree 2, and the constant where the total weight is kept beside them."""
+        features = np.empty((*coordinates.shape[:2], self.width))
+        begin = 0
+        for i in range(self.variables):
+            end = begin + self.variables - i
+            np.multiply(coordinates[:, :, i : i + 1], coordinates[:, :, i:], out=features[:, :, begin:end])
+            begin = end
+        features[:, :, :begin] *= self.root
+        features[:, :, begin:] = 1.0
+        return features
+
+    def _targets(self, fitted: GroupMoments) -> Array:
+        gram = fitted.gram[:, self.alive][:, :, self.alive]
+        targets = self.root * gram[:, self.first, self.last]
+        return np.column_stack([targets, fitted.total]) if self.kernel.total else targets
+
+    def _points(self, candidates: Candidates, fitted: GroupMoments) -> Iterator[Points]:
+        """Points in independent coordinates; groups of one rank together."""
+        points = self._features(candidates.coordinates)
+        points *= np.sqrt(candidates.nominal)[:, :, None]
+        scale = np.sqrt(np.einsum("gnm,gnm->gm", points, points) / candidates.nominal.sum(axis=1)[:, None])
+        scale[scale <= 16 * EPS] = 1.0
+        points /= scale[:, None, :]
+        target = self._targets(fitted) / scale
+        independent = np.zeros(len(points), dtype=bool)
+        if points.shape[1] >= self.width:
+            gram = points.transpose(0, 2, 1) @ points.copy()
+            diagonal = np.einsum("gii->gi", gram)
+            fine = np.isfinite(gram).all(axis=(1, 2)) & (diagonal > 0).all(axis=1)
+            factor = each(np.linalg.cholesky, np.where(fine[:, None, None], gram, np.eye(self.width)))
+            pivots = np.square(np.einsum("gii->gi", factor)) / diagonal
+            independent = fine & (pivots >= PIVOT).all(axis=1)
+        clear = np.flatnonzero(independent)
+        if len(clear):
+            whole = len(clear) == len(points)
+            yield Points(clear, points if whole else points[clear], target if whole else target[clear])
+        rest = np.flatnonzero(~independent & np.isfinite(points).all(axis=(1, 2)) & np.isfinite(target).all(axis=1))
+        if len(rest):
+            yield from _spanned(points[rest], target[rest], rest)
+
+    def _vertices(
+        self, some: Points, candidates: Candidates, fitted: GroupMoments, starts: Indices, counts: Indices, sampled: bool
+    ) -> Iterator[tuple[int, Reduction]]:
+        """Weights on at most rank rows of each group, and their proofs."""
+        groups, points, target = some.groups, some.points, some.target
+        root, rank = np.sqrt(candidates.nominal[groups]), some.points.shape[2]
+        mass = root
+        if sampled:
+            mass = root * match_moments(points, root, target)
+            met = np.isfinite(mass).all(axis=1)
+            if not met.all():
+                groups, points, target, root, mass = (part[met] for part in (groups, points, target, root, mass))
+            if not len(groups):
+                return
+        reduced = reduce_points(points, mass)
+        support = np.argsort(~(reduced > 0), axis=1, kind="stable")[:, :rank]
+        held, held_points = np.take_along_axis(reduced, support, axis=1), taken(points, support)
+        full = held.shape[1] == rank and (held > 0).all(axis=1) & (counts[groups] > rank)
+        if np.any(full):
+            held[full] = polish(held_points[full], held[full], target[full])
+        weights = held * np.take_along_axis(root, support, axis=1)
+        few = counts[groups] <= rank  # nothing to reduce: the rows with their own weights
+        weights[few] = np.take_along_axis(candidates.nominal[groups], support, axis=1)[few]
+        yield from self._proven(groups, support, weights, rank, candidates, fitted, starts)
+
+    def _proven(
+        self, groups: Indices, support: Indices, weights: Array, rank: int, candidates: Candidates, fitted: GroupMoments,
+        starts: Indices,
+    ) -> Iterator[tuple[int, Reduction]]:  # fmt: skip
+        chosen = fitted.chosen(groups)
+        step = chosen.step[:, :, self.alive]
+        kept = Kept(
+            taken(candidates.variables[groups], support),
+            weights,
+            taken(candidates.coordinates[groups], support),
+            chosen.map @ step,
+            chosen.gram[:, self.alive][:, :, self.alive],
+            chosen.total,
+            4 * EPS * chosen.kappa**2,
+        )
+        proofs = measure_groups(kept, self.kernel.total, int((~self.alive).sum()))
+        positions = np.take_along_axis(candidates.positions[groups], support, axis=1) - starts[groups, None]
+        for i, (place, proof) in enumerate(zip(groups.tolist(), proofs, strict=True)):
+            if proof.ok and proof.reducible_error <= EXACT:
+                inside = weights[i] > 0
+                order = np.argsort(positions[i, inside])
+                moments = self._fitted(chosen, kept.map[i], kept.gram[i], i)
+                yield place, Reduction(
+                    positions[i, inside][order], weights[i, inside][order], moments, min(rank, len(order)), proof, WAY,
+                    passes=1 + int(chosen.twice[i]),
+                )  # fmt: skip
+
+    def _fitted(self, moments: GroupMoments, map_: Array, gram: Array, i: int) -> FittedMoments:
+        """The moments of one group, with the kernel in its coordinates."""
+        dead = ~self.alive
+        none = np.zeros(self.variables, dtype=bool)
+        excluded = Directions(np.eye(len(dead))[:, dead], np.zeros(int(dead.sum())), np.zeros(int(dead.sum()), dtype=bool))
+        maps = (moments.map[i], moments.step[i][:, self.alive])
+        kernel = self.kernel.within(Basis(map_, none, 0, excluded, none), maps)
+        kernel.shift = moments.shift[i]
+        return FittedMoments(
+            kernel, kernel.read_moments(gram, float(moments.total[i])), (gram,), float(moments.total[i]),
+            rounding=4 * EPS * float(moments.kappa[i]) ** 2, excluded=excluded,
+            vanished=dead[int(self.kernel.affine) :],
+        )  # fmt: skip
+
+
+def _runs(counts: Indices, size: int) -> tuple[Indices, Indices]:
+    """Boundaries of ``size`` runs of rows of nearly equal length, per group (G, size)."""
+    edges = np.arange(size + 1) * counts[:, None] // size
+    return edges[:, :-1], edges[:, 1:]
+
+
+def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
+    """Points in orthonormal coordinates of their numerical span, where it holds the target."""
+    norm = np.sqrt(np.einsum("gnm,gnm->gm", points, points))
+    norm[norm == 0] = 1.0
+    scaled = points / norm[:, None, :]
+    matrix = np.linalg.qr(scaled, mode="r") if points.shape[1] > points.shape[2] else scaled
+    try:
+        _, s, right = np.linalg.svd(matrix, full_matrices=False)
+    except np.linalg.LinAlgError:  # does not converge for one of them: the ordinary way has a slower driver
+        return
+    ranks = (s > RANK_WHITENED * s[:, :1]).sum(axis=1)
+    for rank in np.unique(ranks[ranks > 0]).tolist():
+        same = np.flatnonzero(ranks == rank)
+        basis, values = right[same, :rank].transpose(0, 2, 1), s[same, None, :rank]
+        aim = target[same] / norm[same]
+        within = aim[:, None, :] @ basis
+        outside = np.abs(target[same] - norm[same] * (within @ basis.transpose(0, 2, 1))[:, 0]).max(axis=1)
+        reached = outside <= MISSED * np.abs(target[same]).max(axis=1).clip(TINY)
+        same, basis, values, within = (part[reached] for part in (same, basis, values, within))
+        if len(same):
+            span = basis / values / norm[same][:, :, None]
+            yield Points(groups[same], points[same] @ span, (within / values)[:, 0])
+
+
+def kept_whole(rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, clear: float) -> list[Reduction | None]:
+    """All rows of groups in which they are independent beyond doubt, with their own weights.
+
+    Features of degree 2 have the inner products ``(a . b)^2``.  Rows are independent if that matrix, with unit diagonal, has no
+    eigenvalue below ``clear``.
+    """
+    places = np.arange(size)
+    inside = places < counts[:, None]
+    positions = starts[:, None] + np.where(inside, places, 0)
+    block, weights = block_of(rows, positions), weights_of(rows, positions, inside)
+    variables = block if kernel.affine else block[:, :, 1:]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        about = variables.mean(axis=1, keepdims=True) if kernel.affine else np.zeros((len(block), 1, variables.shape[2]))
+        if kernel.affine:
+            about[:, :, 0] = 0.0
+        moved = variables - about
+        largest = np.abs(moved).max(axis=1, keepdims=True)
+        moved /= np.where(largest > 0, largest, 1.0)
+        products = np.square(moved @ moved.transpose(0, 2, 1))
+        length = np.sqrt(np.einsum("gii->gi", products))
+        products /= length[:, :, None] * length[:, None, :]
+        products[~(inside[:, :, None] & inside[:, None, :])] = 0.0
+        np.einsum("gii->gi", products)[~inside] = 1.0
+        fine = np.isfinite(products).all(axis=(1, 2)) & np.isfinite(variables).all(axis=(1, 2))
+        lowest = np.linalg.eigvalsh(np.where(fine[:, None, None], products, 0.0))[:, 0]
+        gram = variables.transpose(0, 2, 1) @ (variables * weights[:, :, None])
+    proof = Proof(0.0, 0.0, 0.0, 1.0, (), 0.0, 2, 0)
+    found: list[Reduction | None] = []
+    for i, count in enumerate(counts.tolist()):
+        if not lowest[i] > clear or not np.isfinite(gram[i]).all():
+            found.append(None)
+            continue
+        own, total = weights[i, :count], float(weights[i].sum())
+        moments = FittedMoments(kernel, kernel.read_moments(gram[i], total), (gram[i],), total)
+        found.append(Reduction(places[:count], own, moments, count, proof, "all rows", passes=1))
+    return found

@@ -1,0 +1,228 @@
+"""Weights on candidates of many groups at once: the algorithms of :mod:`karat.engine.weights`, in stacks.
+
+A stack holds G problems of the same shape: points (G, N, r), weights (G, N), targets (G, r).  Every step of an algorithm is one
+NumPy call on all of them, so that the interpreter is paid per step and not per step and group.  Only the LU factorisations go
+group by group, since NumPy has none to offer; one takes about 10 microseconds.
+
+Groups with fewer points than others of their stack are filled up with points zero of weight zero.  Such a point is expressed by
+a null vector of its own and leaves at once, so nothing needs to know of it.
+
+What is returned here is not trusted: a group whose system was singular or whose search failed comes out with weights NaN or
+with a poor residual, and its proof fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from karat.engine import linalg
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.tolerances import EPS, MET
+from karat.engine.weights import DIVERGED, SHORT, STEPS
+
+DIRECT = 2.25  # points per feature up to which they are eliminated without summing them into groups first
+KINDS = 1.8  # sums per feature at one level of halving
+LEVELS = 64  # most levels of halving; each leaves two thirds
+POLISHINGS = 2  # rounds of polishing
+FINISHED = 0.7  # a stack is packed anew when no more than this share of it is left
+
+
+def each(function: Callable[..., Array], *stacks: Array) -> Array:
+    """A function of NumPy's linear algebra on stacks; NaN for a group on which it fails, where NumPy gives up on all."""
+    try:
+        return np.asarray(function(*stacks))
+    except np.linalg.LinAlgError:
+        if len(stacks[0]) == 1:
+            return np.full_like(stacks[-1], np.nan)
+        half = len(stacks[0]) // 2
+        return np.concatenate([each(function, *(s[:half] for s in stacks)), each(function, *(s[half:] for s in stacks))])
+
+
+def taken(stack: Array, places: Indices) -> Array:
+    """Some rows of every group: ``stack[g, places[g]]`` of a stack (G, N, k)."""
+    groups, count, width = stack.shape
+    return np.take(stack.reshape(-1, width), places + count * np.arange(groups)[:, None], axis=0)
+
+
+def solved(matrices: Array, rhs: Array) -> Array:
+    """Solutions (G, r) of square systems; NaN where a matrix is singular."""
+    return each(np.linalg.solve, matrices, rhs[:, :, None])[:, :, 0]
+
+
+def match_moments(points: Array, root: Array, target: Array) -> Array:
+    """Factors s >= 0 (G, N) on the nominal weights that meet the targets; NaN for groups where none were found.
+
+    The semi-smooth Newton method of :func:`karat.engine.weights.match_moments`.
+    """
+    found = np.full(root.shape, np.nan)
+    where = np.arange(len(points))  # the groups that are still in the stack
+    excess, active = np.ones(root.shape), np.ones(root.shape, dtype=bool)
+    hessian = points.transpose(0, 2, 1) @ points.copy()
+    ridge = 4 * EPS * np.einsum("gii->gi", hessian)
+    gradient = _sums(points, root) - target
+    value, pushed = 0.5 * np.square(root).sum(axis=1), np.zeros(len(points))
+    going = np.ones(len(points), dtype=bool)
+    for _ in range(STEPS):
+        damped = hessian
+        np.einsum("gii->gi", damped)[:] += ridge
+        move = -solved(damped, gradient)
+        along = (points @ move[:, :, None])[:, :, 0] / root
+        slope, push = np.einsum("gi,gi->g", gradient, move), np.einsum("gi,gi->g", target, move)
+        length, held, trial = _line_search(excess, along, root, value, pushed, slope, push)
+        excess += length[:, None] * along
+        pushed += length * push
+        value = trial
+        going &= np.isfinite(value) & (length >= SHORT) & (held.max(axis=1) <= DIVERGED)
+        gradient = _sums(points, root * held) - target
+        now = held > 0
+        same = going & (now == active).all(axis=1) & (length == 1.0)
+        met = same & (np.linalg.norm(gradient, axis=1) <= MET * np.linalg.norm(target, axis=1))
+        found[where[met]] = held[met]
+        going &= ~same
+        active = now
+        if not going.any():
+            break
+        if going.mean() <= FINISHED:
+            stack = (points, root, target, excess, active, ridge, gradient, value, pushed, where)
+            points, root, target, excess, active, ridge, gradient, value, pushed, where = (part[going] for part in stack)
+            going = np.ones(len(points), dtype=bool)
+        hessian = (points * active[:, :, None]).transpose(0, 2, 1) @ points
+    return found
+
+
+def _sums(points: Array, weights: Array) -> Array:
+    return np.asarray((weights[:, None, :] @ points)[:, 0])
+
+
+def _line_search(
+    excess: Array, along: Array, root: Array, value: Array, pushed: Array, slope: Array, push: Array
+) -> tuple[Array, Array, Array]:
+    """Step lengths that lower the dual enough, the factors there, and the values of the dual."""
+    length, base = np.ones(len(excess)), value + pushed
+    while True:
+        held = np.maximum(excess + length[:, None] * along, 0.0)
+        trial = 0.5 * np.square(root * held).sum(axis=1) - pushed - length * push
+        enough = trial <= value + 1e-4 * length * slope + 1e-12 * np.abs(base)
+        again = ~enough & (length >= SHORT) & np.isfinite(trial)
+        if not again.any():
+            return length, held, trial
+        length = np.where(again, 0.5 * length, length)
+
+
+def reduce_points(points: Array, weights: Array) -> Array:
+    """Weights (G, N) on at most r points of each group, with the same weighted sums; see :mod:`karat.engine.weights`."""
+    weights = weights.copy()
+    width = points.shape[2]
+    for _ in range(LEVELS):
+        alive = weights > 0
+        most = int(alive.sum(axis=1).max(initial=0))
+        if most <= width:
+            break
+        if most == weights.shape[1]:
+            chosen, mass, places = points, weights, None
+        else:
+            places = np.argsort(~alive, axis=1, kind="stable")[:, :most]
+            mass, chosen = np.take_along_axis(weights, places, axis=1), taken(points, places)
+        chosen = chosen * mass[:, :, None]
+        if most <= DIRECT * width:
+            factors = eliminate(chosen)
+        else:
+            kinds = max(int(KINDS * width), width + 2)
+            sums = chosen[:, :kinds].copy()  # every kinds-th point shares the fate of its sum
+            for start in range(kinds, most, kinds):
+                more = chosen[:, start : start + kinds]
+                sums[:, : more.shape[1]] += more
+            factors = np.tile(eliminate(sums), (1, -(-most // kinds)))[:, :most]
+        if places is None:
+            weights = mass * factors
+        else:
+            np.put_along_axis(weights, places, mass * factors, axis=1)
+    return weights
+
+
+def eliminate(points: Array) -> Array:
+    """Factors ``s >= 0`` (G, N) on at most r of the N points of each group, with ``s @ points = sum(points)``."""
+    groups, count, width = points.shape
+    if count <= width:
+        return np.ones((groups, count))
+    return _walk(*null_tables(points))
+
+
+def null_tables(points: Array) -> tuple[Indices, Array]:
+    """``linalg.null_table`` of every group: the order of its points (G, N), and a table (G, N - r, r)."""
+    groups, count, width = points.shape
+    columns = np.ascontiguousarray(points.transpose(0, 2, 1))  # so that every group is a matrix in Fortran order
+    inverse, swaps = np.empty((groups, width, width)), np.empty((groups, width), dtype=np.intp)
+    for g in range(groups):
+        swaps[g], inverse[g] = linalg.factored(columns[g].T)
+    order = np.tile(np.arange(count), (groups, 1))
+    lines = np.arange(groups)
+    for i in range(width):
+        j = swaps[:, i]
+        order[:, i], order[lines, j] = order[lines, j], order[:, i].copy()
+    inverse *= np.tri(width, k=-1)
+    np.einsum("gii->gi", inverse)[:] = 1.0
+    lower = columns[:, :, width:].transpose(0, 2, 1)
+    return order, lower @ inverse
+
+
+def _walk(order: Indices, table: Array) -> Array:
+    """Drive one point per row of the tables to zero (``karat.engine.weights`` has the same for one table)."""
+    groups, rounds, width = table.shape
+    each_group = np.arange(groups)
+    basic, held = order[:, :width].copy(), np.ones((groups, width))
+    for r in range(rounds):
+        row = table[:, r]
+        column, step, enters = _enter(row, held, each_group)
+        held = np.maximum(held - step[:, None] * row, 0.0)
+        inside, exchanged = each_group[enters], column[enters]
+        held[inside, exchanged] = 1.0 + step[enters]
+        basic[inside, exchanged] = order[inside, width + r]
+        if r + 1 < rounds:
+            _exchange(table[:, r + 1 :], row, inside, exchanged)
+    reduced = np.zeros(order.shape)
+    np.put_along_axis(reduced, basic, held, axis=1)
+    return reduced
+
+
+def _enter(row: Array, held: Array, each_group: Indices) -> tuple[Indices, Array, Flags]:
+    """Follow null vectors to the boundary: the columns that leave, the steps, and which points enter (others leave)."""
+    limit = held / row
+    raised, lowered = np.where(row > 0, limit, np.inf), np.where(row < 0, -limit, np.inf)
+    up, down = raised.argmin(axis=1), lowered.argmin(axis=1)
+    most_raised, most_lowered = raised[each_group, up], lowered[each_group, down]
+    itself = most_lowered >= 1.0  # the weight of a point that has not entered yet is 1
+    upwards = row[each_group, up] > np.where(itself, 1.0, -row[each_group, down])
+    step = np.where(upwards, most_raised, np.where(itself, -1.0, -most_lowered))
+    return np.where(upwards, up, down), step, upwards | ~itself
+
+
+def _exchange(rest: Array, row: Array, inside: Indices, columns: Indices) -> None:
+    """Rewrite the rows below one that has entered in the new basis."""
+    whole = len(inside) == len(rest)
+    below, entered = (rest, row) if whole else (rest[inside], row[inside])
+    lines = np.arange(len(inside))
+    pivot = entered[lines, columns]
+    entered = entered / -pivot[:, None]
+    entered[lines, columns] = 1.0 / pivot
+    factor = below[lines, :, columns]
+    below[lines, :, columns] = 0.0
+    below += factor[:, :, None] * entered[:, None, :]
+    if not whole:
+        rest[inside] = below
+
+
+def polish(points: Array, weights: Array, target: Array) -> Array:
+    """Refine positive weights (G, r) on as many points as features, so that they meet the targets."""
+    matrices = np.ascontiguousarray(points.transpose(0, 2, 1))
+    residual = target - _sums(points, weights)
+    for _ in range(POLISHINGS):
+        refined = weights + solved(matrices, residual)
+        rest = target - _sums(points, refined)
+        better = (refined > 0).all(axis=1) & (np.linalg.norm(rest, axis=1) < np.linalg.norm(residual, axis=1))
+        if not better.any():
+            break
+        weights, residual = np.where(better[:, None], refined, weights), np.where(better[:, None], rest, residual)
+    return weights
