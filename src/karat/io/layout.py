@@ -151,7 +151,7 @@ class Layout:
             parts = [self._numbers(table, name, keep, where) for name in roles.features] + parts
         else:
             parts = [self._transformed(table, keep, where), *parts]
-        labels, keys = (None if c is None else self._labels(table, c, where) for c in (roles.label, roles.key))
+        labels, keys = (None if c is None else self.labels(table, c, where) for c in (roles.label, roles.key))
         if weights is not None and (weights[keep] < 0).any():
             row = int(np.flatnonzero((weights < 0) & keep)[0])
             raise InputError(f"{where(row)}: the weight in column {roles.weight!r} is negative; weights must be at least 0.")
@@ -206,7 +206,7 @@ class Layout:
         keep &= ~missing.any(axis=1)
         return values
 
-    def _labels(self, table: Any, name: str, where: Callable[[int], str]) -> np.ndarray:
+    def labels(self, table: Any, name: str, where: Callable[[int], str]) -> np.ndarray:
         column = table.column(name)
         if column.null_count:
             row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
