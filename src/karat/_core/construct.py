@@ -1,7 +1,8 @@
 """Construction of a coreset: checked inputs, one reduction per group, and a certificate.
 
 data        = read_rows(X, y, ...)                           # a Table of rows, or Samples of a latent-variable problem
-reductions  = build(data.rows(label), data.kernel(problem))  # karat.engine.reduce: few rows, the same moments, a proof
+reductions  = build(data.rows(), data.kernel(problem))       # karat.engine.reduce: few rows, the same moments, a proof
+              (reduce_many, karat.engine.groups, where there are groups)
 coreset     = assemble(reductions)                           # certified, or NotExactError
 """
 
@@ -18,6 +19,8 @@ from karat._core.coreset import Coreset
 from karat._core.latent import Samples
 from karat._data import containers
 from karat._data.checks import SECOND_IS_Y, Table, check_taken, chosen_problem, read_input
+from karat.engine.groups import reduce_many
+from karat.engine.kernel import Kernel
 from karat.engine.reduce import NonFiniteError, Reduction, build
 from karat.errors import InputError, check_whole
 from karat.problems import Problem
@@ -100,12 +103,21 @@ def coreset(
         raise InputError(f"absorb needs exactly one target, y has {data.targets}.")
     seed, correction = int(random_state), None
     try:
-        reductions = [build(data.rows(label), data.kernel(problem), method, seed, progress) for label in data.labels]
+        reductions = reduced(data, data.kernel(problem), method, seed, progress)
         if problem.absorb is not None:
             reductions[0], correction = problem.absorb_rows(data.rows(), reductions[0], seed, progress, unit=data.unit)
     except NonFiniteError:
         raise data.explain_non_finite() from None
     return assemble(problem, data, X, y, reductions, correction, start)
+
+
+def reduced(
+    data: Table | Samples, kernel: Kernel, method: str, seed: int, progress: Progress | None = None
+) -> list[Reduction]:
+    """One reduction per group, in the order of ``data.labels``."""
+    if len(data.labels) == 1 or isinstance(data, Samples):
+        return [build(data.rows(label), kernel, method, seed, progress) for label in data.labels]
+    return reduce_many(*data.grouped_rows(), kernel, method, seed, progress)
 
 
 def read_rows(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from karat._core.certify import certify_union, inherited_error, require_proven
-from karat._core.construct import assemble
+from karat._core.construct import assemble, reduced
 from karat._core.coreset import Coreset
 from karat._core.provenance import joined, same_source
-from karat._data.checks import read_input
+from karat._data.checks import Table, read_input
 from karat._data.frames import stack_rows
 from karat._data.groups import same_kind
-from karat.engine.kernel import Kernel
-from karat.engine.reduce import Reduction, build, whole
-from karat.engine.rows import Rows
+from karat.engine.reduce import Reduction, whole
 from karat.errors import InputError, NotExactError
 
 
@@ -54,7 +53,10 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     kernel = table.kernel(first.problem)
     inflation = max(first.certificate.inflation, second.certificate.inflation)
     inherited = inherited_error((first, second))
-    reductions = [_reduced(table.rows(label), kernel, seed, inflation, inherited) for label in table.labels]
+    found = reduced(table, kernel, "auto", seed)
+    reductions = [
+        _within_claim(table, label, one, inflation, inherited) for label, one in zip(table.labels, found, strict=True)
+    ]
     correction = None
     if first.absorbed is not None and second.absorbed is not None:
         carried = first.absorbed + second.absorbed
@@ -72,8 +74,8 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     return merged.renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 
-def _reduced(rows: Rows, kernel: Kernel, seed: int, inflation: float, inherited: float) -> Reduction:
-    """Reduce the rows of both parts again; keep all of them, which adds nothing to ``inherited``, if that fails."""
-    found = replace(build(rows, kernel, "auto", seed), inflation=inflation)
+def _within_claim(table: Table, label: Any, found: Reduction, inflation: float, inherited: float) -> Reduction:
+    """A reduction of the rows of both parts; all of them, which adds nothing to ``inherited``, if that is not exact enough."""
+    found = replace(found, inflation=inflation)
     within = found.proof.loss_error + inherited <= found.proof.tolerance
-    return found if found.proof.ok and within and found.remainder <= 1.0 else whole(rows, found)
+    return found if found.proof.ok and within and found.remainder <= 1.0 else whole(table.rows(label), found)

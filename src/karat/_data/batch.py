@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from karat._data import containers, frames
+from karat._data.groups import Grouping, group_rows
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Chunked, Offsets, Rows, sweep
-from karat.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    @cached_property
+    def grouping(self) -> Grouping | None:
+        """The rows by their groups; None if there are no groups."""
+        return None if self.groups is None else group_rows(self.groups)
 
     @property
     def nbytes(self) -> int:
@@ -99,17 +105,12 @@ def _stacked_weights(batches: Sequence[Batch]) -> Array | None:
 
 def labels_of(batch: Batch) -> list[Any]:
     """The groups of some rows, in order; None alone if there are no groups."""
-    if batch.groups is None:
-        return [None]
-    try:
-        return list(np.unique(batch.groups))
-    except TypeError as error:
-        raise InputError("groups mixes types that cannot be ordered; use numbers or strings throughout.") from error
+    return [None] if batch.grouping is None else batch.grouping.labels
 
 
 def members(batch: Batch, label: Any) -> Indices | None:
     """The rows of one group; None means all."""
-    return None if label is None else np.flatnonzero(batch.groups == label)
+    return None if label is None or batch.grouping is None else batch.grouping.rows(label)
 
 
 def column_sums(rows: Rows, shift: Array) -> Array:

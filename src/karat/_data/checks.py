@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._data import containers
-from karat._data.groups import check_groups, distinct_labels
+from karat._data.groups import Grouping, check_groups, group_rows
 from karat._data.offsets import find_offsets
 from karat._data.transformed import transformed
 from karat.engine.kernel import Kernel
@@ -102,16 +102,25 @@ class Table:
         return float(self.count) if self.weights is None else float(self.weights.sum())
 
     @cached_property
+    def grouping(self) -> Grouping | None:
+        """The rows of positive weight by their groups; None if there are no groups."""
+        return None if self.groups is None else group_rows(self.groups, self.weights)
+
+    @property
     def labels(self) -> list[Any]:
         """The groups in order; None alone if there are no groups."""
-        return [None] if self.groups is None else distinct_labels(self.groups, self.weights)
+        return [None] if self.grouping is None else self.grouping.labels
 
     def index(self, label: Any = None) -> Indices | None:
         """The rows of one group, or all, without those of zero weight; None means every row."""
-        chosen = None if self.groups is None or label is None else self.groups == label
-        if self.weights is not None and not self.weights.all():
-            chosen = self.weights > 0 if chosen is None else chosen & (self.weights > 0)
-        return None if chosen is None else np.flatnonzero(chosen)
+        if self.grouping is not None and label is not None:
+            return self.grouping.rows(label)
+        return None if self.weights is None or self.weights.all() else np.flatnonzero(self.weights)
+
+    def grouped_rows(self) -> tuple[Rows, Indices]:
+        """The rows of all groups, one group after the other, and where each begins (the last number is that of all rows)."""
+        assert self.grouping is not None
+        return Rows(self.parts, self.weights, self.grouping.order, self.offsets), self.grouping.starts
 
     def rows(self, label: Any = None) -> Rows:
         """The rows of one group, or all, to be read in blocks."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 
+MANY = 2**16  # whole numbers within so large a range are counted, however few there are
 PLAIN = "use numbers or strings throughout, one per row"
 
 
@@ -81,24 +84,88 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-def distinct_labels(groups: np.ndarray, weights: Array | None = None) -> list[Any]:
-    """The labels in order; every group must have a row of positive weight."""
+@dataclass(frozen=True)
+class Grouping:
+    """Rows by their labels: sorted once, so that no group needs a look at all rows."""
+
+    labels: list[Any]  # distinct, in order
+    order: Indices | None  # the rows, group by group, in a group as they come; None if they come in that order
+    starts: Indices  # (G + 1,): group g has the rows ``order[starts[g]:starts[g + 1]]``
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:
+        return {label: place for place, label in enumerate(self.labels)}
+
+    def rows(self, label: Any) -> Indices:
+        """The rows of a group, increasing; none if there is no such group."""
+        try:
+            place = self._places.get(label)
+        except TypeError:  # labels without a hash
+            place = self.labels.index(label) if label in self.labels else None
+        if place is None:
+            return np.zeros(0, dtype=np.intp)
+        start, stop = self.starts[place], self.starts[place + 1]
+        return np.arange(start, stop) if self.order is None else self.order[start:stop]
+
+
+def group_rows(groups: np.ndarray, weights: Array | None = None) -> Grouping:
+    """Sort rows by their labels; those of weight zero are left out, and every group must have a row of positive weight."""
     try:
-        labels = list(_distinct(groups))
+        labels, codes = _coded(groups)
     except TypeError as error:
         raise InputError(f"groups mixes types that cannot be ordered; {PLAIN}.", argument="groups") from error
-    if weights is not None:
-        for label in labels:
-            if not weights[groups == label].any():
-                raise InputError(
-                    f"Group {label!r} has no row of positive weight; leave the group out or correct its weights.",
-                    argument="sample_weight",
-                )
-    return labels
+    rows = None
+    if weights is not None and not weights.all():
+        rows = np.flatnonzero(weights)
+        codes = codes[rows]
+    counts = np.bincount(codes, minlength=len(labels))
+    if not counts.all():
+        raise InputError(
+            f"Group {labels[int(counts.argmin())]!r} has no row of positive weight; leave the group out or correct its weights.",
+            argument="sample_weight",
+        )
+    order = None if bool((codes[1:] >= codes[:-1]).all()) else sorted_codes(codes, len(labels))
+    if rows is not None:
+        order = rows if order is None else rows[order]
+    return Grouping(labels, order, np.concatenate([[0], np.cumsum(counts)]))
 
 
-def _distinct(groups: np.ndarray) -> np.ndarray:
-    """The labels in order; small numbers, such as folds, are counted rather than sorted."""
-    if groups.dtype.kind in "iu" and groups.min() >= 0 and groups.max() < 1000:
-        return np.flatnonzero(np.bincount(groups)).astype(groups.dtype)
-    return np.unique(groups)
+def sorted_codes(codes: np.ndarray, count: int) -> Indices:
+    """``argsort(codes, kind="stable")`` of numbers below ``count``, by digits of 16 bits, which NumPy sorts in linear time."""
+    order: Indices | None = None
+    for digit in range(max(1, -(-(count - 1).bit_length() // 16))):
+        part = (codes >> 16 * digit).astype(np.uint16)
+        following = np.argsort(part if order is None else part[order], kind="stable")
+        order = following if order is None else order[following]
+    assert order is not None
+    return order
+
+
+def _coded(groups: np.ndarray) -> tuple[list[Any], np.ndarray]:
+    """The distinct labels in order, and the place of every row's label among them."""
+    if groups.dtype.kind in "iu":
+        low, high = int(groups.min()), int(groups.max())
+        if high - low < max(2 * len(groups), MANY) and low >= -(2**62) and high < 2**62:  # counted rather than sorted
+            codes = groups.astype(np.int64) - low
+            seen = np.bincount(codes, minlength=high - low + 1) > 0
+            labels = np.flatnonzero(seen) + low
+            return list(labels.astype(groups.dtype)), codes if seen.all() else (np.cumsum(seen) - 1)[codes]
+    if groups.dtype.kind in "OU":  # few different ones: a dictionary is faster than a sort of text
+        try:
+            return _by_dictionary(groups)
+        except TypeError:  # labels without a hash
+            pass
+    found, codes = np.unique(groups, return_inverse=True)
+    return list(found), codes.ravel()
+
+
+def _by_dictionary(groups: np.ndarray) -> tuple[list[Any], np.ndarray]:
+    places: dict[Any, int] = {}
+    codes = np.fromiter((places.setdefault(label, len(places)) for label in groups.tolist()), np.intp, len(groups))
+    first = np.zeros(len(places), dtype=np.intp)
+    first[codes[::-1]] = np.arange(len(groups))[::-1]  # the last to be written is the first row
+    found = groups[first]
+    order = np.argsort(found, kind="stable")
+    rank = np.empty(len(places), dtype=np.intp)
+    rank[order] = np.arange(len(places))
+    return list(found[order]), rank[codes]

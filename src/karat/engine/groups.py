@@ -31,8 +31,7 @@ from karat.engine.weights import FIRST, SECOND
 
 WIDE = 200  # features up to which stacks are worth it
 STACK = 2**18  # numbers of one stack
-STEP = 8  # sizes of groups are rounded up to a multiple of this, larger ones to one of a SHARE-th of their size
-SHARE = 16
+STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
 ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 
 
@@ -68,11 +67,14 @@ def reduce_many(
     for group, reduction in enumerate(found):
         if reduction is None:
             one = rows.run(int(starts[group]), int(starts[group + 1]))
-            found[group] = build(one, kernel, method, seed)
+            found[group] = build(one, kernel, method, seed, _further(progress, done, len(rows)))
             done += len(one)
-            if progress is not None:
-                progress(done, len(rows))
     return [reduction for reduction in found if reduction is not None]
+
+
+def _further(progress: Progress | None, done: int, count: int) -> Progress | None:
+    """The progress of one group among ``count`` rows, of which some are done."""
+    return None if progress is None else lambda here, _: progress(done + here, count)
 
 
 def stackable(kernel: Kernel, method: str) -> bool:
@@ -83,7 +85,7 @@ def stackable(kernel: Kernel, method: str) -> bool:
 
 def rounded_up(counts: Indices) -> Indices:
     """Sizes of groups, rounded up so that groups of nearly the same size have the same."""
-    step = np.maximum(STEP, 2 ** np.floor(np.log2(np.maximum(counts, 1) / SHARE)).astype(np.intp))
+    step = np.exp2(np.floor(np.log2(np.maximum(counts / SHARE, STEP)))).astype(np.intp)
     return np.asarray((counts + step - 1) // step * step)
 
 
