@@ -155,7 +155,7 @@ def part_of_frame(work: Any, number: int, frame: Any) -> bytes:
     assert work.layout is not None
     table = pa.Table.from_pandas(frame.set_axis(work.layout.columns, axis=1), preserve_index=False)
     work.layout.among(table.schema)
-    return work.part(number, [table])
+    return bytes(work.part(number, [table]))
 
 
 def _array(

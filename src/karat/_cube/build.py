@@ -124,10 +124,8 @@ class CollectCells(Consumer):
             label = ", ".join(f"{name}={values[empty[0]]}" for name, values in zip(self.layout.by, labels, strict=True))
             raise InputError(f"Cell {label} has no row of positive weight; leave its rows out or correct their weights.")
         rows = _joined(self.pieces)
-        assert rows.weights is not None
         rows = _taken(rows, _sorted(rows.codes, len(self.labels)))
-        if not rows.weights.all():
-            rows = _taken(rows, np.flatnonzero(rows.weights))
+        rows = _taken(rows, np.flatnonzero(np.asarray(rows.weights)))
         order, _ = in_order(labels, len(self.labels))
         sizes = np.bincount(rows.codes, minlength=len(order))
         found = Cells(

@@ -1,8 +1,8 @@
 """Cells: for every label of a cube a few weighted rows, and the certificate that they are exact.
 
 Cells lie one after the other in the order of their labels; the rows of cell g are ``starts[g]:starts[g + 1]`` of every column.
-Rows of a cell are numbered from 0 on in the order in which they came, so that the rows of some cells are numbered one cell after
-the other.  Nothing here changes: every operation gives new cells.
+Rows of a cell are numbered from 0 on in the order in which they came; rows of several cells are numbered one cell after the
+other.  Nothing here changes: every operation gives new cells.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def ranges(starts: Indices, sizes: Indices) -> Indices:
     """The numbers ``start, start + 1, ..., start + size - 1`` for every start, one after the other."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+    return np.asarray(np.arange(total) + np.repeat(starts - (ends - sizes), sizes))
 
 
 def in_order(labels: Sequence[np.ndarray], count: int) -> tuple[Indices, Indices]:

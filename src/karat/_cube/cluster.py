@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-
 from karat._cluster.task import Partition
 from karat._cube.build import collect, new_reducer
 from karat._cube.cells import Cells, joined
@@ -86,10 +84,11 @@ def from_dask(data: Any, layout: CellLayout, work: Callable[[CellLayout], CubeTa
 
     from karat.dask import part_of_frame, partitions, tree
 
-    schema = pa.Schema.from_pandas(data._meta, preserve_index=False)
-    task = work(layout.among(schema))
+    task = work(_named(layout, [str(name) for name in data.columns]))
     sender = delayed(task, pure=False, traverse=False)
-    parts = [delayed(part_of_frame, pure=False)(sender, i, part) for i, part in enumerate(partitions(data, task.layout.columns))]
+    parts = [
+        delayed(part_of_frame, pure=False)(sender, i, part) for i, part in enumerate(partitions(data, task.layout.columns))
+    ]
     found = sender.merged(tree(sender, parts)).compute()
     return None if found is None else (*found, task.layout)
 
@@ -98,11 +97,15 @@ def from_spark(data: Any, layout: CellLayout, work: Callable[[CellLayout], CubeT
     """The same of a Spark frame."""
     from karat.spark import messages
 
-    names = list(data.columns)
+    task = work(_named(layout, list(data.columns)))
+    found = task.merged(messages(data, task.layout, task))
+    return None if found is None else (*found, task.layout)
+
+
+def _named(layout: CellLayout, names: list[str]) -> CellLayout:
+    """The layout among columns whose types only the workers see."""
     missing = next((name for name in layout.by if name not in names), None)
     if missing is not None:
         raise InputError(f"The data has no column {missing!r} to label cells by; it has {', '.join(names)}.")
     apart = names if layout.roles.features else [name for name in names if name not in layout.by]
-    task = work(replace(layout, roles=layout.roles.among(apart)))
-    found = task.merged(messages(data, task.layout, task))
-    return None if found is None else (*found, task.layout)
+    return replace(layout, roles=layout.roles.among(apart))

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import linalg, stats
 
 from karat._core.coreset import Coreset
+from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 
@@ -54,7 +55,7 @@ class Comparison:
     @property
     def coefficients(self) -> Any:
         """One line per term: both coefficients, their difference, and its standard error."""
-        from karat._cube.cube import native_frame
+        from karat._cube.base import native_frame
 
         columns = {"term": np.array(self.terms), "first": self.first, "second": self.second}
         return native_frame(columns | {"difference": self.second - self.first, "standard_error": self.errors})
@@ -102,7 +103,7 @@ def _check(core: Coreset) -> tuple[str, ...]:
         raise InputError("A comparison needs a target; build the cube with target=.")
     if not keeps_squares(core.problem):
         raise NotExactError(f"A comparison needs second moments, which {core.problem.describe()} does not keep.")
-    if np.ndim(core.arrays()[1]) != 1:
+    if containers.dimensions(core.y) != 1:
         raise InputError("A comparison is of one target; build a cube for each.")
     features = tuple(map(str, core.X.column_names))
     return ("intercept", *features) if core.problem.shifts else features

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +145,10 @@ def _certificates(arrays: Mapping[str, np.ndarray], notes: dict[str, list[str]],
             values = arrays[f"{CELL}{field.name}"].tolist()
             columns[field.name] = [None if v != v else v for v in values] if str(field.type) == "float | None" else values  # noqa: PLR0124
     excluded = _from_ragged("excluded", arrays)
-    said = {"keeps": problem.keeps, "excludes": problem.excludes}
+    said: dict[str, Any] = {"keeps": problem.keeps, "excludes": problem.excludes}
     found = []
     for i, directions in enumerate(excluded):
-        own = {name: values[i] for name, values in columns.items()}
+        own: dict[str, Any] = {name: values[i] for name, values in columns.items()}
         found.append(Certificate(**own, **said, excluded_directions=directions, notes=tuple(notes.get(str(i), ()))))
     return tuple(found)
 
@@ -160,7 +161,7 @@ def _ragged(name: str, values: Sequence[Sequence[Any]], kind: Any) -> dict[str, 
 def _from_ragged(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[tuple[Any, ...], ...]:
     values, ends = arrays[f"{CELL}{name}"].tolist(), arrays[f"{CELL}{name}_ends"].tolist()
     require(ends[0] == 0 and ends[-1] == len(values), f"its {name} are cut off")
-    return tuple(tuple(values[a:b]) for a, b in zip(ends, ends[1:], strict=False))
+    return tuple(tuple(values[a:b]) for a, b in pairwise(ends))
 
 
 def identity(path: Path) -> tuple[int, ...] | None:

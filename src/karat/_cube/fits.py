@@ -14,7 +14,7 @@ from karat._cube.cells import Cells
 from karat.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from karat._cube.cube import Cube
+    from karat._cube.base import Cube
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Fits(Mapping[Any, Any]):
     @property
     def coefficients(self) -> Any:
         """One line per label (and target) and term: ``intercept``, or the name of a feature."""
-        from karat._cube.cube import native_frame
+        from karat._cube.base import native_frame
 
         columns: dict[str, list[Any]] = {name: [] for name in (*self.by, "rows", "target", "term", "coefficient")}
         for i, model in enumerate(self.models):

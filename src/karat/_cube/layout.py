@@ -97,9 +97,9 @@ class Labels:
         present, inverse = _present(joint, radix)
         found = np.empty(len(present), dtype=np.intp)
         for place, code in enumerate(present.tolist()):
-            label = []
+            label, left = [], code
             for own in values:
-                code, digit = divmod(code, max(1, len(own)))
+                left, digit = divmod(left, max(1, len(own)))
                 label.append(own[digit])
             found[place] = self.numbers.setdefault(tuple(label), len(self.numbers))
         return found[inverse]
@@ -113,11 +113,15 @@ class Labels:
         """The values of a dictionary as Python's numbers and texts; times in microseconds."""
         values = self.layout.labels(pa.table({name: dictionary}), name, where)
         if values.dtype.kind == "f" and np.isnan(values).any():
-            raise InputError(f"Column {name!r} has NaN among its labels; every row needs a value, to find its cell.", column=name)
+            raise InputError(
+                f"Column {name!r} has NaN among its labels; every row needs a value, to find its cell.", column=name
+            )
         if values.dtype.kind == "M":
             fine = values.astype("datetime64[us]")
             if (fine.astype(values.dtype) != values).any():
-                raise InputError(f"Column {name!r} holds times finer than a microsecond; label cells by coarser ones.", column=name)
+                raise InputError(
+                    f"Column {name!r} holds times finer than a microsecond; label cells by coarser ones.", column=name
+                )
             self.times[i] = True
             return fine.astype(np.int64).tolist()  # type: ignore[no-any-return]
         if values.dtype.kind not in "biufU":
@@ -130,7 +134,9 @@ class Labels:
         for i, name in enumerate(self.layout.by):
             values = [label[i] for label in self.numbers]
             if len({isinstance(value, str) for value in values}) > 1:
-                raise InputError(f"Column {name!r} is text in some rows and a number in others; convert one of them.", column=name)
+                raise InputError(
+                    f"Column {name!r} is text in some rows and a number in others; convert one of them.", column=name
+                )
             found.append(as_times(np.array(values, dtype=np.int64)) if self.times[i] else np.array(values))
         return tuple(found)
 

@@ -89,9 +89,7 @@ class Reducer:
             kept.append(self._certified(some, reduction, inherited, int(counts[g]), shown))
         return kept
 
-    def _certified(
-        self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, names: list[str]
-    ) -> Kept:
+    def _certified(self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, names: list[str]) -> Kept:
         if claims:
             found = replace(found, inflation=max(claim.inflation for claim in claims))
             inherited = max(claim.loss_error - claim.covered for claim in claims)

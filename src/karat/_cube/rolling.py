@@ -5,9 +5,9 @@ A window of w steps is the union of the end of one block of w steps and the begi
     steps        0 1 2 3 | 4 5 6 7 | 8 ...           w = 4
     window 2..5      [2 3] [4 5]                     suffix of block 0 that begins at 2, prefix of block 1 that ends at 5
 
-This is the two-stack queue, with the blocks known in advance: each step is merged once into a suffix and once into a prefix, so a
-window costs two merges, whatever w is, and no result goes through more than w of them.  The same step of many blocks is merged in
-one call (:func:`karat.engine.groups.reduce_many`).
+This is the two-stack queue, with the blocks known in advance.  Each step is merged once into a suffix and once into a prefix:
+a window costs two merges, whatever w is, and no result goes through more than w of them.  Many blocks are merged in one call
+(:func:`karat.engine.groups.reduce_many`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from karat.engine.linalg import Indices
 from karat.errors import InputError, check_whole
 
 if TYPE_CHECKING:
-    from karat._cube.cube import Cube
+    from karat._cube.base import Cube
 
 BLOCKS = 64  # that are merged at a time
 

@@ -68,7 +68,7 @@ def _like(values: np.ndarray, name: str, label: Any) -> Any:
 def _until(values: np.ndarray, label: Any) -> Any:
     """The last label that a label means: a month lasts to its last day."""
     if values.dtype.kind == "M" and label.dtype != values.dtype and np.promote_types(label.dtype, values.dtype) == values.dtype:
-        return (label + 1).astype(values.dtype) - np.timedelta64(1, np.datetime_data(values.dtype)[0])
+        return (label + 1).astype(values.dtype) - 1
     return label
 
 

@@ -272,9 +272,7 @@ class Cube:
 
         return self._change(merged)
 
-    def _with_rows(
-        self, kind: str, rows: Any, memory: int, content: bool, put: Callable[[Cells, Cells], Cells]
-    ) -> Cube:
+    def _with_rows(self, kind: str, rows: Any, memory: int, content: bool, put: Callable[[Cells, Cells], Cells]) -> Cube:
         opened = open_source(rows)
         layout = self.layout.among(opened.schema())
 
