@@ -190,7 +190,7 @@ class Coreset:
         if wanted.dtype.kind == "O":
             wanted = wanted.astype(str)
         if len(wanted) and (wanted.dtype.kind in "US") != (self.keys.dtype.kind in "US"):
-            raise InputError(f"The keys are {self.keys.dtype.type.__name__} such as {self.keys[0]!r}, not {wanted[0]!r}.")
+            raise InputError(f"Keys are like {self.keys[0].item()!r}, not like {wanted[0].item()!r}.", argument="keys")
         return np.isin(wanted, self.keys)
 
     def save(self, path: str | Path) -> None:

@@ -7,8 +7,8 @@ try:
 except ImportError:
     raise MissingExtraError("karat.cube", "io") from None
 
-from karat._cube.compare import Comparison
 from karat._cube.base import Cube
+from karat._cube.compare import Comparison
 from karat._cube.fits import Fits
 from karat._cube.make import cube
 from karat._cube.rolling import Rolling

@@ -250,6 +250,8 @@ class Cube:
             which = matching(cells, self.by, wanted)
             rows = int(cells.counts[which].sum())
             rest = np.setdiff1d(np.arange(len(cells)), which)
+            if not len(rest):
+                raise InputError("These are all cells, so no cell would be left; delete the cube instead.")
             return cells.chosen(rest), {"change": "drop", "cells": len(which), "rows": rows}
 
         return self._change(dropped)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from karat._core.construct import Progress
+from karat._cube.base import Cube, stamped
 from karat._cube.build import collect, new_reducer
 from karat._cube.cluster import CubeTask, from_dask, from_spark
-from karat._cube.base import Cube, stamped
 from karat._cube.layout import CellLayout
 from karat._data.containers import collected
 from karat._stream.sketch import Sketch

@@ -24,7 +24,7 @@ def matching(cells: Cells, by: Sequence[str], selection: Mapping[str, Any]) -> I
         found &= _matches(cells.labels[list(by).index(name)], name, wanted)
     if not found.any():
         said = ", ".join(f"{name}={_shown(wanted)}" for name, wanted in selection.items())
-        raise InputError(f"There is no cell with {said}." if selection else "The cube has no cells.")
+        raise InputError(f"There is no cell with {said}.")
     return np.flatnonzero(found)
 
 
