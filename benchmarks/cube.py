@@ -159,7 +159,7 @@ def drift(steps: int, window: int = 28) -> None:
 
     rng = np.random.default_rng(0)
     n = steps * 60
-    X = rng.standard_normal((n, 3)) + [0.0, 5.0, 100.0]
+    X = rng.standard_normal((n, 3)) + np.array([0.0, 5.0, 100.0])
     y = X @ [1.0, -2.0, 0.5] + rng.standard_normal(n)
     step = np.repeat(np.arange(steps), 60)
     cube = karat.cube(pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y, "step": step}), target="y", by="step")

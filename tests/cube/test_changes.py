@@ -42,8 +42,8 @@ def test_update_adds_rows_and_cells(cube, frame):
     kept = slice_of(now, now.region == "EU")
     core = cube.select(region="EU")
     np.testing.assert_array_equal(core.keys, kept.id.to_numpy()[core.indices])
-    old = lambda cells: np.flatnonzero((cells.labels[1] != np.datetime64("2026-02-01")) & (cells.labels[1] < np.datetime64("2026-03-01")))  # noqa: E731, E501
-    same_cells(before, cube.cells, old)
+    changed, later = np.datetime64("2026-02-01"), np.datetime64("2026-03-01")
+    same_cells(before, cube.cells, lambda cells: np.flatnonzero((cells.labels[1] != changed) & (cells.labels[1] < later)))
     assert [change["change"] for change in cube.history] == ["build", "update"]
     assert cube.cells.origins[list(cube.cells.labels[1]).index(np.datetime64("2026-02-01"))] == (0, 1)
     with pytest.raises(InputError, match="count twice"):
@@ -60,7 +60,9 @@ def test_replace_rebuilds_the_cells_that_occur(cube, frame):
     cube.replace(corrected)
     same_cells(before, cube.cells, others("2026-01-30"))
     now = pd.concat([frame[frame.day != "2026-01-30"], corrected])
-    proves(cube.select(day=slice("2026-01-29", "2026-01-31")), slice_of(now, (now.day >= "2026-01-29") & (now.day <= "2026-01-31")))
+    proves(
+        cube.select(day=slice("2026-01-29", "2026-01-31")), slice_of(now, (now.day >= "2026-01-29") & (now.day <= "2026-01-31"))
+    )
     assert not cube.select(day="2026-01-30").contains(day[day.id % 5 == 0].id).any()
     cube.replace(day)  # and back again
     same_cells(before, cube.cells, others("2026-01-30"))

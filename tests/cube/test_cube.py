@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from cube.conftest import FEATURES, proves, sales, slice_of
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -27,9 +28,14 @@ def test_slices_are_exact(cube, frame):
         proves(core, some)
         np.testing.assert_array_equal(core.keys, some.id.to_numpy()[core.indices])
         assert len(core) == (15 if reduce else 150)
-    proves(cube.select(region=["US", "AP"], day="2026-02"), slice_of(frame, (frame.region != "EU") & (frame.day >= "2026-02-01")))
+    proves(
+        cube.select(region=["US", "AP"], day="2026-02"), slice_of(frame, (frame.region != "EU") & (frame.day >= "2026-02-01"))
+    )
     proves(cube.select({"day": slice(None, "2026-01-22")}), slice_of(frame, frame.day <= "2026-01-22"))
-    proves(cube.select(region="AP", day=pd.Timestamp("2026-02-01")), slice_of(frame, (frame.region == "AP") & (frame.day == "2026-02-01")))
+    proves(
+        cube.select(region="AP", day=pd.Timestamp("2026-02-01")),
+        slice_of(frame, (frame.region == "AP") & (frame.day == "2026-02-01")),
+    )
 
 
 def test_kept_rows_have_their_own_types_and_values(cube, frame):
@@ -100,7 +106,9 @@ def test_weights_and_missing_values(frame):
         karat.cube(nothing, target="y", by="region", columns=FEATURES, sample_weight="units")
 
 
-@pytest.mark.parametrize("problem", [P.LeastSquares(fit_intercept=False), P.Ridge(2.0), P.LpRegression(4), P.Moments(2), P.Moments(3)])
+@pytest.mark.parametrize(
+    "problem", [P.LeastSquares(fit_intercept=False), P.Ridge(2.0), P.LpRegression(4), P.Moments(2), P.Moments(3)]
+)
 def test_other_problems(frame, problem):
     small = frame.iloc[:4000]
     target = None if isinstance(problem, P.Moments) else "y"
@@ -151,8 +159,6 @@ def test_fits_by_label(cube, frame):
     with pytest.raises(KeyError):
         fits["XX"]
     with pytest.raises(NotExactError):
-        from sklearn.ensemble import RandomForestRegressor
-
         cube.fit(RandomForestRegressor(), by="region")
 
 

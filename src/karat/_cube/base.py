@@ -14,8 +14,9 @@ import numpy as np
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._cube.build import collect, new_reducer
-from karat._cube.cells import Cells, joined
+from karat._cube.cells import Cells, joined, label_list, label_set
 from karat._cube.file import identity, locked, pack_cube, read_cube, unpack_cube, write_cube
+from karat._cube.frames import native_frame
 from karat._cube.layout import CellLayout
 from karat._cube.reduce import Reducer, union_certificate
 from karat._cube.select import matching
@@ -92,8 +93,12 @@ class Cube:
 
     def to_frame(self) -> Any:
         """One line per cell: labels, rows, kept rows, total weight, error, and the changes that it came by."""
+        return native_frame(self.table())
+
+    def table(self) -> dict[str, np.ndarray]:
+        """The columns of :meth:`to_frame`."""
         cells = self.cells
-        columns = dict(zip(self.by, cells.labels, strict=True)) | {
+        return dict(zip(self.by, cells.labels, strict=True)) | {
             "rows": cells.counts,
             "kept": cells.sizes,
             "weight": cells.totals,
@@ -101,7 +106,6 @@ class Cube:
             "ok": np.array([one.ok for one in cells.certificates]),
             "changes": np.array([",".join(map(str, origin)) for origin in cells.origins]),
         }
-        return native_frame(columns)
 
     # What they are good for
 
@@ -360,23 +364,3 @@ def stamped(record: dict[str, Any]) -> dict[str, Any]:
     from karat import __version__
 
     return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record
-
-
-def label_list(cells: Cells) -> list[tuple[Any, ...]]:
-    """The label of every cell; dates as they are in NumPy, in microseconds."""
-    values = [v.astype("datetime64[us]").astype(np.int64) if v.dtype.kind == "M" else v for v in cells.labels]
-    return list(zip(*(one.tolist() for one in values), strict=True))
-
-
-def label_set(cells: Cells) -> set[tuple[Any, ...]]:
-    """The labels of some cells."""
-    return set(label_list(cells))
-
-
-def native_frame(columns: dict[str, np.ndarray]) -> Any:
-    """A pandas frame, where pandas is installed, else an Arrow table."""
-    try:
-        import pandas as pd
-    except ImportError:
-        return frame_of("pyarrow", columns, False, None)
-    return pd.DataFrame(columns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -131,3 +132,14 @@ def in_order(labels: Sequence[np.ndarray], count: int) -> tuple[Indices, Indices
         new[1:] |= sorted_values[1:] != sorted_values[:-1]
     new[:1] = True
     return order, np.append(np.flatnonzero(new), count)
+
+
+def label_list(cells: Cells) -> list[tuple[Any, ...]]:
+    """The label of every cell; dates as they are in NumPy, in microseconds."""
+    values = [v.astype("datetime64[us]").astype(np.int64) if v.dtype.kind == "M" else v for v in cells.labels]
+    return list(zip(*(one.tolist() for one in values), strict=True))
+
+
+def label_set(cells: Cells) -> set[tuple[Any, ...]]:
+    """The labels of some cells."""
+    return set(label_list(cells))

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import linalg, stats
 
 from karat._core.coreset import Coreset
+from karat._cube.frames import native_frame
 from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
@@ -55,8 +56,6 @@ class Comparison:
     @property
     def coefficients(self) -> Any:
         """One line per term: both coefficients, their difference, and its standard error."""
-        from karat._cube.base import native_frame
-
         columns = {"term": np.array(self.terms), "first": self.first, "second": self.second}
         return native_frame(columns | {"difference": self.second - self.first, "standard_error": self.errors})
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from karat._core.coreset import Coreset
 from karat._cube.cells import Cells
+from karat._cube.frames import native_frame
 from karat.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -72,8 +73,10 @@ class Fits(Mapping[Any, Any]):
     @property
     def coefficients(self) -> Any:
         """One line per label (and target) and term: ``intercept``, or the name of a feature."""
-        from karat._cube.base import native_frame
+        return native_frame(self.tidy())
 
+    def tidy(self) -> dict[str, np.ndarray]:
+        """The columns of :attr:`coefficients`."""
         columns: dict[str, list[Any]] = {name: [] for name in (*self.by, "rows", "target", "term", "coefficient")}
         for i, model in enumerate(self.models):
             terms, table = _terms(model, self.features)
@@ -85,7 +88,7 @@ class Fits(Mapping[Any, Any]):
                         columns[name].append(value_)
         if len(self.targets) <= 1:
             del columns["target"]
-        return native_frame({name: np.array(values) for name, values in columns.items()})
+        return {name: np.array(values) for name, values in columns.items()}
 
     def table(self, term: str) -> Any:
         """The coefficients of one term as an array, in the order of the labels."""
