@@ -10,6 +10,8 @@ import time
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from tables import COLUMNS, Latent, arrays, make, write
 
