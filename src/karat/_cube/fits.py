@@ -12,10 +12,13 @@ import numpy as np
 from karat._core.coreset import Coreset
 from karat._cube.cells import Cells
 from karat._cube.frames import native_frame
+from karat._cube.reduce import union_certificate
 from karat.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from karat._cube.base import Cube
+
+Place = tuple[Cells, int]  # a cell among others
 
 
 @dataclass(frozen=True)
@@ -101,17 +104,41 @@ class Fits(Mapping[Any, Any]):
 
 def fit_cells(cube: Cube, cells: Cells, by: tuple[str, ...], estimator: Any) -> Fits:
     """One model for every cell."""
-    models = [fit_one(cube.coreset_of(cells, np.array([i])), estimator) for i in range(len(cells))]
+    models = [fit_one(plain_coreset(cube, [(cells, i)]), estimator, cube.columns) for i in range(len(cells))]
     return Fits(by, cells.labels, tuple(models), cells.counts, cube.columns, cube.targets)
 
 
-def fit_one(core: Coreset, estimator: Any) -> Any:
-    """A copy of the estimator, fitted."""
+def plain_coreset(cube: Cube, places: Sequence[Place]) -> Coreset:
+    """The rows of some cells as arrays, which estimators read faster than frames; without provenance."""
+    spans = [(cells, slice(cells.starts[g], cells.starts[g + 1])) for cells, g in places]
+    table = np.concatenate([np.column_stack([column[rows] for column in cells.columns]) for cells, rows in spans], dtype=float)
+    weights = np.concatenate([cells.weights[rows] for cells, rows in spans])
+    certificate = union_certificate([cells.certificates[g] for cells, g in places], cube.problem)
+    d = len(cube.columns)
+    y = None if not cube.targets else table[:, d] if len(cube.targets) == 1 else table[:, d:]
+    return Coreset(
+        np.arange(len(weights)),
+        weights,
+        np.ascontiguousarray(table[:, :d]),
+        y,
+        None,
+        certificate.n_rows,
+        cube.problem,
+        certificate,
+    )
+
+
+def fit_one(core: Coreset, estimator: Any, names: Sequence[str]) -> Any:
+    """A copy of the estimator, fitted; it knows the names of the columns."""
     try:
         from sklearn.base import clone
     except ImportError:
         raise MissingExtraError("Fitting", "sklearn") from None
-    return core.fit(clone(estimator))
+    model = core.fit(clone(estimator))
+    first = model.steps[0][1] if hasattr(model, "steps") else model
+    if hasattr(first, "n_features_in_"):
+        first.feature_names_in_ = np.array(names, dtype=object)
+    return model
 
 
 def _plain(label: Any) -> Any:

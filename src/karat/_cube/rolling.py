@@ -12,15 +12,14 @@ a window costs two merges, whatever w is, and no result goes through more than w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from karat._core.coreset import Coreset
 from karat._cube.cells import Cells, joined
-from karat._cube.fits import Fits, fit_one
+from karat._cube.fits import Fits, Place, fit_one, plain_coreset
 from karat._cube.reduce import Reducer
 from karat.engine.linalg import Indices
 from karat.errors import InputError, check_whole
@@ -71,57 +70,63 @@ class Rolling:
 
     def __iter__(self) -> Iterator[tuple[Any, Coreset]]:
         """The label of the last step of each window (with those of ``by`` before it), and the coreset of the window."""
-        for run in self._runs():
-            for last, cells in _windows(self.steps.cells, run, self.window, self.steps.reducer):
-                label = tuple(values[last] for values in self.steps.cells.labels)
-                yield label if self.by else label[0], self.cube.coreset_of(cells, np.arange(len(cells)))
+        for last, parts in self._windows():
+            cells = joined([cells.chosen(np.array([g])) for cells, g in parts])
+            label = tuple(values[last] for values in self.steps.cells.labels)
+            yield label if self.by else label[0], self.cube.coreset_of(cells, np.arange(len(cells)))
 
     def fit(self, estimator: Any) -> Fits:
         """Fit an estimator on every window; labels are those of the last step."""
         models, rows, places = [], [], []
-        for run in self._runs():
-            for last, cells in _windows(self.steps.cells, run, self.window, self.steps.reducer):
-                core = self.cube.coreset_of(cells, np.arange(len(cells)))
-                models.append(fit_one(core, estimator))
-                rows.append(core.n_rows)
-                places.append(last)
+        for last, parts in self._windows():
+            core = plain_coreset(self.cube, parts)
+            models.append(fit_one(core, estimator, self.cube.columns))
+            rows.append(core.n_rows)
+            places.append(last)
         labels = tuple(values[places] for values in self.steps.cells.labels)
         return Fits((*self.by, self.name), labels, tuple(models), np.array(rows), self.cube.columns, self.cube.targets)
 
+    def _windows(self) -> Iterator[tuple[int, list[Place]]]:
+        """The last step of every window, and the one or two cells that it is the union of."""
+        steps, window, reducer = self.steps.cells, self.window, self.steps.reducer
+        for some in _pooled(self._runs(), window):
+            suffixes = _scanned(steps, [run[: BLOCKS * window] for run in some], window, reducer, backwards=True)
+            prefixes = _scanned(steps, some, window, reducer, backwards=False)
+            for run, ends, beginnings in zip(some, suffixes, prefixes, strict=True):
+                for start in range(min(BLOCKS * window, len(run) - window + 1)):
+                    last = start + window - 1
+                    yield int(run[last]), [ends[start], *([beginnings[last]] if start % window else [])]
 
-def _windows(steps: Cells, run: Indices, window: int, reducer: Reducer) -> Iterator[tuple[int, Cells]]:
-    """The last step of every window of a run, and its one or two cells."""
-    for first in range(0, len(run), BLOCKS * window):
-        some = run[first : first + (BLOCKS + 1) * window - 1]  # windows that begin in these blocks end here
-        suffixes = _scanned(steps, some[: BLOCKS * window], window, reducer, backwards=True)
-        prefixes = _scanned(steps, some, window, reducer, backwards=False)
-        for start in range(min(BLOCKS * window, len(some) - window + 1)):
-            end = start + window - 1
-            parts = [suffixes[start]] if start % window == 0 else [suffixes[start], prefixes[end]]
-            yield int(some[end]), joined(parts)
+
+def _pooled(runs: Iterable[Indices], window: int) -> Iterator[list[Indices]]:
+    """Runs in pieces of at most BLOCKS blocks, each with the steps that its last window needs; short ones together."""
+    pool: list[Indices] = []
+    for run in runs:
+        for first in range(0, len(run) - window + 1, BLOCKS * window):
+            pool.append(run[first : first + (BLOCKS + 1) * window - 1])
+            if sum(map(len, pool)) >= BLOCKS * window:
+                yield pool
+                pool = []
+    if pool:
+        yield pool
 
 
-def _scanned(steps: Cells, run: Indices, window: int, reducer: Reducer, backwards: bool) -> list[Cells]:
-    """Of every step of a run, the cell of its block from there to its end; or from its beginning to there."""
-    blocks = [run[i : i + window] for i in range(0, len(run), window)]
-    found: dict[int, Cells] = {}
-    held: dict[int, Cells] = {}
+def _scanned(steps: Cells, runs: Sequence[Indices], window: int, reducer: Reducer, backwards: bool) -> list[list[Place]]:
+    """Of every step, the cell of its block from there to its end; or from its beginning to there.  All blocks at once."""
+    blocks = [(r, first, run[first : first + window]) for r, run in enumerate(runs) for first in range(0, len(run), window)]
+    found: list[dict[int, Place]] = [{} for _ in runs]
+    held: Cells | None = None
     for place in range(window):
-        alive = [b for b, block in enumerate(blocks) if place < len(block)]
-        new = []
-        for b in alive:
-            step = steps.chosen(blocks[b][[-1 - place if backwards else place]])
-            pair = [step, held[b]] if backwards and b in held else [held[b], step] if b in held else [step]
-            numbered = (np.full(len(pair), b),)
-            new.append(joined(pair_labelled(pair, numbered)))
-        together = reducer.merged(joined(new), loose=True)
+        alive = [b for b, (_, _, block) in enumerate(blocks) if place < len(block)]
+        if not alive:
+            break
+        numbers = np.array(alive)
+        step = steps.chosen(np.array([blocks[b][2][-1 - place if backwards else place] for b in alive])).labelled((numbers,))
+        if held is not None:
+            before = held.chosen(np.flatnonzero(np.isin(held.labels[0], numbers)))
+            step = reducer.merged(joined([step, before] if backwards else [before, step]), loose=True)
+        held = step
         for i, b in enumerate(alive):
-            held[b] = together.chosen(np.array([i]))
-            length = len(blocks[b])
-            found[b * window + (length - 1 - place if backwards else place)] = held[b]
-    return [found[i] for i in range(len(run))]
-
-
-def pair_labelled(pair: list[Cells], labels: tuple[np.ndarray, ...]) -> list[Cells]:
-    """Cells under the number of their block."""
-    return [replace(one, labels=tuple(values[i : i + 1] for values in labels)) for i, one in enumerate(pair)]
+            run, first, block = blocks[b]
+            found[run][first + (len(block) - 1 - place if backwards else place)] = (step, i)
+    return [[places[i] for i in range(len(run))] for places, run in zip(found, runs, strict=True)]
