@@ -2,7 +2,7 @@
 A million flights, one model per carrier and month
 ==================================================
 
-A cube reduces the flights of every carrier and day once. After that a model per carrier and month, a window that rolls over two
+A cube reduces the flights of every carrier and week once. After that a model per carrier and month, a window that rolls over two
 years, and a test whether a carrier has changed are made of a few rows each, and are those of all flights. The data is made up,
 like that of an airport: delays grow towards the evening, more in summer than in winter, and one carrier has a new schedule from
 the second January on.
@@ -36,13 +36,14 @@ def flights(n: int) -> pa.Table:
     drag = 6 + 9 * rng.random(len(CARRIERS))[carrier] + 14 * season * (0.5 + rng.random(len(CARRIERS))[carrier])
     drag = np.where((carrier == CARRIERS.index(CHANGED)) & (day >= np.datetime64(SINCE)), drag * 0.35, drag)
     delay = drag * evening + 0.8 * wind - 2.0 * distance - 1.5 * (number % 7 > 4) + rng.gumbel(-6, 11, n)
+    month, week = day.astype("datetime64[M]").astype("datetime64[D]"), day - number % 7
     return pa.table(
-        {"carrier": np.array(CARRIERS)[carrier], "day": day, "month": day.astype("datetime64[M]").astype("datetime64[D]")}
+        {"carrier": np.array(CARRIERS)[carrier], "week": week, "month": month}
         | {"evening": evening, "wind": wind, "distance": distance, "weekend": (number % 7 > 4) * 1.0, "delay": delay}
     )
 
 
-def draw(months: np.ndarray, table: np.ndarray, days: np.ndarray, rolling: dict[str, np.ndarray]) -> None:
+def draw(months: np.ndarray, table: np.ndarray, weeks: np.ndarray, rolling: dict[str, np.ndarray]) -> None:
     plt.rcParams["svg.fonttype"] = "none"
     _, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), width_ratios=(1.35, 1), layout="constrained")
     image = left.imshow(table, cmap="magma", aspect="auto", vmin=0)
@@ -63,12 +64,13 @@ def draw(months: np.ndarray, table: np.ndarray, days: np.ndarray, rolling: dict[
     left.tick_params(length=0)
     for name, values in rolling.items():
         chosen = name == CHANGED
-        right.plot(days, values, color="#c0392b" if chosen else "#b8b8b8", lw=2.0 if chosen else 0.8, zorder=2 + chosen)
-    right.text(days[-1], rolling[CHANGED][-1], f" {CHANGED}", color="#c0392b", va="center", fontweight="bold")
+        right.plot(weeks, values, color="#c0392b" if chosen else "#b8b8b8", lw=2.0 if chosen else 0.8, zorder=2 + chosen)
+    right.text(weeks[-1], rolling[CHANGED][-1], f" {CHANGED}", color="#c0392b", va="center", fontweight="bold")
     right.axvline(np.datetime64(SINCE), color="#888888", lw=0.8, ls=":")
-    right.set(ylim=(0, None), xlim=(days[0], days[-1] + 25))
-    right.set_title("The same over windows of 60 days", loc="left", fontsize=11)
-    right.set_xticks(np.arange("2024-04", "2026-01", 4, dtype="datetime64[M]").astype("datetime64[D]"))
+    right.set(ylim=(0, None), xlim=(weeks[0], weeks[-1] + 25))
+    right.set_title("The same over windows of eight weeks", loc="left", fontsize=11)
+    ticks = np.arange("2024-04", "2026-01", 3, dtype="datetime64[M]")
+    right.set_xticks(ticks.astype("datetime64[D]"), [str(month) for month in ticks], fontsize=9)
     right.grid(axis="y", color="#eeeeee")
     right.set_axisbelow(True)
 
@@ -76,8 +78,8 @@ def draw(months: np.ndarray, table: np.ndarray, days: np.ndarray, rolling: dict[
 def main(n: int = 1_000_000) -> None:
     table = flights(n)
     start = time.perf_counter()
-    # Cells of a carrier and a day; the month is a label, too, so that models can be made by it.
-    cube = karat.cube(table, target="delay", by=["carrier", "month", "day"], columns=FEATURES)
+    # Cells of a carrier and a week; the month is a label, too, so that models can be made by it.
+    cube = karat.cube(table, target="delay", by=["carrier", "month", "week"], columns=FEATURES)
     print(f"{cube}\nbuilt in {time.perf_counter() - start:.1f} s")
 
     start = time.perf_counter()
@@ -90,21 +92,20 @@ def main(n: int = 1_000_000) -> None:
     assert change < 1e-9
 
     start = time.perf_counter()
-    windows = cube.rolling("day", 60, by="carrier").fit(LinearRegression())
+    windows = cube.rolling("week", 8, by="carrier").fit(LinearRegression())
     print(f"{len(windows):,} windows in {time.perf_counter() - start:.1f} s")
     for carrier in (CHANGED, "DL"):
-        first = {"carrier": carrier, "day": slice("2024-02-01", "2024-11-30")}
-        second = {"carrier": carrier, "day": slice("2025-02-01", "2025-11-30")}
+        first, second = ({"carrier": carrier, "month": slice(f"{year}-02", f"{year}-11")} for year in (2024, 2025))
         print(f"{carrier}: {cube.compare(first, second)}")
 
     months = cube.labels("month")
     evening = windows.table("evening")
     lines = {carrier: evening[windows.labels[0] == carrier] for carrier in CARRIERS}
-    days = windows.labels[1][windows.labels[0] == CHANGED]
-    lines = {carrier: values for carrier, values in lines.items() if len(values) == len(days)}
+    weeks = windows.labels[1][windows.labels[0] == CHANGED]
+    lines = {carrier: values for carrier, values in lines.items() if len(values) == len(weeks)}
     shown = {label: model.coef_[0] for label, model in fits.items()}
     picture = np.array([[shown.get((carrier, month), np.nan) for month in months] for carrier in CARRIERS])
-    draw(months, picture, days, lines)
+    draw(months, picture, weeks, lines)
 
 
 if __name__ == "__main__":

@@ -230,6 +230,8 @@ class TestSpark:
                 call()
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_a_cube_of_a_spark_frame(spark, table, tmp_path):
     whole = table.append_column("part", pa.array(np.arange(len(table)) % 7))
     pq.write_table(whole, tmp_path / "rows.parquet")

@@ -106,7 +106,25 @@ def latent(names: dict[str, Any]) -> None:
     names["ddf"] = dask.dataframe.from_pandas(frame, npartitions=2)
 
 
-PREPARED = {"README.md": readme, "docs/laptop-to-cluster.md": scale}
+def shop(names: dict[str, Any]) -> None:
+    """Sales of two regions over half a year, in a folder, and those of one more day."""
+    names["karat"] = karat
+    rng = np.random.default_rng(7)
+    n = 20_000
+    day = np.datetime64("2026-01-01") + rng.integers(0, 181, n)
+    columns = {"size": rng.gamma(2.0, 50.0, n), "age": rng.uniform(0, 90, n), "id": np.arange(n), "day": day}
+    price = 3 * columns["size"] - columns["age"] + rng.normal(0, 20, n)
+    columns |= {"region": np.array(["EU", "US"])[rng.integers(2, size=n)], "price": price}
+    folder("sales", columns)
+    today = {
+        name: values[:200] + (np.timedelta64(200, "D") if name == "day" else 0)
+        for name, values in columns.items()
+        if name != "region"
+    }
+    pq.write_table(pa.table(today | {"region": columns["region"][:200]}), "today.parquet")
+
+
+PREPARED = {"README.md": readme, "docs/laptop-to-cluster.md": scale, "docs/cube.md": shop}
 
 
 def prepare(page: str, names: dict[str, Any]) -> None:
