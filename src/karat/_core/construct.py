@@ -111,9 +111,7 @@ def coreset(
     return assemble(problem, data, X, y, reductions, correction, start)
 
 
-def reduced(
-    data: Table | Samples, kernel: Kernel, method: str, seed: int, progress: Progress | None = None
-) -> list[Reduction]:
+def reduced(data: Table | Samples, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> list[Reduction]:
     """One reduction per group, in the order of ``data.labels``."""
     if len(data.labels) == 1 or isinstance(data, Samples):
         return [build(data.rows(label), kernel, method, seed, progress) for label in data.labels]

@@ -60,8 +60,7 @@ class CellLayout(Layout):
         apart = {*self.by, *pandas_index(schema)}
         names = schema.names if self.roles.features else [name for name in schema.names if name not in apart]
         layout = replace(self, roles=self.roles.among(names))
-        for name in layout.numeric:
-            layout._check_number(schema.field(name))
+        layout.check_numbers(schema)
         return layout
 
 

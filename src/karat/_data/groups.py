@@ -110,21 +110,26 @@ class Grouping:
 
 def group_rows(groups: np.ndarray, weights: Array | None = None) -> Grouping:
     """Sort rows by their labels; those of weight zero are left out, and every group must have a row of positive weight."""
+    first = np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])  # of every run of equal labels
     try:
-        labels, codes = _coded(groups)
+        labels, codes = _coded(groups[first])
     except TypeError as error:
         raise InputError(f"groups mixes types that cannot be ordered; {PLAIN}.", argument="groups") from error
-    rows = None
+    rows, lengths = None, np.diff(first, append=len(groups))
     if weights is not None and not weights.all():
         rows = np.flatnonzero(weights)
-        codes = codes[rows]
-    counts = np.bincount(codes, minlength=len(labels))
+        codes = np.repeat(codes, lengths)[rows]
+        lengths = np.ones(len(rows), dtype=np.intp)
+    counts = np.bincount(codes, lengths, minlength=len(labels)).astype(np.intp)
     if not counts.all():
+        empty = labels[int(counts.argmin())]
         raise InputError(
-            f"Group {labels[int(counts.argmin())]!r} has no row of positive weight; leave the group out or correct its weights.",
+            f"Group {empty!r} has no row of positive weight; leave the group out or correct its weights.",
             argument="sample_weight",
         )
-    order = None if bool((codes[1:] >= codes[:-1]).all()) else sorted_codes(codes, len(labels))
+    order = None
+    if not bool((codes[1:] >= codes[:-1]).all()):
+        order = sorted_codes(codes if (lengths == 1).all() else np.repeat(codes, lengths), len(labels))
     if rows is not None:
         order = rows if order is None else rows[order]
     return Grouping(labels, order, np.concatenate([[0], np.cumsum(counts)]))
@@ -134,7 +139,7 @@ def sorted_codes(codes: np.ndarray, count: int) -> Indices:
     """``argsort(codes, kind="stable")`` of numbers below ``count``, by digits of 16 bits, which NumPy sorts in linear time."""
     order: Indices | None = None
     for digit in range(max(1, -(-(count - 1).bit_length() // 16))):
-        part = (codes >> 16 * digit).astype(np.uint16)
+        part = (codes >> 16 * digit if digit else codes).astype(np.uint16)
         following = np.argsort(part if order is None else part[order], kind="stable")
         order = following if order is None else order[following]
     assert order is not None

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._core.files import problem_header, saved_problem
-from karat._data.batch import Batch
+from karat._data.batch import Batch, members
 from karat._storage.archive import Stored
 from karat._storage.damage import reading
 from karat._stream.fingerprint import Fingerprint
@@ -143,7 +143,8 @@ def _proven(summary: Summary, label: Any, saved: dict[str, Any]) -> Reduction:
     """The rows held of a group, with the proof that they had when they were saved."""
     held = summary.held
     assert held is not None
-    index = np.arange(len(held)) if label is None else np.flatnonzero(held.groups == label)
+    own = members(held, label)
+    index = np.arange(len(held)) if own is None else own
     assert held.weights is not None
     proof = Proof(**saved["proof"] | {"excluded": tuple(saved["proof"]["excluded"])})
     fitted = summary.running[label].fitted_moments()
@@ -155,6 +156,5 @@ def _from_held(summary: Summary, label: Any, kernel: Kernel, inherited: float) -
     """Running sums that begin with the rows held."""
     held = summary.held
     assert held is not None
-    index = None if label is None else np.flatnonzero(held.groups == label)
-    started = Running.start(kernel, *weighed(summary.problem.view(held.rows(index))))
+    started = Running.start(kernel, *weighed(summary.problem.view(held.rows(members(held, label)))))
     return replace(started, inherited=inherited, spent=1.0)

@@ -13,5 +13,6 @@ A coreset of degree 2, from the rows to the proof, is told by eight files, best 
 
 Beside them: polynomial, mean and function are further kernels; dropped looks again at directions that were left out; tree holds
 the reducers that look at every row; peel finds rows that dominate a moment; stream is the same for rows that arrive in batches;
-offsets serves whole numbers beyond 2^53; linalg and tolerances are used by all.
+groups is the same for many groups at once, with group_moments, group_points, group_weights and group_proof; offsets serves
+whole numbers beyond 2^53; linalg and tolerances are used by all.
 """

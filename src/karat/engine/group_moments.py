@@ -8,8 +8,10 @@ weight zero.  As in :mod:`karat.engine.coordinates`, with all rows as the pilot:
     whiten    columns scaled to unit size, the constant split off, the Cholesky factor of what is left inverted;
     again     where the condition number kappa of the Gram matrix exceeds KAPPA, in the coordinates found.
 
-Columns that are zero in every row of a group (a constant one, after the shift) are left out of its coordinates.  Everything else
-that the ordinary way has an answer to is left to it, ``good`` says where: columns of extreme size, directions that nearly
+Larger groups are summed by a pass over each, with shift and map from a sample.
+
+Columns that are zero in every row of a group (a constant one, after the shift) are left out of its coordinates.  Everything
+else that the ordinary way has an answer to is left to it, ``good`` says where: columns of extreme size, directions that nearly
 vanish, numbers that are not finite.
 """
 
@@ -19,13 +21,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from karat.engine import linalg
 from karat.engine.group_weights import each
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXTREME, KAPPA
 
 PIECE = 512  # rows that BLAS adds up by itself; such sums are added pairwise
+PASS = 8192  # rows of a larger group that are read at a time
 NARROW = 1e-9  # standard deviation over mean below which a column may be constant
+PILOT_KAPPA = 25.0  # condition number of a pilot from which on its map is used: that of all rows may be larger
 STEEP = 1e5  # condition number that is left to the ordinary way
 
 
@@ -60,6 +65,15 @@ def stacked_rows(rows: Rows, starts: Indices, counts: Indices, size: int) -> tup
     return block_of(rows, positions), weights_of(rows, positions, inside)
 
 
+def drawn_rows(starts: Indices, counts: Indices, drawn: Array) -> Indices:
+    """Positions (G, k) of one row of each of k runs into which a group is cut: no row comes twice.
+
+    ``drawn`` (k,) are numbers of [0, 1), the same for every group, so that its rows depend on nothing else.
+    """
+    edges = np.arange(len(drawn) + 1) * counts[:, None] // len(drawn)
+    return np.asarray(starts[:, None] + edges[:, :-1] + np.floor(drawn * np.diff(edges, axis=1)).astype(np.intp))
+
+
 def block_of(rows: Rows, positions: Indices) -> Array:
     """The rows at positions (G, N), as blocks ``[1 | D]`` (G, N, 1 + c)."""
     flat = positions.reshape(-1)
@@ -79,30 +93,91 @@ def weights_of(rows: Rows, positions: Indices, inside: Flags) -> Array:
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
-    """Coordinates and moments of a stack of blocks ``[1 | D]``, which are shifted in place."""
-    total = weights.sum(axis=1)
-    shift = np.zeros((len(block), block.shape[2] - 1))
-    if affine:
-        shift = _shifts(block, weights, total)
-        block[:, :, 1:] -= shift[:, None, :]
-    lead = int(affine)
-    variables = block[:, :, 1 - lead :]
+    """Coordinates and moments of a stack of blocks ``[1 | D]`` with all rows of their groups, which are shifted in place."""
+    total, lead = weights.sum(axis=1), int(affine)
+    variables, shift = shifted(block, weights, total, affine)
     sums = second_moments(variables, weights)
     squares = np.einsum("gii->gi", sums).copy()
-    alive = squares > 0
-    step, kappa, clear = whitened(sums / total[:, None, None], alive, lead)
+    step, kappa, clear = whitened(sums / total[:, None, None], squares > 0, lead)
     again = clear & (kappa > KAPPA) & (kappa <= STEEP)
     map_ = np.broadcast_to(np.eye(variables.shape[2]), step.shape).copy()
     if again.any():
         map_[again] = step[again]
-        mapped = variables[again] @ map_[again]
-        sums[again] = second_moments(mapped, weights[again])
-        step[again], kappa[again], clear[again] = whitened(sums[again] / total[again, None, None], alive[again], lead)
-    gram = step.transpose(0, 2, 1) @ sums @ step
+        sums[again] = second_moments(variables[again] @ map_[again], weights[again])
     lightest = np.where(weights > 0, weights, np.inf).min(axis=1)
-    tame = (squares.max(axis=1) < EXTREME**2 * lightest) & (np.where(alive, squares, np.inf).min(axis=1) > total / EXTREME**2)
+    return _fitted(sums, squares, shift, map_, total, lightest, again, lead)
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, affine: bool) -> GroupMoments:
+    """The same for larger groups, by a pass over each; shift and map come from the rows at ``pilot`` (G, k)."""
+    lead = int(affine)
+    block, weights = block_of(rows, pilot), weights_of(rows, pilot, np.ones(pilot.shape, dtype=bool))
+    variables, shift = shifted(block, weights, weights.sum(axis=1), affine)
+    seen = second_moments(variables, weights)
+    squares = np.einsum("gii->gi", seen).copy()
+    step, kappa, clear = whitened(seen / weights.sum(axis=1)[:, None, None], squares > 0, lead)
+    map_ = np.broadcast_to(np.eye(variables.shape[2]), step.shape).copy()
+    mapped = clear & (kappa > PILOT_KAPPA) & (kappa <= STEEP)
+    map_[mapped] = step[mapped]
+    if affine:  # without a map, means that spoil no product are not worth a subtraction in every row
+        harmless = np.square(shift) * weights.sum(axis=1)[:, None] <= squares[:, 1:]
+        shift[harmless & ~mapped[:, None]] = 0.0
+    sums, total, lightest = np.empty_like(seen), counts.astype(float), np.ones(len(starts))
+    buffer = np.ones((int(min(counts.max(), PASS)), rows.columns + 1))
+    for g, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
+        own = rows.run(start, start + count)
+        sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine, buffer)
+        if own.weights is not None:
+            total[g], lightest[g] = own.weights.sum(), own.weights.min()
+    squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
+    return _fitted(sums, squares, shift, map_, total, lightest, np.zeros(len(starts), dtype=bool), lead)
+
+
+def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool, buffer: Array) -> Array:
+    """Second moments of one group in mapped variables, by a pass over its rows, which are read into a buffer."""
+    moved, sums = np.flatnonzero(shift).tolist(), []
+    for start in range(0, len(rows), len(buffer)):
+        where = slice(start, min(start + len(buffer), len(rows)))
+        block = buffer[: where.stop - start]
+        rows.fill(where if rows.index is None else rows.index[where], block)
+        for column in moved:
+            block[:, column + 1] -= shift[column]
+        weights = None if rows.weights is None else rows.weights[where]
+        if map_ is not None:
+            sums.append(linalg.gram((block if affine else block[:, 1:]) @ map_, weights))
+        else:
+            gram = linalg.gram_with_ones(block, weights)
+            sums.append(gram if affine else gram[1:, 1:])
+    return sums[0] if len(sums) == 1 else np.asarray(sum(sums))
+
+
+def _fitted(
+    sums: Array, squares: Array, shift: Array, map_: Array, total: Array, lightest: Array, twice: Flags, lead: int
+) -> GroupMoments:
+    """The moments of groups from their sums in mapped variables; ``squares`` are those of the variables before the map."""
+    alive = np.einsum("gii->gi", sums) > 0
+    step, kappa, clear = whitened(sums / total[:, None, None], alive, lead)
+    gram = step.transpose(0, 2, 1) @ sums @ step
+    smallest = np.where(alive & (squares > 0), squares, np.inf).min(axis=1)
+    tame = (squares.max(axis=1) < EXTREME**2 * lightest) & (smallest > total / EXTREME**2)
     good = clear & (kappa <= KAPPA) & tame & np.isfinite(gram).all(axis=(1, 2))
-    return GroupMoments(shift, total, map_, step, gram, kappa, alive, again, good)
+    return GroupMoments(shift, total, map_, step, gram, kappa, alive, twice, good)
+
+
+def shifted(block: Array, weights: Array, total: Array, affine: bool) -> tuple[Array, Array]:
+    """The variables of blocks ``[1 | D]``, shifted in place where the constant is one of them; and the shift."""
+    if not affine:
+        return block[:, :, 1:], np.zeros((len(block), block.shape[2] - 1))
+    shift = _shifts(block, weights, total)
+    subtract(block, shift)
+    return block, shift
+
+
+def subtract(block: Array, shift: Array) -> None:
+    """Shift the columns of a stack of blocks ``[1 | D]``, one by one: that is faster than row by row."""
+    for column in range(shift.shape[1]):
+        block[:, :, column + 1] -= shift[:, column, None]
 
 
 def _shifts(block: Array, weights: Array, total: Array) -> Array:
@@ -124,7 +199,7 @@ def _shifts(block: Array, weights: Array, total: Array) -> Array:
 def second_moments(variables: Array, weights: Array) -> Array:
     """``V' diag(weights) V`` of every group (G, v, v)."""
     groups, count, width = variables.shape
-    weighted = variables * weights[:, :, None]
+    weighted = variables.copy() if (weights == 1.0).all() else variables * weights[:, :, None]
     if count < 2 * PIECE:
         return np.asarray(variables.transpose(0, 2, 1) @ weighted)
     pieces = count // PIECE

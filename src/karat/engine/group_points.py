@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine.coordinates import Basis, Directions
-from karat.engine.group_moments import GroupMoments, block_of, weights_of
+from karat.engine.group_moments import GroupMoments, block_of, drawn_rows, stacked_rows, subtract, weights_of
 from karat.engine.group_proof import Kept, measure_groups
 from karat.engine.group_weights import each, match_moments, polish, reduce_points, taken
 from karat.engine.kernel import FittedMoments
@@ -23,7 +23,6 @@ from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY
-from karat.engine.weights import group_bounds
 
 WAY = "onepass"
 
@@ -49,6 +48,7 @@ class Points:
     groups: Indices  # which groups of the stack
     points: Array  # (G, N, r)
     target: Array  # (G, r)
+    gram: Array  # (G, r, r): of the points
 
 
 class Stack:
@@ -83,22 +83,19 @@ class Stack:
             for some in self._points(candidates, fitted):
                 yield from self._vertices(some, candidates, fitted, starts, counts, drawn is not None)
 
-    def _candidates(
-        self, starts: Indices, counts: Indices, fitted: GroupMoments, size: int, drawn: Array | None
-    ) -> Candidates:
+    def _candidates(self, starts: Indices, counts: Indices, fitted: GroupMoments, size: int, drawn: Array | None) -> Candidates:
         places = np.arange(size)
         if drawn is None:
             inside = places < counts[:, None]
             positions = starts[:, None] + np.where(inside, places, 0)
             nominal = weights_of(self.rows, positions, inside)
-        else:  # one row of each of so many runs of rows: no row is drawn twice
-            begin, end = _runs(counts, size)
-            positions = starts[:, None] + begin + np.floor(drawn * (end - begin)).astype(np.intp)
+        else:
+            positions = drawn_rows(starts, counts, drawn)
             inside = np.ones(positions.shape, dtype=bool)
             nominal = weights_of(self.rows, positions, inside)
             nominal *= (fitted.total / nominal.sum(axis=1))[:, None]
         block = block_of(self.rows, positions)
-        block[:, :, 1:] -= fitted.shift[:, None, :]
+        subtract(block, fitted.shift)
         variables = block if self.kernel.affine else block[:, :, 1:]
         coordinates = variables @ fitted.map @ fitted.step[:, :, self.alive]
         return Candidates(positions, inside, nominal, variables, coordinates)
@@ -139,7 +136,7 @@ class Stack:
         clear = np.flatnonzero(independent)
         if len(clear):
             whole = len(clear) == len(points)
-            yield Points(clear, points if whole else points[clear], target if whole else target[clear])
+            yield Points(clear, *(part if whole else part[clear] for part in (points, target, gram)))
         rest = np.flatnonzero(~independent & np.isfinite(points).all(axis=(1, 2)) & np.isfinite(target).all(axis=1))
         if len(rest):
             yield from _spanned(points[rest], target[rest], rest)
@@ -152,10 +149,10 @@ class Stack:
         root, rank = np.sqrt(candidates.nominal[groups]), some.points.shape[2]
         mass = root
         if sampled:
-            mass = root * match_moments(points, root, target)
+            mass = root * match_moments(points, root, target, some.gram)
             met = np.isfinite(mass).all(axis=1)
             if not met.all():
-                groups, points, target, root, mass = (part[met] for part in (groups, points, target, root, mass))
+                groups, points, target, root, mass = groups[met], points[met], target[met], root[met], mass[met]
             if not len(groups):
                 return
         reduced = reduce_points(points, mass)
@@ -211,12 +208,6 @@ class Stack:
         )  # fmt: skip
 
 
-def _runs(counts: Indices, size: int) -> tuple[Indices, Indices]:
-    """Boundaries of ``size`` runs of rows of nearly equal length, per group (G, size)."""
-    edges = np.arange(size + 1) * counts[:, None] // size
-    return edges[:, :-1], edges[:, 1:]
-
-
 def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
     """Points in orthonormal coordinates of their numerical span, where it holds the target."""
     norm = np.sqrt(np.einsum("gnm,gnm->gm", points, points))
@@ -238,19 +229,23 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
         same, basis, values, within = (part[reached] for part in (same, basis, values, within))
         if len(same):
             span = basis / values / norm[same][:, :, None]
-            yield Points(groups[same], points[same] @ span, (within / values)[:, 0])
+            one = np.broadcast_to(np.eye(rank), (len(same), rank, rank)).copy()
+            yield Points(groups[same], points[same] @ span, (within / values)[:, 0], one)
 
 
-def kept_whole(rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, clear: float) -> list[Reduction | None]:
+def kept_whole(
+    rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, clear: float
+) -> Iterator[tuple[int, Reduction]]:
     """All rows of groups in which they are independent beyond doubt, with their own weights.
 
     Features of degree 2 have the inner products ``(a . b)^2``.  Rows are independent if that matrix, with unit diagonal, has no
     eigenvalue below ``clear``.
     """
+    if not len(starts):
+        return
     places = np.arange(size)
     inside = places < counts[:, None]
-    positions = starts[:, None] + np.where(inside, places, 0)
-    block, weights = block_of(rows, positions), weights_of(rows, positions, inside)
+    block, weights = stacked_rows(rows, starts, counts, size)
     variables = block if kernel.affine else block[:, :, 1:]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         about = variables.mean(axis=1, keepdims=True) if kernel.affine else np.zeros((len(block), 1, variables.shape[2]))
@@ -268,12 +263,8 @@ def kept_whole(rows: Rows, kernel: Powers, starts: Indices, counts: Indices, siz
         lowest = np.linalg.eigvalsh(np.where(fine[:, None, None], products, 0.0))[:, 0]
         gram = variables.transpose(0, 2, 1) @ (variables * weights[:, :, None])
     proof = Proof(0.0, 0.0, 0.0, 1.0, (), 0.0, 2, 0)
-    found: list[Reduction | None] = []
-    for i, count in enumerate(counts.tolist()):
-        if not lowest[i] > clear or not np.isfinite(gram[i]).all():
-            found.append(None)
-            continue
-        own, total = weights[i, :count], float(weights[i].sum())
+    finite = np.isfinite(gram).all(axis=(1, 2))
+    for i in np.flatnonzero((lowest > clear) & finite).tolist():
+        count, total = int(counts[i]), float(weights[i].sum())
         moments = FittedMoments(kernel, kernel.read_moments(gram[i], total), (gram[i],), total)
-        found.append(Reduction(places[:count], own, moments, count, proof, "all rows", passes=1))
-    return found
+        yield i, Reduction(places[:count], weights[i, :count], moments, count, proof, "all rows", passes=1)

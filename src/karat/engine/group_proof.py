@@ -4,8 +4,9 @@ For each group, with M the second moments of all rows in whitened coordinates an
 
     loss_error = | M^(-1/2) E M^(-1/2) |_2  +  rounding of the sums  +  rounding of the coordinates,
 
-term by term what :func:`karat.engine.proof.measure` says of that group.  Directions so small that the second term of the claim has
-to cover them are not for this module: where there is one, the loss error is infinite, and the group goes the ordinary way.
+term by term what :func:`karat.engine.proof.measure` says of that group.  Directions so small that the second term of the claim
+has to cover them are not for this module: where there is one, the loss error is infinite, and the group goes the ordinary
+way.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Kept:
 
 
 def _norms(stack: Array) -> Array:
-    return np.sqrt(np.einsum("gsk,gsk->gk", stack, stack))
+    return np.asarray(np.sqrt(np.einsum("gsk,gsk->gk", stack, stack)))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")

@@ -26,6 +26,7 @@ DIRECT = 2.25  # points per feature up to which they are eliminated without summ
 KINDS = 1.8  # sums per feature at one level of halving
 LEVELS = 64  # most levels of halving; each leaves two thirds
 POLISHINGS = 2  # rounds of polishing
+FEW_CHANGES = 0.6  # share of the points up to which Gram matrices are brought up to date rather than summed anew
 FINISHED = 0.7  # a stack is packed anew when no more than this share of it is left
 
 
@@ -43,7 +44,7 @@ def each(function: Callable[..., Array], *stacks: Array) -> Array:
 def taken(stack: Array, places: Indices) -> Array:
     """Some rows of every group: ``stack[g, places[g]]`` of a stack (G, N, k)."""
     groups, count, width = stack.shape
-    return np.take(stack.reshape(-1, width), places + count * np.arange(groups)[:, None], axis=0)
+    return np.asarray(np.take(stack.reshape(-1, width), places + count * np.arange(groups)[:, None], axis=0))
 
 
 def solved(matrices: Array, rhs: Array) -> Array:
@@ -51,21 +52,23 @@ def solved(matrices: Array, rhs: Array) -> Array:
     return each(np.linalg.solve, matrices, rhs[:, :, None])[:, :, 0]
 
 
-def match_moments(points: Array, root: Array, target: Array) -> Array:
+def match_moments(points: Array, root: Array, target: Array, gram: Array) -> Array:
     """Factors s >= 0 (G, N) on the nominal weights that meet the targets; NaN for groups where none were found.
 
-    The semi-smooth Newton method of :func:`karat.engine.weights.match_moments`.
+    The semi-smooth Newton method of :func:`karat.engine.weights.match_moments`.  ``gram`` are the Gram matrices of the points,
+    which are overwritten.
     """
     found = np.full(root.shape, np.nan)
     where = np.arange(len(points))  # the groups that are still in the stack
     excess, active = np.ones(root.shape), np.ones(root.shape, dtype=bool)
-    hessian = points.transpose(0, 2, 1) @ points.copy()
+    hessian = gram
     ridge = 4 * EPS * np.einsum("gii->gi", hessian)
     gradient = _sums(points, root) - target
-    value, pushed = 0.5 * np.square(root).sum(axis=1), np.zeros(len(points))
+    value: Array = 0.5 * np.square(root).sum(axis=1)
+    pushed: Array = np.zeros(len(points))
     going = np.ones(len(points), dtype=bool)
     for _ in range(STEPS):
-        damped = hessian
+        damped = hessian.copy()
         np.einsum("gii->gi", damped)[:] += ridge
         move = -solved(damped, gradient)
         along = (points @ move[:, :, None])[:, :, 0] / root
@@ -81,15 +84,29 @@ def match_moments(points: Array, root: Array, target: Array) -> Array:
         met = same & (np.linalg.norm(gradient, axis=1) <= MET * np.linalg.norm(target, axis=1))
         found[where[met]] = held[met]
         going &= ~same
-        active = now
         if not going.any():
             break
         if going.mean() <= FINISHED:
-            stack = (points, root, target, excess, active, ridge, gradient, value, pushed, where)
-            points, root, target, excess, active, ridge, gradient, value, pushed, where = (part[going] for part in stack)
+            points, root, target, ridge, gradient = (part[going] for part in (points, root, target, ridge, gradient))
+            excess, active, value, pushed, where = excess[going], active[going], value[going], pushed[going], where[going]
+            hessian, now = hessian[going], now[going]
             going = np.ones(len(points), dtype=bool)
-        hessian = (points * active[:, :, None]).transpose(0, 2, 1) @ points
+        hessian = _changed(hessian, points, active, now)
+        active = now
     return found
+
+
+def _changed(hessian: Array, points: Array, before: Flags, now: Flags) -> Array:
+    """Gram matrices of the points that are active now, from those of the points that were before."""
+    changed = now != before
+    most = int(changed.sum(axis=1).max())
+    if most > FEW_CHANGES * points.shape[1]:
+        return np.asarray((points * now[:, :, None]).transpose(0, 2, 1) @ points)
+    places = np.argsort(~changed, axis=1, kind="stable")[:, :most]
+    some = taken(points, places)
+    came, went = (np.take_along_axis(flags & changed, places, axis=1) for flags in (now, before))
+    hessian += (some * (came.astype(float) - went)[:, :, None]).transpose(0, 2, 1) @ some
+    return hessian
 
 
 def _sums(points: Array, weights: Array) -> Array:
@@ -142,6 +159,7 @@ def reduce_points(points: Array, weights: Array) -> Array:
     return weights
 
 
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def eliminate(points: Array) -> Array:
     """Factors ``s >= 0`` (G, N) on at most r of the N points of each group, with ``s @ points = sum(points)``."""
     groups, count, width = points.shape

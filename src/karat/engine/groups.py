@@ -1,37 +1,42 @@
 """Many groups of rows, each reduced and proven by itself: small ones in stacks, all others one by one.
 
-:func:`karat.engine.reduce.build` takes some 3 ms for a group of a hundred rows, nearly all of it in the interpreter.  Here groups
-of nearly the same size share every call:
+:func:`karat.engine.reduce.build` takes some 3 ms for a group of a hundred rows, nearly all of it in the interpreter.  Here
+groups of nearly the same size share every call:
 
     fit_groups        coordinates and second moments                   :mod:`karat.engine.group_moments`
-    candidates        all rows of a small group, else a sample, as points in coordinates of their span
+    candidates        all rows of a small group, else a sample, as     :mod:`karat.engine.group_points`
+                      points in coordinates of their span
     match, eliminate  weights on at most rank rows                     :mod:`karat.engine.group_weights`
     measure_groups    the proof                                        :mod:`karat.engine.group_proof`
 
-These are the first steps of the policy of :mod:`karat.engine.reduce`, for losses of degree 2.  A group for which they do not lead to a
-proof (tails, collinear columns, ...) goes the ordinary way, from its beginning, as do large groups and other kernels.  What is
-found for a group depends on its own rows alone, whatever other groups there are.
+These are the first steps of the policy of :mod:`karat.engine.reduce`, for losses of degree 2.  A group for which they do not
+lead to a proof (tails, collinear columns, ...) goes the ordinary way, from its beginning, as do large groups and other kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.group_moments import GroupMoments, fit_groups, stacked_rows
+from karat.engine.group_moments import GroupMoments, drawn_rows, fit_by_pass, fit_groups, stacked_rows
 from karat.engine.group_points import Stack, kept_whole
 from karat.engine.kernel import Kernel
-from karat.engine.linalg import Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.reduce import COMPLETE, Reduction, build
-from karat.engine.rows import Progress, Rows
-from karat.engine.weights import FIRST, SECOND
+from karat.engine.rows import Progress, Rows, cores
+from karat.engine.weights import SECOND
 
 WIDE = 200  # features up to which stacks are worth it
+FEW = 64  # groups of one size that are not worth another thread
 STACK = 2**18  # numbers of one stack
 STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
+TIERS = (3.5, SECOND)  # sampled candidates per feature: a stack that fails half is costly
+LARGE = 2048  # rows beyond which a pass over a group costs more than its calls
 ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 
 
@@ -54,22 +59,22 @@ def reduce_many(
     list of Reduction
         Positions are counted from the start of each group.
     """
-    found: list[Reduction | None] = [None] * (len(starts) - 1)
+    found: dict[int, Reduction] = {}
     done = 0
     if stackable(kernel, method) and len(starts) > 2:
         assert isinstance(kernel, Powers)
         with linalg.few_threads(kernel.width):
-            for group, reduction in _stacked(rows, np.asarray(starts), kernel, seed):
+            for group, reduction in in_stacks(rows, np.asarray(starts), kernel, seed):
                 found[group] = reduction
                 done += int(starts[group + 1] - starts[group])
                 if progress is not None:
                     progress(done, len(rows))
-    for group, reduction in enumerate(found):
-        if reduction is None:
+    for group in range(len(starts) - 1):
+        if group not in found:
             one = rows.run(int(starts[group]), int(starts[group + 1]))
             found[group] = build(one, kernel, method, seed, _further(progress, done, len(rows)))
             done += len(one)
-    return [reduction for reduction in found if reduction is not None]
+    return [found[group] for group in range(len(starts) - 1)]
 
 
 def _further(progress: Progress | None, done: int, count: int) -> Progress | None:
@@ -89,47 +94,73 @@ def rounded_up(counts: Indices) -> Indices:
     return np.asarray((counts + step - 1) // step * step)
 
 
-def _stacked(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterator[tuple[int, Reduction]]:
+def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterator[tuple[int, Reduction]]:
     """The groups for which stacks lead to a proof."""
     counts = np.diff(starts)
     sizes = rounded_up(counts)
+    work = []
     for size in np.unique(sizes[counts <= COMPLETE]).tolist():
         same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
-        yield from _of_one_size(rows, starts[:-1], counts, same, size, kernel, seed)
+        work += [(size, some) for some in np.array_split(same, min(cores(), 1 + len(same) // FEW))]
 
+    def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
+        size, some = part
+        found = Groups(rows, kernel, starts[some], counts[some], size, seed).reduced()
+        return [(int(some[place]), reduction) for place, reduction in found]
 
-def _of_one_size(
-    rows: Rows, starts: Indices, counts: Indices, same: Indices, size: int, kernel: Powers, seed: int
-) -> Iterator[tuple[int, Reduction]]:
-    small = same[counts[same] <= kernel.width]
-    kept = np.zeros(len(starts), dtype=bool)
-    for some in _pieces(small, size * size):
-        found = kept_whole(rows, kernel, starts[some], counts[some], size, ROW_RANK)
-        for group, reduction in zip(some.tolist(), found, strict=True):
-            if reduction is not None:
-                kept[group] = True
-                yield group, reduction
-    left = same[~kept[same]]
-    if not len(left):
+    threads = min(cores(), len(work))
+    if threads <= 1:
+        yield from chain.from_iterable(map(do, work))
         return
-    fitted = GroupMoments.joined(
-        [
-            fit_groups(*stacked_rows(rows, starts[some], counts[some], size), kernel.affine)
-            for some in _pieces(left, size * (rows.columns + 1))
-        ]
-    )
-    for alive, members in _alike(fitted):
-        stack = Stack(rows, kernel, alive)
-        few = counts[left[members]] <= SECOND * stack.width
-        for times, which in ((0.0, few), (FIRST, ~few), (SECOND, ~few)):
-            waiting = members[which & ~kept[left[members]]]
-            candidates = int(times * stack.width) or size
-            drawn = np.random.default_rng(seed).random(candidates) if times else None
-            for some in _pieces(waiting, candidates * stack.width):
-                groups = left[some]
-                for place, reduction in stack.reduced(starts[groups], counts[groups], fitted.chosen(some), candidates, drawn):
-                    kept[groups[place]] = True
-                    yield int(groups[place]), reduction
+    with ThreadPoolExecutor(threads) as workers:
+        yield from chain.from_iterable(workers.map(do, work))
+
+
+class Groups:
+    """Groups of nearly one size, to be reduced in stacks."""
+
+    def __init__(self, rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, seed: int) -> None:
+        self.rows, self.kernel, self.starts, self.counts, self.size, self.seed = rows, kernel, starts, counts, size, seed
+
+    def _drawn(self, count: int) -> Array:
+        return np.random.default_rng(self.seed).random(count)
+
+    def reduced(self) -> Iterator[tuple[int, Reduction]]:
+        """The groups for which a proof is found, with their places."""
+        done = np.zeros(len(self.starts), dtype=bool)
+        small = np.flatnonzero(self.counts <= self.kernel.width)
+        for some in _pieces(small, self.size * self.size):
+            for place, reduction in kept_whole(
+                self.rows, self.kernel, self.starts[some], self.counts[some], self.size, ROW_RANK
+            ):
+                done[some[place]] = True
+                yield int(some[place]), reduction
+        left = np.flatnonzero(~done)
+        if not len(left):
+            return
+        fitted = self._moments(left)
+        for alive, members in _alike(fitted):
+            stack = Stack(self.rows, self.kernel, alive)
+            for times in (0.0, *TIERS):  # all rows of small groups; of others ever more
+                few = self.counts[left[members]] <= SECOND * stack.width
+                waiting = members[(few if not times else ~few) & ~done[left[members]]]
+                candidates = int(times * stack.width) or self.size
+                drawn = self._drawn(candidates) if times else None
+                for some in _pieces(waiting, candidates * stack.width):
+                    groups, moments = left[some], fitted.chosen(some)
+                    for place, reduction in stack.reduced(self.starts[groups], self.counts[groups], moments, candidates, drawn):
+                        done[groups[place]] = True
+                        yield int(groups[place]), reduction
+
+    def _moments(self, groups: Indices) -> GroupMoments:
+        """Coordinates and moments: by stacks of all rows, or by a pass over each of larger groups."""
+        starts, counts = self.starts[groups], self.counts[groups]
+        if self.size > LARGE:
+            pilot = drawn_rows(starts, counts, self._drawn(int(TIERS[0] * self.kernel.width)))
+            return fit_by_pass(self.rows, starts, counts, pilot, self.kernel.affine)
+        pieces = _pieces(np.arange(len(groups)), self.size * (self.rows.columns + 1))
+        read = (stacked_rows(self.rows, starts[some], counts[some], self.size) for some in pieces)
+        return GroupMoments.joined([fit_groups(*stack, self.kernel.affine) for stack in read])
 
 
 def _pieces(groups: Indices, numbers: int) -> Iterator[Indices]:

@@ -81,13 +81,11 @@ class Rows:
     def run(self, start: int, stop: int) -> Rows:
         """Consecutive rows ``start:stop``; where they lie together in arrays, a view, which is read faster than an index."""
         where: Any = slice(start, stop)
-        if self.index is not None:
-            index = self.index[where]
-            together = bool(index[-1] - index[0] + 1 == len(index)) and bool((np.diff(index) == 1).all())
-            if not together or not all(isinstance(part, np.ndarray) for part in self.parts):
-                return self.subset(np.arange(start, stop))
-            where = slice(int(index[0]), int(index[-1]) + 1)
-        other = Rows([part[where] for part in self.parts])
+        index = None if self.index is None else self.index[where]
+        arrays = all(isinstance(part, np.ndarray) for part in self.parts)
+        if index is not None and arrays and index[-1] - index[0] + 1 == len(index) and bool((np.diff(index) == 1).all()):
+            where, index = slice(int(index[0]), int(index[-1]) + 1), None
+        other = Rows(self.parts if index is not None else [part[where] for part in self.parts], index=index)
         other.weights = None if self.weights is None else self.weights[start:stop]
         return other
 
@@ -121,6 +119,9 @@ class Rows:
     def fill(self, where: slice | Indices, block: Array) -> None:
         """Write rows of ``parts`` beside the ones of a block."""
         for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
+            if isinstance(part, np.ndarray) and not isinstance(where, slice):
+                block[:, left:right] = part.take(where, axis=0)  # twice as fast as an index
+                continue
             values = part[where]
             block[:, left:right] = values.toarray() if sparse.issparse(values) else values
 

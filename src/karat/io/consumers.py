@@ -205,7 +205,7 @@ class Moments(Consumer):
 
     def rest(self, label: Any) -> Rows:
         """The kept rows of a group, without those that are left out."""
-        return self.kept.rows(label, ~self.apart)
+        return self.kept.rows(label, self.apart)
 
     def _begin(self, coordinates: dict[Any, Kernel]) -> None:
         """Sums of nothing, in some coordinates for each group."""

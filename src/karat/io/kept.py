@@ -61,8 +61,8 @@ class Kept:
         """The groups, None alone if there are none."""
         return labels_of(self.batch)
 
-    def rows(self, label: Any = None, among: Flags | None = None) -> Rows:
-        """The rows of a group as the problem looks at them; of these only some."""
+    def rows(self, label: Any = None, apart: Flags | None = None) -> Rows:
+        """The rows of a group as the problem looks at them, without those that are ``apart``."""
         index = members(self.batch, label)
         rows = self.problem.view(self.batch.rows(index))
-        return rows if among is None else rows.subset(np.flatnonzero(among if index is None else among[index]))
+        return rows if apart is None else rows.subset(np.flatnonzero(~(apart if index is None else apart[index])))

@@ -64,8 +64,7 @@ class Layout:
         # By default the index that pandas stored with its rows is no feature.
         unnamed = [] if self.roles.features else pandas_index(schema)
         layout = replace(self, roles=self.roles.among([name for name in schema.names if name not in unnamed] or schema.names))
-        for name in layout.numeric:
-            layout._check_number(schema.field(name))
+        layout.check_numbers(schema)
         return layout
 
     def provenance(
@@ -108,6 +107,11 @@ class Layout:
     def gaps(self) -> bool:
         """Whether numbers that are missing may be read."""
         return self.drop or self.pipeline is not None
+
+    def check_numbers(self, schema: pa.Schema) -> None:
+        """Refuse a column that must hold numbers and does not."""
+        for name in self.numeric:
+            self._check_number(schema.field(name))
 
     def _check_number(self, field: pa.Field) -> None:
         culprit = (field.metadata or {}).get(NOT_A_NUMBER)
