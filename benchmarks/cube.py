@@ -5,7 +5,8 @@
     python benchmarks/cube.py --shuffled         rows in random order: every batch has rows of every cell
     python benchmarks/cube.py --steps 20000      only windows: how far the last of many is off
 
-Building runs in a process of its own; peak memory is that of the process.
+Building runs in a process of its own; peak memory is that of the process.  Beside wall times stand those of the processors, which
+other load on the machine changes less.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,12 +69,19 @@ def build(folder: str, output: str) -> None:
     karat.cube(folder, target="y", by=["region", "day"], path=output)
 
 
-def measured(job: str, *arguments: str) -> tuple[float, float]:
-    """Seconds, without imports, and megabytes of one run in a new process."""
+class Run(NamedTuple):
+    """Seconds by the clock and of the processors, without imports, and megabytes."""
+
+    seconds: float
+    processors: float
+    megabytes: float = 0.0
+
+
+def measured(job: str, *arguments: str) -> Run:
+    """One run in a new process."""
     text = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import cube; cube.run({job!r}, {arguments!r})"
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    return found["seconds"], found["megabytes"]
+    return Run(*json.loads(done.stdout.splitlines()[-1]))
 
 
 def run(job: str, arguments: tuple[str, ...]) -> None:
@@ -80,39 +90,51 @@ def run(job: str, arguments: tuple[str, ...]) -> None:
     import karat
 
     karat.cube  # noqa: B018  (its modules are imported before the clock starts)
-    start = time.perf_counter()
+    seconds, processors = time.perf_counter(), time.process_time()
     {"plain": plain, "build": build}[job](*arguments)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    print(json.dumps({"seconds": time.perf_counter() - start, "megabytes": peak}))
+    print(json.dumps([time.perf_counter() - seconds, time.process_time() - processors, peak]))
 
 
-def best(job: object, times: int = TIMES) -> float:
-    seconds = []
+def best(job: Callable[[], object], times: int = TIMES) -> Run:
+    """The shortest of some runs in this process."""
+    found = []
     for _ in range(times):
-        start = time.perf_counter()
-        job()  # type: ignore[operator]
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+        seconds, processors = time.perf_counter(), time.process_time()
+        job()
+        found.append(Run(time.perf_counter() - seconds, time.process_time() - processors))
+    return Run(min(run.seconds for run in found), min(run.processors for run in found))
 
 
-def one_fit(rows: int) -> float:
-    """Seconds of one fit of scikit-learn on the rows of a cell."""
+def show(name: str, run: Run, more: str = "") -> None:
+    unit = (1e3, "ms") if run.seconds < 1 else (1.0, "s ")
+    peak = f"   peak {run.megabytes:,.0f} MB" if run.megabytes else ""
+    print(
+        f"{name:<20} {unit[0] * run.seconds:8.1f} {unit[1]} {unit[0] * run.processors:8.1f} of processors{peak}   {more}",
+        flush=True,
+    )
+
+
+def one_fit(rows: int) -> Run:
+    """One fit of scikit-learn on the rows of a cell."""
     from sklearn.linear_model import LinearRegression
 
     X = np.random.default_rng(0).standard_normal((rows, len(FEATURES)))
-    return best(lambda: [LinearRegression().fit(X, X[:, 0]) for _ in range(50)], 5) / 50
+    found = best(lambda: [LinearRegression().fit(X, X[:, 0]) for _ in range(50)], 5)
+    return Run(found.seconds / 50, found.processors / 50)
 
 
 def building(folder: Path, output: Path, rows: int, cells: int, times: int) -> None:
     pairs = [(measured("plain", str(folder)), measured("build", str(folder), str(output))) for _ in range(times)]
-    read, made = min(p[0][0] for p in pairs), min(p[1][0] for p in pairs)
+    read, made = (min((pair[i] for pair in pairs), key=lambda run: run.seconds) for i in (0, 1))
     fit = one_fit(rows // cells)
-    limit = 2 * read + cells * fit
-    print(f"read and D'D       {read:8.2f} s   peak {pairs[0][0][1]:,.0f} MB")
-    print(f"cube, with file    {made:8.2f} s   peak {pairs[0][1][1]:,.0f} MB   ({rows / made:,.0f} rows/s)")
-    print(f"one fit a cell     {cells * fit:8.2f} s   ({1e3 * fit:.2f} ms each)")
-    print(f"limit              {limit:8.2f} s   the cube takes {made / limit:.2f} of it")
-    print(f"file               {output.stat().st_size / 1e6:8.1f} MB for {cells:,} cells")
+    limit = Run(2 * read.seconds + cells * fit.seconds, 2 * read.processors + cells * fit.processors)
+    show("read and D'D", read)
+    show("cube, with file", made, f"{rows / made.seconds:,.0f} rows/s")
+    show("one fit a cell", Run(cells * fit.seconds, cells * fit.processors), f"{1e3 * fit.seconds:.2f} ms each")
+    share = f"{made.seconds / limit.seconds:.2f} of it, of processors {made.processors / limit.processors:.2f}"
+    show("limit", limit, f"the cube takes {share}")
+    print(f"file                 {output.stat().st_size / 1e6:8.1f} MB for {cells:,} cells")
 
 
 def slices(folder: Path, output: Path) -> None:
@@ -121,33 +143,35 @@ def slices(folder: Path, output: Path) -> None:
 
     import karat
 
-    print(f"load               {best(lambda: karat.Cube.load(output)):8.2f} s")
+    show("load", best(lambda: karat.Cube.load(output)))
     cube = karat.Cube.load(output)
     model = Lasso(0.05, tol=1e-14, max_iter=10**6)
     last = cube.labels("day")[min(29, len(cube.labels("day")) - 1)]
     few = {"day": slice(None, last)}
     for name, reduce in (("30 days", False), ("30 days, reduced", True)):
-        seconds = best(lambda reduce=reduce: cube.select(few, reduce=reduce).fit(model), 7)
-        print(f"{name:<18} {1e3 * seconds:8.1f} ms  select and lasso")
+        show(name, best(lambda reduce=reduce: cube.select(few, reduce=reduce).fit(model), 7), "select and lasso")
     for reduce in (False, True):
-        seconds = best(lambda reduce=reduce: cube.select(reduce=reduce).fit(model))
-        print(f"all{', reduced' if reduce else '':<15} {1e3 * seconds:8.1f} ms  select and lasso, {len(cube):,} cells")
+        run = best(lambda reduce=reduce: cube.select(reduce=reduce).fit(model))
+        show(f"all days{', reduced' if reduce else ''}", run, f"select and lasso, {len(cube):,} cells")
+    regions = cube.rollup("region")
+    show("all days, rolled up", best(lambda: regions.select().fit(model)), "of a cube by region")
     table = pads.dataset(folder).to_table(filter=pads.field("day") <= last.item())
     X, y = np.column_stack([table[name] for name in FEATURES]), table["y"].to_numpy()
     full = Lasso(0.05, tol=1e-14, max_iter=10**6).fit(X, y)
     for reduce in (False, True):
         mine = cube.select(few, reduce=reduce).fit(Lasso(0.05, tol=1e-14, max_iter=10**6))
         off = np.abs(mine.coef_ - full.coef_).max() / np.abs(full.coef_).max()
-        print(f"off by             {off:8.1e}     from the lasso of all {len(y):,} rows")
-    print(f"fit by region      {best(lambda: cube.fit(LinearRegression(), by='region')):8.2f} s")
+        print(f"off by               {off:8.1e}     from the lasso of all {len(y):,} rows")
+    show("fit by region", best(lambda: cube.fit(LinearRegression(), by="region")))
     windows = cube.rolling("day", 28)
-    seconds = best(lambda: cube.rolling("day", 28).fit(LinearRegression()))
-    print(f"{len(windows)} windows of 28 {seconds:8.2f} s   ordinary least squares")
+    show(
+        f"{len(windows)} windows of 28", best(lambda: cube.rolling("day", 28).fit(LinearRegression())), "ordinary least squares"
+    )
     fits = windows.fit(LinearRegression())
     table = pads.dataset(folder).to_table(filter=pads.field("day") > cube.labels("day")[-29].item())
     X, y = np.column_stack([table[name] for name in FEATURES]), table["y"].to_numpy()
     full, mine = LinearRegression().fit(X, y), list(fits.values())[-1]
-    print(f"off by             {np.abs(mine.coef_ - full.coef_).max() / np.abs(full.coef_).max():8.1e}     the last window")
+    print(f"off by               {np.abs(mine.coef_ - full.coef_).max() / np.abs(full.coef_).max():8.1e}     the last window")
 
 
 def drift(steps: int, window: int = 28) -> None:
@@ -163,18 +187,16 @@ def drift(steps: int, window: int = 28) -> None:
     y = X @ [1.0, -2.0, 0.5] + rng.standard_normal(n)
     step = np.repeat(np.arange(steps), 60)
     cube = karat.cube(pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y, "step": step}), target="y", by="step")
-    start = time.perf_counter()
-    fits = cube.rolling("step", window).fit(LinearRegression())
-    seconds = time.perf_counter() - start
-    worst = 0.0
+    found = []
+    run = best(lambda: found.append(cube.rolling("step", window).fit(LinearRegression())), 1)
+    fits = found[0]
     models = list(fits.values())
     for i in (0, len(fits) // 2, len(fits) - 1):
         rows = slice(i * 60, (i + window) * 60)
         full = LinearRegression().fit(X[rows], y[rows])
         off = np.abs(models[i].coef_ - full.coef_).max() / np.abs(full.coef_).max()
-        print(f"window {i:>7,}     {off:8.1e}     off from all its rows")
-        worst = max(worst, off)
-    print(f"{len(fits):,} windows     {seconds:8.2f} s")
+        print(f"window {i + 1:>7,}       {off:8.1e}     off from all its rows")
+    show(f"{len(fits):,} windows", run)
 
 
 def main() -> None:
