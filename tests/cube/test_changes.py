@@ -1,6 +1,7 @@
 """Changes of cubes: exact afterwards, of the right cells only, and of the file in one step or not at all."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -89,6 +90,17 @@ def test_drop_and_merge(cube, frame):
         cube.merge(karat.cube(frame, target="y", by="region", columns=FEATURES))
     with pytest.raises(InputError, match="no cell would be left"):
         cube.drop(region=["EU", "US", "AP"])
+
+
+def test_copies(cube, frame):
+    other = pickle.loads(pickle.dumps(cube))
+    other.drop(region="EU")
+    assert (len(cube), len(other)) == (60, 40)
+    dask = pytest.importorskip("dask.dataframe")
+    more = sales(900, 2, seed=12, start="2026-04-01")
+    cube.update(dask.from_pandas(more, npartitions=3, sort=False))
+    proves(cube.select(day="2026-04"), slice_of(more, np.ones(len(more), dtype=bool)))
+    assert cube.cells.origins[-1] == (1,)
 
 
 def test_a_file_that_any_tool_opens(cube, frame, tmp_path):

@@ -38,6 +38,14 @@ def test_slices_are_exact(cube, frame):
     )
 
 
+def test_slices_merge_but_no_cell_twice(cube, frame, tmp_path):
+    first, second = cube.select(region="AP"), cube.select(region=["EU", "US"], reduce=True)
+    first.save(tmp_path / "first.parquet")
+    proves(karat.load(tmp_path / "first.parquet").merge(second), slice_of(frame, np.ones(len(frame), dtype=bool)))
+    with pytest.raises(InputError, match="count twice"):
+        second.merge(cube.select(region="EU", day="2026-01-25"))
+
+
 def test_kept_rows_have_their_own_types_and_values(cube, frame):
     core = cube.select(region="US")
     assert core.X.column_names == FEATURES

@@ -34,6 +34,7 @@ class Provenance:
     seed: int | None = None
     content: dict[str, Any] | None = None  # hashes of the rows (:mod:`karat.io.row_hashes`)
     digest: dict[str, Any] | None = None  # of the used columns, if it was asked for (:mod:`karat.io.content_digest`)
+    cells: Sequence[str] | None = None  # identifiers of the cells of a cube that it is the union of
     merged: tuple[Provenance | None, ...] = ()  # the provenance of each part that was merged, None where a part has none
 
     @staticmethod
@@ -48,7 +49,8 @@ class Provenance:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "merged"}
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "merged"}
+        return found if self.cells is not None else {name: value for name, value in found.items() if name != "cells"}
 
     @property
     def parts(self) -> tuple[Provenance, ...]:
@@ -96,11 +98,11 @@ class Provenance:
 
 
 def same_source(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> bool:
-    """Whether two coresets have a part in common, by the hashes of its rows."""
-    mine, theirs = (
-        {tuple(part.content["sums"]) for part in Provenance.read(one).parts if part.content} for one in (first, second)
-    )
-    return bool(mine & theirs)
+    """Whether two coresets have a part in common, by the hashes of its rows, or a cell of a cube."""
+    parts = [Provenance.read(one).parts for one in (first, second)]
+    mine, theirs = ({tuple(part.content["sums"]) for part in some if part.content} for some in parts)
+    my_cells, their_cells = ({cell for part in some for cell in part.cells or ()} for some in parts)
+    return bool(mine & theirs or my_cells & their_cells)
 
 
 def joined(first: dict[str, Any] | None, second: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -115,6 +115,7 @@ def check_provenance(stored: Any) -> None:
         require(all(text is None or isinstance(text, str) for text in texts), "its provenance is not text")
         require(all(isinstance(name, str) for name in roles.columns), "its provenance names no columns")
         require(all(isinstance(path, str) for path in part.given) and part.left_out >= 0, "its provenance names no paths")
+        require(all(isinstance(cell, str) for cell in part.cells or ()), "its provenance names no cells")
         require(part.query is None or isinstance(part.query["sql"], str), "its provenance names no query")
         require(part.digest is None or isinstance(part.digest["value"], str), "its digest is none")
         if part.content is not None:

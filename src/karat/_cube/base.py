@@ -13,10 +13,11 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
-from karat._cube.build import collect, new_reducer
+from karat._cube.build import new_reducer
 from karat._cube.cells import Cells, joined, label_list, label_set
 from karat._cube.file import identity, locked, pack_cube, read_cube, unpack_cube, write_cube
 from karat._cube.frames import native_frame
+from karat._cube.gather import gather
 from karat._cube.layout import CellLayout
 from karat._cube.reduce import Reducer, union_certificate
 from karat._cube.select import matching
@@ -24,7 +25,6 @@ from karat._data.frames import frame_of
 from karat.engine.linalg import Indices
 from karat.errors import InputError, StorageError
 from karat.io.build import MEMORY
-from karat.io.source import open_source
 from karat.problems import Problem
 
 if TYPE_CHECKING:
@@ -64,6 +64,14 @@ class Cube:
         self.history, self.path = tuple(history), path
         self.by, self.columns, self.targets = layout.by, layout.roles.features, layout.roles.targets
         self._identity = None if path is None else identity(path)
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: everything but the lock."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -123,10 +131,8 @@ class Cube:
             every day of that month).
         """
         which = matching(self.cells, self.by, {**(selection or {}), **labels})
-        if reduce:
-            one = self._coarser(which, ())
-            return self.coreset_of(one, np.arange(1))
-        return self.coreset_of(self.cells, which)
+        core = self.coreset_of(self._coarser(which, ()), np.arange(1)) if reduce else self.coreset_of(self.cells, which)
+        return replace(core, provenance=(core.provenance or {}) | {"cells": self.cells.identifiers(which)})
 
     def coreset_of(self, cells: Cells, which: Indices) -> Coreset:
         """The rows of some cells as a coreset, numbered one cell after the other."""
@@ -156,7 +162,7 @@ class Cube:
     def _provenance(self, cells: Cells, which: Indices) -> dict[str, Any]:
         changes = sorted({origin for i in which for origin in cells.origins[i]})
         known = self.layout.provenance(self.problem, self.seed, {"given": [], "files": []}, {}, None)
-        return known | {"cells": len(which), "changes": [self.history[i] for i in changes]}
+        return known | {"changes": [self.history[i] for i in changes]}
 
     def rollup(self, by: str | Sequence[str] = ()) -> Cube:
         """A cube of fewer labels: cells that agree in ``by`` become one."""
@@ -279,11 +285,8 @@ class Cube:
         return self._change(merged)
 
     def _with_rows(self, kind: str, rows: Any, memory: int, content: bool, put: Callable[[Cells, Cells], Cells]) -> Cube:
-        opened = open_source(rows)
-        layout = self.layout.among(opened.schema())
-
         def changed(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
-            new, found = collect(opened, layout, self.reducer, len(history), memory, content, None)
+            new, found, _ = gather(rows, self.layout, self.problem, self.seed, len(history), memory, content)
             if kind == "update" and found["content"]:
                 self._refuse_again(cells, history, [found["content"]])
             return put(cells, new), {"change": kind} | found

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -71,6 +73,12 @@ class Cells:
     def rows_of(self, chosen: Indices) -> Indices:
         """The places of the kept rows of some cells, one cell after the other."""
         return ranges(self.starts[:-1][chosen], self.sizes[chosen])
+
+    def identifiers(self, which: Indices) -> list[str]:
+        """What tells cells from others, by their kept rows and weights: the same cell must not be merged twice."""
+        rows, ends = self.rows_of(which), np.cumsum([0, *self.sizes[which]]).tolist()
+        data = np.column_stack([self.weights[rows], self.numbers[rows], self.columns[0][rows]]).astype(float)
+        return [sha256(data[a:b].tobytes()).hexdigest()[:32] for a, b in pairwise(ends)]
 
     def chosen(self, which: Indices) -> Cells:
         """Some of the cells, in a given order."""

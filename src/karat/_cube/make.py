@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from karat._core.construct import Progress
 from karat._cube.base import Cube, stamped
-from karat._cube.build import collect, new_reducer
-from karat._cube.cluster import CubeTask, from_dask, from_spark
+from karat._cube.gather import gather
 from karat._cube.layout import CellLayout
-from karat._data.containers import collected
 from karat._stream.sketch import Sketch
 from karat.errors import InputError, check_whole
 from karat.io.build import MEMORY, checked_problem
-from karat.io.source import open_source
 from karat.problems import Problem
 
 
@@ -92,28 +88,8 @@ def cube(
         raise InputError(f"memory must be a whole number of at least 10**6 bytes, not {memory!r}.", argument="memory")
     layout = CellLayout.for_cells(problem, target, by, columns, sample_weight, key, on_missing)
     seed = int(random_state)
-    work = partial(_task, problem, seed, memory, content)
-    if hasattr(data, "npartitions") and hasattr(data, "to_delayed"):
-        found, layout = _known(from_dask(data, layout, work))
-    elif hasattr(data, "mapInArrow"):
-        found, layout = _known(from_spark(data, layout, work))
-    else:
-        opened = open_source(collected(data))
-        layout = layout.among(opened.schema())
-        found = collect(opened, layout, new_reducer(problem, layout, seed), 0, memory, content, progress)
-    cells, record = found
+    cells, record, layout = gather(data, layout, problem, seed, 0, memory, content, progress)
     made = Cube(cells, problem, layout, [stamped({"change": "build"} | record)], seed=seed)
     if path is not None:
         made.save(path)
     return made
-
-
-def _task(problem: Problem, seed: int, memory: int, content: bool, layout: CellLayout) -> CubeTask:
-    return CubeTask(problem, layout, seed, memory, content)
-
-
-def _known(found: Any) -> tuple[Any, CellLayout]:
-    if found is None:
-        raise InputError("The data has no rows that could be used; a cube needs at least one.")
-    cells, record, layout = found
-    return (cells, record), layout
