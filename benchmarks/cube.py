@@ -5,8 +5,8 @@
     python benchmarks/cube.py --shuffled         rows in random order: every batch has rows of every cell
     python benchmarks/cube.py --steps 20000      only windows: how far the last of many is off
 
-Building runs in a process of its own; peak memory is that of the process.  Beside wall times stand those of the processors, which
-other load on the machine changes less.
+Building runs in a process of its own; peak memory is that of the process.  Beside wall times stand those of the processors,
+which other load on the machine changes less.
 """
 
 from __future__ import annotations

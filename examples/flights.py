@@ -3,8 +3,8 @@ A million flights, one model per carrier and month
 ==================================================
 
 A cube reduces the flights of every carrier and week once. After that a model per carrier and month, a window that rolls over
-two years, and a test whether a carrier has changed are made of a few rows each, and are those of all flights. The data is made up,
-like that of an airport: delays grow towards the evening, more in summer than in winter, and one carrier has a new schedule
+two years, and a test whether a carrier has changed are made of a few rows each, and are those of all flights. The data is made
+up, like that of an airport: delays grow towards the evening, more in summer than in winter, and one carrier has a new schedule
 from the second January on.
 """
 

@@ -51,6 +51,8 @@ def test_update_adds_rows_and_cells(cube, frame):
         cube.update(pd.concat([late, new]))
     with pytest.raises(InputError, match="count twice"):
         cube.update(frame)
+    cube.update(late.assign(region="NZ"))  # the same values with other labels are other rows
+    assert cube.select(region="NZ").n_rows == len(late)
 
 
 def test_replace_rebuilds_the_cells_that_occur(cube, frame):

@@ -141,7 +141,7 @@ def collect(
     """The cells of a source, and what is to be remembered of it; ``layout`` knows its columns."""
     each = 8 * (len(layout.columns) + 3)
     collector = CollectCells(reducer, layout, max(10**5, memory // (SHARE * each)))
-    hashes = [Hashes(RowHashes(layout.columns, layout.gaps))] if content else []
+    hashes = [Hashes(RowHashes(layout.roles.columns, layout.gaps))] if content else []  # labels: see karat._cube.gather
     files = source.identity()
     position: Position = scan(source, layout, [*hashes, collector], BATCH, progress=progress)
     require_rows(source, layout, position)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from karat._core.construct import Progress
 from karat._cube.build import collect, new_reducer
-from karat._cube.cells import Cells
+from karat._cube.cells import Cells, label_list
 from karat._cube.cluster import CubeTask, from_dask, from_spark
 from karat._cube.layout import CellLayout
 from karat._data.containers import collected
@@ -39,7 +40,18 @@ def gather(
         found = on_cluster(data, layout, task)
         if found is None:
             raise InputError("The data has no rows that could be used; a cube needs at least one.")
-        return replace(found[0], origins=((origin,),) * len(found[0])), *found[1:]
-    opened = open_source(collected(data))
-    known = layout.among(opened.schema())
-    return *collect(opened, known, new_reducer(problem, known, seed), origin, memory, content, progress), known
+        cells, record, known = found
+        cells = replace(cells, origins=((origin,),) * len(cells))
+    else:
+        opened = open_source(collected(data))
+        known = layout.among(opened.schema())
+        cells, record = collect(opened, known, new_reducer(problem, known, seed), origin, memory, content, progress)
+    if record["content"]:
+        record = record | {"content": [*record["content"], _label_digest(cells)]}
+    return cells, record, known
+
+
+def _label_digest(cells: Cells) -> str:
+    """A digest of the labels and of how many rows each has: rows of other labels are other rows."""
+    counted = sorted((repr(label), count) for label, count in zip(label_list(cells), cells.counts.tolist(), strict=True))
+    return sha256(repr(counted).encode()).hexdigest()[:16]
