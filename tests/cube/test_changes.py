@@ -122,6 +122,8 @@ def test_a_file_that_any_tool_opens(cube, frame, tmp_path):
     core = again.select(region="AP")
     core.save(tmp_path / "core.parquet")
     assert karat.load(tmp_path / "core.parquet").certificate.ok
+    with pytest.raises(InputError, match=r"a cube, not a coreset.*Cube\.load"):
+        karat.load(path)
     with pytest.raises(InputError, match="not a cube"):
         karat.Cube.load(tmp_path / "core.parquet")
     data = bytearray(path.read_bytes())
@@ -161,7 +163,7 @@ cube.drop(day="2026-01-31") if kind == "drop" else getattr(cube, kind)(rows)
 
 @pytest.mark.parametrize(("kind", "wait"), [("update", 0.05), ("replace", 0.02), ("drop", 0.0)])
 def test_a_killed_change_leaves_the_old_file_or_the_new(cube, frame, tmp_path, kind, wait):
-    """A few kills here; benchmarks/kill_cube.py makes a hundred."""
+    """A few kills here; ``python -m cube.kills 100`` makes a hundred."""
     path, rows = tmp_path / "cube.parquet", tmp_path / "rows.parquet"
     cube.save(path)
     frame[frame.day == "2026-01-31"].to_parquet(rows)

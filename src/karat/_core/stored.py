@@ -16,6 +16,7 @@ from karat._core.certify import Certificate
 from karat._core.provenance import Provenance
 from karat._storage.damage import require
 from karat._storage.members import Spec
+from karat.errors import InputError
 
 NUMBERS = "biuf"
 SPARSE = ("data", "indices", "indptr")
@@ -28,6 +29,8 @@ UNSIGNED = ("loss_error", "rounding", "remainder", "moment_error", "total_error"
 
 def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     """Raise unless the arrays are those that the header speaks of, with one entry for each kept row."""
+    if header.get("kind") == "cube":
+        raise InputError("The file is a cube, not a coreset; load it with karat.Cube.load, and take a slice with select().")
     rows = header["n_rows"]
     require(type(rows) is int and 0 < rows < 2**63, f"it was made of {rows!r} rows")
     kept = specs["weights"].shape

@@ -1,6 +1,6 @@
 """Kill processes that change a cube, and look at the file: it is the old one or the new one, bit for bit.
 
-    python benchmarks/kill_cube.py --kills 100
+    cd tests && python -m cube.kills 100
 
 The bytes of a changed file depend on the time of the change alone, which is fixed here.  A child is made ready first and killed
 at a random moment of its change; waits are spread over the time that an undisturbed change takes.
@@ -66,7 +66,7 @@ def digest(path: Path) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("kills", type=int, nargs="?", default=100)
     kills = parser.parse_args().kills
     random.seed(0)
     found: Counter[tuple[str, str]] = Counter()
