@@ -55,6 +55,7 @@ print("regressor", asked(lambda: karat.CoresetRegressor))
 print("cv", asked(lambda: karat.exact_cv))
 print("files", asked(lambda: karat.coreset_files))
 print("verify", asked(lambda: karat.verify_files))
+print("cube", asked(lambda: karat.cube))
 print("fit", asked(lambda: core.fit(None)))
 print("report", asked(lambda: karat.report.write_report(core, "report.html")))
 print("display", asked(lambda: karat.report.WeightsDisplay.from_coreset(core).plot()))
@@ -65,7 +66,7 @@ print("dask", asked(lambda: karat.dask.coreset))
 print("spark", asked(lambda: karat.spark.coreset))
 """
 EXTRAS = {
-    "regressor": "sklearn", "cv": "sklearn", "files": "io", "verify": "io", "fit": "sklearn", "report": "report",
+    "regressor": "sklearn", "cv": "sklearn", "files": "io", "verify": "io", "cube": "io", "fit": "sklearn", "report": "report",
     "display": "report", "parquet": "io", "models": "models", "inference": "inference", "dask": "dask", "spark": "spark",
 }  # fmt: skip
 

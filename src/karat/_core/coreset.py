@@ -190,6 +190,29 @@ class Coreset:
 
         return merge(self, other, random_state)
 
+    def contains(self, keys: Any) -> np.ndarray:
+        """Which of some keys are those of kept rows.
+
+        A row that is not kept has still taken part in the weights of its cell or coreset: to delete it, build that again.
+
+        Parameters
+        ----------
+        keys : array or a single key
+            Values of the key column.
+
+        Returns
+        -------
+        array of bool
+        """
+        if self.keys is None:
+            raise InputError("The coreset has no keys; build it with key=, the column that identifies rows.", argument="key")
+        wanted = np.atleast_1d(np.asarray(keys))
+        if wanted.dtype.kind == "O":
+            wanted = wanted.astype(str)
+        if len(wanted) and (wanted.dtype.kind in "US") != (self.keys.dtype.kind in "US"):
+            raise InputError(f"Keys are like {self.keys[0].item()!r}, not like {wanted[0].item()!r}.", argument="keys")
+        return np.isin(wanted, self.keys)
+
     def to_pandas(self) -> Any:
         """The kept rows as a pandas frame: features and target under their own names, then ``weight`` (``group``, ``key``).
 

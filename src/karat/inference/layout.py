@@ -156,7 +156,7 @@ class DesignLayout(Columns):
             response = self.numbers(table, self.design.formula.response, keep, where, states)
             parts.append(response)
         weights = self.weights(table, keep, where)
-        keys = None if self.roles.key is None else self._labels(table, self.roles.key, where)
+        keys = None if self.roles.key is None else self.labels(table, self.roles.key, where)
         batch = Batch(parts, np.arange(number, number + table.num_rows), weights, None, keys)
         dropped = int(len(keep) - keep.sum())
         return (batch.take(keep) if dropped else batch), dropped
