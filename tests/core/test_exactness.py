@@ -245,3 +245,19 @@ def test_two_distinct_rows_nearly_collinear(method):
     core = karat.coreset(X, y, problems.LeastSquares(fit_intercept=False), method=method)
     assert len(core) == 2
     assert np.allclose(core.weights, 3.0, rtol=1e-8)
+
+
+@pytest.mark.parametrize("levels", range(2, 9))
+def test_indicators_of_one_category_beside_an_intercept(levels):
+    """Their sum is 1 in every row: a direction that vanishes exactly, and must be dropped as accurately."""
+    rng = np.random.default_rng(levels)
+    category = rng.integers(levels, size=6000)
+    X = np.column_stack([rng.integers(1, 7, 6000), *(category == level for level in range(levels))]).astype(float)
+    y = X[:, 0] + rng.standard_normal(6000)
+    core = karat.coreset(X, y)
+    streamed = karat.Sketch().update(X[:2000], y[:2000]).update(X[2000:], y[2000:]).coreset()
+    D = np.column_stack([X, y])
+    for few in (core, streamed):
+        assert few.verify(X, y).ok
+        kept = np.column_stack([few.X, few.y])
+        assert np.allclose((kept.T * few.weights) @ kept, D.T @ D, rtol=1e-11)

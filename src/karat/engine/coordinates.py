@@ -233,7 +233,10 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
             kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
     flags = np.concatenate(unconfirmed)
     poor = bool(flags.any()) or kappa > KAPPA ** (2 / degree)
-    left = without(basis, gone, sizes)
+    # A direction that is dropped must vanish row by row: without what rounding has left of known coordinates in it.
+    pure = basis.map.copy()
+    pure[:, gone] -= basis.map @ (known @ (known.T @ gram[:, gone]))
+    left = without(replace(basis, map=pure), gone, sizes)
     return step, replace(left, map=basis.map @ step, unconfirmed=flags), poor, kappa
 
 
