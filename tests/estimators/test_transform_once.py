@@ -40,7 +40,7 @@ def encoded():
     return make_column_transformer((OneHotEncoder(), ["cut", "clarity"]), (StandardScaler(), ["size", "depth"]))
 
 
-def test_one_transform_of_all_rows(frame, counted):
+def test_at_most_one_transform_of_all_rows(frame, counted):
     X, y = frame
     few = CoresetRegressor(make_pipeline(encoded(), LinearRegression())).fit(X, y)
     assert counted.count(len(X)) <= 1
