@@ -12,7 +12,7 @@ export KARAT_DATA ?= $(wildcard $(abspath ../shared/datasets))
 # Tests run in two processes.  One BLAS thread each: more would compete for the two cores.
 test quick oldest docs: export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test quick oldest torture lint bench docs reproduce clean
+.PHONY: demo test quick oldest torture lint bench docs reproduce dist clean
 # Two installations into one environment must not run at the same time.
 .NOTPARALLEL:
 
@@ -65,6 +65,10 @@ docs: $(call has,docs)
 reproduce: $(call has,reproduce)
 	$(PIP) --group peers || echo "Peers could not be installed; the page says so and has the rest."
 	$(BIN)/karat reproduce
+
+# The same bytes for the same commit: all files get its time.
+dist: $(call has,dist)
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation --outdir dist .
 
 clean:
 	rm -rf docs/_build docs/gallery docs/api/generated

@@ -29,8 +29,8 @@ def yardstick(report: Report, sizes: Sizes) -> None:
 def against_peers(report: Report, sizes: Sizes) -> None:
     """(a) Other reducers on a ready feature matrix, each at the largest size that takes a reasonable time."""
     groups = {
-        sizes.peer_rows: [peers.COREAX, peers.RECOMBINE, peers.LITERAL_5],
-        sizes.slow_rows: [peers.NNLS, peers.HIGHS],
+        sizes.peer_rows: [peers.COREAX, peers.RECOMBINE, peers.LITERAL_5, peers.CONES, peers.TREE],
+        sizes.slow_rows: [peers.NNLS, peers.HIGHS, peers.DCATCH],
         sizes.tiny_rows: [peers.LITERAL_6],
     }
     for n, names in groups.items():

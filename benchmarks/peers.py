@@ -13,6 +13,8 @@ from importlib.util import find_spec
 import numpy as np
 
 from karat.experiments.literal import caratheodory, fast_caratheodory
+from karat.experiments.random_cones import recombine, recombine_randomly
+from karat.experiments.tchakaloff import dcatch
 
 Array = np.ndarray
 Answer = tuple[Array, Array]
@@ -99,9 +101,32 @@ def literal_6(F: Array, weights: Array) -> Callable[[], Answer]:
     return solve
 
 
+def random_cones(F: Array, weights: Array) -> Callable[[], Answer]:
+    """Cosentino, Oberhauser and Abate's combined algorithm; it keeps the total weight without a constant."""
+    points = np.ascontiguousarray(F[:, 1:])
+    return lambda: recombine_randomly(points, weights)[:2]
+
+
+def tchernychova_lyons(F: Array, weights: Array) -> Callable[[], Answer]:
+    """Tchernychova and Lyons' tree; it keeps the total weight without a constant."""
+    points = np.ascontiguousarray(F[:, 1:])
+
+    def solve() -> Answer:
+        mass = recombine(points, weights)
+        return np.flatnonzero(mass), mass[mass > 0]
+
+    return solve
+
+
+def tchakaloff(F: Array, weights: Array) -> Callable[[], Answer]:
+    """dCATCH: non-negative least squares with deviation maximisation on an orthonormal basis."""
+    return lambda: dcatch(F, weights)
+
+
 COREAX, RECOMBINE = "coreax TreeRecombination, x64", "PyRecombine"
 NNLS, HIGHS = "scipy nnls", "HiGHS vertex"
 LITERAL_5, LITERAL_6 = "paper's Algorithm 5, literal", "paper's Algorithm 6, literal"
+CONES, TREE, DCATCH = "random cones, Cosentino et al., literal", "tree of Tchernychova and Lyons, literal", "dCATCH, literal"
 
 PEERS: dict[str, tuple[Peer, str]] = {
     COREAX: (coreax_tree, "coreax"),
@@ -110,6 +135,9 @@ PEERS: dict[str, tuple[Peer, str]] = {
     HIGHS: (highs, "scipy"),
     LITERAL_5: (literal_5, "numpy"),
     LITERAL_6: (literal_6, "numpy"),
+    CONES: (random_cones, "numpy"),
+    TREE: (tchernychova_lyons, "numpy"),
+    DCATCH: (tchakaloff, "scipy"),
 }
 
 

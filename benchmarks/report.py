@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import scipy
+import timing
 from timing import Timing
 
+MEASURED = Path(__file__).parents[1] / "docs" / "figures" / "measured.json"
 HEADS = ("case", "what", "time", "runs", "ratio", "limit", "error", "rows", "memory", "note")
 WIDTHS = (28, 31, 9, 4, 22, 25, 6, 5, 8, 0)
 
@@ -100,10 +102,15 @@ class Report:
     def _print(self, cells: tuple[str, ...]) -> None:
         print(" ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=True)).rstrip(), flush=True)
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, part: bool = False) -> None:
+        """Write MEASURED, the one source of the figures in the documentation, and a table for people in ``folder``.
+
+        A part of the sections replaces its own cases and leaves the others as they are.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         machine = {
             "mode": self.mode,
+            "clock": timing.CLOCK.__name__,
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "machine": platform.machine(),
             "python": platform.python_version(),
@@ -111,8 +118,12 @@ class Report:
             "scipy": scipy.__version__,
         }
         lines = [asdict(line) | {"met": line.met} for line in self.lines]
-        (folder / "engine.json").write_text(json.dumps({"machine": machine, "lines": lines}, indent=1) + "\n")
-        rows = [HEADS, tuple("---" for _ in HEADS), *(line.cells() for line in self.lines)]
-        table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+        path = folder / "quick.json" if self.mode == "quick" else MEASURED
+        if part and path.exists():
+            known = {line["case"] for line in lines}
+            lines = [line for line in json.loads(path.read_text())["lines"] if line["case"] not in known] + lines
+        path.write_text(json.dumps({"machine": machine, "lines": lines}, indent=1) + "\n")
+        cells = [Line(**{key: value for key, value in line.items() if key != "met"}).cells() for line in lines]
+        table = "\n".join("| " + " | ".join(row) + " |" for row in [HEADS, tuple("---" for _ in HEADS), *cells])
         about = ", ".join(f"{key} {value}" for key, value in machine.items())
         (folder / "engine.md").write_text(f"# Benchmarks of the engine\n\n{about}\n\n{table}\n")

@@ -5,6 +5,9 @@
     python benchmarks/run.py --full     NNLS and HiGHS at a million rows too (many minutes, 11 GB)
     python benchmarks/run.py --only wide,box
 
+The figures are written to docs/figures/measured.json, from which docs/speed.md and its curves are made.  On a machine with
+other work, set KARAT_BENCH_CLOCK=processor and OPENBLAS_NUM_THREADS=1: processor time on one thread.
+
 Every time is a median.  What is compared runs in turn.  karat is timed from raw arrays, with validation.
 """
 
@@ -14,6 +17,7 @@ import argparse
 import time
 from pathlib import Path
 
+import curves
 import engine
 import proof
 import real
@@ -30,6 +34,10 @@ SECTIONS = {
     "covtype": real.covertype,
     "box": engine.box,
     "proof": proof.share,
+    "curves": curves.curves,
+    "few": curves.few_rows,
+    "refusal": curves.refusal,
+    "threads": curves.threads,
     "why": why.why,
 }
 
@@ -48,8 +56,7 @@ def main() -> None:
     report = Report(size.name)
     for name in chosen:
         SECTIONS[name](report, size)
-    if not options.only:  # do not replace the whole table by a part
-        report.write(Path(__file__).parent / "results")
+    report.write(Path(__file__).parent / "results", part=bool(options.only))
     print(f"{time.perf_counter() - start:.0f} s")
 
 

@@ -27,6 +27,7 @@ extensions = [
     "myst_parser",
     "sphinx_gallery.gen_gallery",
     "drawn",
+    "measured",
     "formulas",
     "kept",
     "shown",

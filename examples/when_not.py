@@ -2,7 +2,7 @@
 When not to use it
 ==================
 
-A coreset saves nothing for one fit or for few rows, and it would be wrong for losses that are not squares.
+A coreset saves nothing for one fit or for few rows, and it would be wrong for losses that its moments do not decide.
 """
 
 import time

@@ -38,7 +38,7 @@ def noticed(family, kind, n, seed):
     return ", ".join(failed) or "other"
 
 
-def share(family, kind, n, draws):
+def share(family, kind, n, draws, seed=1000):
     """How many draws were noticed, and by what."""
-    found = [noticed(family, kind, n, 1000 + seed) for seed in range(draws)]
+    found = [noticed(family, kind, n, seed + i) for i in range(draws)]
     return sum(one is not None for one in found), sorted({one for one in found if one is not None})

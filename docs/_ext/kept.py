@@ -13,6 +13,13 @@ COLUMNS = (5, 10, 20)
 ONE_PASS = "yes, so one pass is enough for streams, files and clusters"
 TWO_PASSES = "no: the features depend on all rows, so two passes"
 NOT_SAVED = "no: load it with karat.load(path, problem=...)"
+UNKNOWN = {  # sizes that depend on more than the number of columns
+    "Kernel": (
+        "the number of features, and one more for the total weight",
+        "features + 1",
+    ),
+    "GroupedLogistic": ("the number of points, and the rank of (X, 1)", "points + 11"),
+}
 EVERYTHING = {
     "least-squares": "LeastSquares()",
     "ridge": "Ridge(1.0)",
@@ -21,6 +28,7 @@ EVERYTHING = {
     "tensor-contraction": "TensorContraction(3)",
     "mean": "Mean()",
     "kernel": "Kernel(lambda X: X)",
+    "grouped-logistic": "GroupedLogistic([[0.0], [1.0]])",
     "transformed": "Transformed(LeastSquares(), lambda X: X)",
     "gaussian-mixture": "GaussianMixture(4)",
     "single-topic": "SingleTopic(4)",
@@ -43,7 +51,7 @@ def sizes(problem: problems.Problem) -> str:
     try:
         rows = [karat.plan(problem, 10**9, d).rows for d in COLUMNS]
     except karat.InputError:
-        return "the number of features, and one more for the total weight"
+        return UNKNOWN[type(problem).__name__][0]
     if len(set(rows)) == 1:
         return f"{rows[0]:,}, for any d"
     return ", ".join(
@@ -54,7 +62,7 @@ def sizes(problem: problems.Problem) -> str:
 def facts(expression: str) -> dict[str, str | list[str]]:
     """The facts about a problem, from the code."""
     problem = problem_of(expression)
-    of = "" if "lambda" in expression else f", for {expression}"
+    of = "" if type(problem).__name__ in UNKNOWN else f", for {expression}"
     return {
         "Kept": capitalised(problem.keeps),
         "Not kept": [capitalised(what) for what in problem.excludes],
@@ -136,7 +144,7 @@ def sizes_at_ten(expression: str) -> str:
     try:
         return f"{karat.plan(problem_of(expression), 10**9, 10).rows:,}"
     except karat.InputError:
-        return "features + 1"
+        return UNKNOWN[type(problem_of(expression)).__name__][1]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

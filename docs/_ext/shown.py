@@ -1,7 +1,7 @@
 """The directive ``{shown}``: runs commands when the pages are built, and shows them with their output.
 
-The commands of a page run in one folder, which contains ``houses.parquet``.  An exit code other than ``:exit:`` (0) is an error
-of the build.
+The commands of a page run in one folder, with the files that ``houses`` writes.  An exit code other than ``:exit:`` (0) is an
+error of the build.
 """
 
 import os
@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,19 +26,37 @@ SOURCE = str(
 )  # the karat of this environment, from any folder
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "72", "TERM": "dumb", "PYTHONPATH": SOURCE}
 COLUMNS = ("area", "rooms", "age", "floor", "distance")
+TOWNS = ("Ayr", "Bath", "Cork", "Dover")
 
 
-def houses(path: Path, rows: int = 20_000) -> None:
-    """Write a table of houses."""
+def houses(path: Path, rows: int = 1_000_000) -> None:
+    """Write a table of houses: numbers, and a second file with towns and gaps."""
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     rng = np.random.default_rng(0)
     X = rng.gamma(4.0, 1.0, (rows, len(COLUMNS))).round(2)
     price = 50 + X @ [30.0, 5.0, -2.0, 1.0, -8.0] + 10 * rng.standard_normal(rows)
-    pq.write_table(
-        pa.table(dict(zip(COLUMNS, X.T, strict=True)) | {"price": price}), path
+    table = pa.table(dict(zip(COLUMNS, X.T, strict=True)) | {"price": price})
+    pq.write_table(table, path / "houses.parquet")
+    known = pa.array(rng.random(rows) > 0.02)
+    table = table.set_column(2, "age", pc.if_else(known, table["age"], None))
+    towns = pa.array(np.array(TOWNS)[rng.integers(len(TOWNS), size=rows)])
+    pq.write_table(table.append_column("town", towns), path / "towns.parquet")
+    changed = price.copy()
+    changed[123_456] += 1e-9
+    table = pa.table(dict(zip(COLUMNS, X.T, strict=True)) | {"price": changed})
+    pq.write_table(table, path / "touched.parquet")
+
+
+def wrapped(command: str) -> list[str]:
+    """A command in lines of the width of its output, which a shell reads as one."""
+    width = int(PLAIN["COLUMNS"])
+    lines = textwrap.wrap(
+        command, width - 2, subsequent_indent="    ", break_on_hyphens=False
     )
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
 class Shown(SphinxDirective):
@@ -49,11 +68,15 @@ class Shown(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         if "shown" not in self.env.temp_data:
             self.env.temp_data["shown"] = tempfile.TemporaryDirectory()
-            houses(Path(self.env.temp_data["shown"].name) / "houses.parquet")
+            houses(Path(self.env.temp_data["shown"].name))
         lines: list[str] = []
         for command in self.content:
             done = self.perform(command)
-            lines += [f"$ {command}", *(done.stdout + done.stderr).splitlines(), ""]
+            lines += [
+                *wrapped(f"$ {command}"),
+                *(done.stdout + done.stderr).splitlines(),
+                "",
+            ]
             if done.returncode != self.options.get("exit", 0):
                 where = self.get_location()
                 raise self.error(f"{where}: exit code {done.returncode} of {lines}")

@@ -144,7 +144,9 @@ def test_completion_knows_commands_and_problems():
 
 def test_the_demo_keeps_its_promise(inside):
     found = inside("demo", "--rows", "20000", "--json").json
-    _, kept, drawn = found["ways"]
+    _, path, kept, drawn = found["ways"]
+    assert found["solver_tolerance"] == 1e-12
+    assert path["error"] < 1e-10
     assert found["verified"]
     assert kept["error"] < 1e-10
     assert drawn["error"] > 1e-3
@@ -152,3 +154,5 @@ def test_the_demo_keeps_its_promise(inside):
     shown = inside("demo", "--rows", "20000").out
     assert "20,000 rows" in shown
     assert "at random" in shown
+    assert "tolerance of 1e-12" in shown
+    assert "lasso_path" in shown

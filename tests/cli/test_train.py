@@ -38,6 +38,9 @@ def test_check_trains_on_all_rows_too(core, data, xy):
     assert check["difference"] < 1e-9
     oracle = Lasso(0.1, tol=1e-12, max_iter=10**5).fit(*xy)
     np.testing.assert_allclose(list(check["parameters"]["coefficients"]["y"].values()), oracle.coef_, rtol=1e-10)
+    assert check["solver_tolerance"] == {"compared": 1e-12, "timed": Lasso().tol}
+    shown = command("train", core, "--model", "lasso", "--alpha", "0.1", "--check", data / "rows.csv").out
+    assert "the times are at scikit-learn's default, 1e-04" in " ".join(shown.split())
     people = command("train", core, "--check", data / "rows.parquet").out
     for words in ("ols from 15 rows that represent 4,000", "too: the same", "largest difference", "all rows 1 ms, coreset"):
         assert words.replace("1 ms", "") in re.sub(r"[\d.]+ ms", "", people)

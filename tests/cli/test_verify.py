@@ -53,8 +53,9 @@ def test_one_changed_digit_is_seen_though_no_moment_moves(core, numbers, tmp_pat
     assert (found["ok"], found["data"], found["certificate"]["ok"]) == (False, "changed", True)
     people = command("verify", core, tmp_path / "touched.parquet")
     assert people.code == 1
-    for words in ("REFUTED", "CHANGED", "rows 0 to 3,999"):
+    for words in ("REFUTED", "CHANGED", "row 1,234 (touched.parquet row 1,234)"):
         assert words in people.out
+    assert "which now is" in " ".join(command("verify", core, tmp_path / "touched.parquet", "--locate").out.split())
 
 
 def test_other_data_is_refuted_by_its_moments(inside, core, numbers, tmp_path):

@@ -5,7 +5,9 @@ import pytest
 from scipy import sparse
 
 import karat
-from karat._data import transformed as module
+from karat._data.transformed import LargeBlocks, transformed
+from karat.engine.reduce import build
+from karat.engine.rows import Rows
 from karat.problems import LeastSquares, Transformed
 
 
@@ -42,31 +44,28 @@ def test_one_transform_of_all_rows(rows, dense):
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_blocks_in_bounded_memory(rows, dense, monkeypatch):
+def test_blocks_in_bounded_memory(rows, dense):
     X, y = rows
     table = Counted(True)(X)
-    monkeypatch.setattr(module, "BLOCK", 3000)
-    array = module.transformed(X, Counted(dense))
+    array = transformed(X, Counted(dense), block=3000)
     assert isinstance(array, np.ndarray)
     assert np.array_equal(array, table)
-    monkeypatch.setattr(module, "HELD", 20_000 * 5 * 8 // 4)
-    transform = Counted(dense)
-    blocks = module.transformed(X, transform)
-    assert isinstance(blocks, module.LargeBlocks)
+    blocks = transformed(X, Counted(dense), held=20_000 * 5 * 8 // 4, block=3000)
+    assert isinstance(blocks, LargeBlocks)
     for where in (slice(0, 10), slice(2990, 9010), np.array([5, 19_999, 4000, 4001]), np.arange(0, 20_000, 3)):
         assert np.array_equal(blocks[where], table[where])
     assert np.array_equal(blocks[:, 3], table[:, 3])
     assert np.array_equal(blocks.max(axis=0), table.max(axis=0))
     assert np.array_equal(blocks.min(axis=0), table.min(axis=0))
     assert len(blocks.held) <= blocks.most
-    core = karat.coreset(X, y, Transformed(LeastSquares(), transform))
-    assert core.certificate.ok
-    assert np.array_equal(core.indices, karat.coreset(table, y).indices)
+    kernel = LeastSquares().kernel(5, 1)
+    chosen, plain = (build(Rows([part, y[:, None]]), kernel, "auto", 0) for part in (blocks, table))
+    assert chosen.proof.ok
+    assert np.array_equal(chosen.positions, plain.positions)
 
 
-def test_sparse_columns_stay_sparse(rows, monkeypatch):
+def test_sparse_columns_stay_sparse(rows):
     X, _ = rows
-    monkeypatch.setattr(module, "BLOCK", 3000)
 
     def codes(part):
         return sparse.csr_array((np.ones(len(part)), (np.arange(len(part)), np.abs(part[:, 0] * 20).astype(int) % 50)))
@@ -75,8 +74,7 @@ def test_sparse_columns_stay_sparse(rows, monkeypatch):
         table = codes(part)
         return sparse.csr_array((table.data, table.indices, table.indptr), shape=(len(part), 50))
 
-    monkeypatch.setattr(module, "HELD", 2**20)
-    table = module.transformed(X, one_hot)
+    table = transformed(X, one_hot, held=2**20, block=3000)
     assert sparse.issparse(table)
     assert (table != one_hot(X)).nnz == 0
 

@@ -26,6 +26,7 @@ PROBLEMS = {
     "tensor-contraction": problems.TensorContraction(3),
     "mean": problems.Mean(),
     "kernel": problems.Kernel(abs),
+    "grouped-logistic": problems.GroupedLogistic([[0.0], [1.0]]),
     "transformed": problems.Transformed(problems.LeastSquares(), abs),
     "gaussian-mixture": problems.GaussianMixture(4),
     "single-topic": problems.SingleTopic(4),

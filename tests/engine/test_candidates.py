@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import karat
-from karat.engine.importance import probabilities
-from karat.engine.points import candidate_points
+from karat.engine.points import candidate_points, probabilities
 from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows
 from karat.engine.weights import group_bounds

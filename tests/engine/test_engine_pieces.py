@@ -168,4 +168,4 @@ def test_products_in_either_memory_order(order):
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((7, 5)), rng.standard_normal((5, 4))
     assert np.allclose(linalg.product(np.array(a, order=order), np.array(b, order=order)), a @ b, atol=1e-14)
-    assert np.allclose(np.triu(linalg.upper_gram(np.array(a, order=order))), np.triu(a.T @ a), atol=1e-14)
+    assert np.allclose(np.triu(linalg.upper_gram(np.array(a, order=order))), np.triu(a @ a.T), atol=1e-14)

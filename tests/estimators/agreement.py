@@ -2,12 +2,11 @@
 
 import numpy as np
 import sklearn
+from estimators.reducing import CoresetRegressor
 from sklearn.base import clone
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV
-
-from karat import CoresetRegressor
 
 
 def scores(search):

@@ -1,6 +1,7 @@
 """scikit-learn's own checks, for every estimator; no check is left out without a reason."""
 
 import pytest
+from estimators.reducing import CoresetClassifier, CoresetRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LassoCV, LinearRegression, MultiTaskLasso, Ridge, RidgeClassifier, RidgeCV
 from sklearn.model_selection import GridSearchCV
@@ -8,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from karat import CoresetClassifier, CoresetRegressor, models
+from karat import models
 
 FOLDS_MOVE = (
     "Folds are runs of rows: a row that is repeated or left out moves the others into other folds, as in scikit-learn's own"

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from estimators.reducing import CoresetClassifier
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, RidgeClassifierCV
@@ -10,7 +11,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScaler
 
-from karat import CoresetClassifier, NotExactError, models
+from karat import NotExactError, models
 
 PAIRS = [
     (LinearDiscriminantAnalysis(), models.LinearDiscriminant()),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from estimators.agreement import assert_same
+from estimators.reducing import CoresetRegressor
 from scipy import sparse
 from scipy.stats import loguniform
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
@@ -34,8 +35,6 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-
-from karat import CoresetRegressor
 
 ALPHAS = np.logspace(-3, 1, 5)
 SCALED_LASSO = make_pipeline(StandardScaler(), Lasso())

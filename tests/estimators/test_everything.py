@@ -12,6 +12,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
+from estimators.reducing import CoresetClassifier, CoresetRegressor
 from sklearn import model_selection
 from sklearn.base import clone
 from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
@@ -33,10 +34,8 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils import all_estimators
 
-import karat
-from karat import CoresetRegressor, InputError, NotExactError, models
+from karat import InputError, NotExactError, models
 
-CoresetClassifier = getattr(karat, "CoresetClassifier", None)
 N = 400
 EQUAL, REFUSED, DIFFERENT, RAW, NOTHING = "equal", "refused", "different", "raw", "fails in scikit-learn"
 TIGHT = {"tol": 1e-13, "max_iter": 100_000, "random_state": 0, "n_estimators": 5, "early_stopping": False}

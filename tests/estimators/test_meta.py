@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import sklearn
+from estimators.reducing import CoresetRegressor
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import ElasticNetCV, Lasso, LassoCV, Ridge, RidgeCV
@@ -15,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import karat
-from karat import CoresetRegressor, problems
+from karat import problems
 
 SEARCH = GridSearchCV(make_pipeline(StandardScaler(), PolynomialFeatures(2), Lasso()), {"lasso__alpha": [0.1, 1.0]}, cv=3)
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from estimators.reducing import CoresetRegressor
 from sklearn.covariance import GraphicalLasso
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.decomposition import PCA
@@ -11,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.naive_bayes import GaussianNB
 
 import karat
-from karat import CoresetRegressor, InputError, NotExactError, models, problems
+from karat import InputError, NotExactError, models, problems
 
 CLASSIFIERS = [
     (LinearDiscriminantAnalysis(), models.LinearDiscriminant()),

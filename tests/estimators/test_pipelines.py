@@ -4,13 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from estimators.agreement import assert_same
+from estimators.reducing import CoresetRegressor
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.linear_model import Lasso, LassoCV, LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, SplineTransformer, StandardScaler
-
-from karat import CoresetRegressor
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from estimators.agreement import assert_same, on_all_rows
+from estimators.reducing import CoresetRegressor
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.decomposition import PCA
@@ -13,7 +14,7 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, QuantileTransformer, StandardScaler
 
-from karat import CoresetRegressor, InputError
+from karat import InputError
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from estimators.reducing import CoresetRegressor
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.decomposition import NMF
@@ -40,7 +41,7 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 import karat
-from karat import CoresetRegressor, InputError, NotExactError, models, problems
+from karat import InputError, NotExactError, models, problems
 
 
 class Stranger(RegressorMixin, BaseEstimator):

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from estimators.agreement import assert_same, on_all_rows, scores
+from estimators.reducing import CoresetClassifier, CoresetRegressor
 from scipy.stats import loguniform
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
@@ -15,7 +16,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, SplineTransformer, StandardScaler
 
 import karat
-from karat import CoresetClassifier, CoresetRegressor, InputError, NotExactError, models
+from karat import InputError, NotExactError, models
 from karat.estimators import inference
 
 HALVING = {"min_resources": 500, "max_resources": 4500, "factor": 3, "resource": "max_iter"}

@@ -3,14 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from estimators.reducing import CoresetRegressor
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
-
-from karat import CoresetRegressor
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pyarrow.csv as pacsv
@@ -88,57 +84,3 @@ def test_other_calls_and_changed_files_are_noticed(tmp_path):
         run(case, folder, tmp_path / "plain.npz")
     with pytest.raises(karat.InputError, match="another call"):
         karat.coreset_files(folder, problem=P.Moments(2), columns=case.columns, checkpoint=path)
-
-
-SCRIPT = """
-import sys, time
-import karat
-source, checkpoint, output, pause = sys.argv[1:]
-karat.coreset_files
-print("ready", flush=True)
-core = karat.coreset_files(
-    source, problem=karat.problems.HiddenMarkov(3, "gaussian"), columns=[f"v0_{j}" for j in range(6)], sequence="seq",
-    key="id", sample_weight="w", batch_rows=1500, checkpoint=checkpoint,
-    progress=lambda done, total: time.sleep(float(pause)),
-)
-core.save(output)
-"""
-
-
-def start(source, checkpoint, output, pause):
-    command = [sys.executable, "-c", SCRIPT, str(source), str(checkpoint), str(output), str(pause)]
-    env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process):
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-
-
-@pytest.mark.slow
-def test_killed_at_random_moments(tmp_path):
-    case = case_of("chain, gaussian")
-    source = case.write(tmp_path / "data")
-    finish(start(source, tmp_path / "whole.npz", tmp_path / "whole_core.npz", 0))
-    whole = karat.load(tmp_path / "whole_core.npz")
-    rng = np.random.default_rng(6)
-    passes, kills = [], 0
-    while kills < 6:
-        process = start(source, tmp_path / "c.npz", tmp_path / "core.npz", 0.08)
-        process.stdout.readline()  # imports are over
-        time.sleep(rng.uniform(0.2, 1.5))
-        if process.poll() is not None:  # it was faster than us: begin again
-            finish(process)
-            (tmp_path / "c.npz").unlink()
-            continue
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        kills += 1
-        if (tmp_path / "c.npz").exists():
-            passes.append(read_archive(tmp_path / "c.npz", "")[0]["pass"])
-    finish(start(source, tmp_path / "c.npz", tmp_path / "core.npz", 0))
-    core = karat.load(tmp_path / "core.npz")
-    same(core, whole)
-    assert core.verify(case.X, sample_weight=case.weights, **case.lengths).ok
-    assert set(passes) == {1, 2}  # some were killed in the first pass, some in the second

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -38,52 +37,6 @@ def start(source, checkpoint, output, pause):
     command = [sys.executable, "-c", SCRIPT, str(source), str(checkpoint), str(output), str(pause)]
     env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process):
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_killed_ten_times_at_random_moments(kind, tmp_path):
-    table = make(60_000)
-    if kind == "parquet":
-        source = write(table, tmp_path / "data", files=6, row_group_size=1500)
-    else:
-        (tmp_path / "data").mkdir()
-        for i in range(4):
-            pacsv.write_csv(table.slice(i * 15_000, 15_000), tmp_path / "data" / f"{i}.csv")
-        source = tmp_path / "data"
-    finish(start(source, tmp_path / "whole.npz", tmp_path / "whole_core.npz", 0))
-    whole = karat.load(tmp_path / "whole_core.npz")
-    rng = np.random.default_rng(5)
-    kills = 0
-    places = []
-    while kills < 10:
-        process = start(source, tmp_path / "c.npz", tmp_path / "core.npz", 0.06)
-        process.stdout.readline()  # imports are over
-        time.sleep(rng.uniform(0.0, 1.2))
-        if process.poll() is not None:  # it was faster than us: begin again
-            finish(process)
-            (tmp_path / "c.npz").unlink()
-            (tmp_path / "core.npz").unlink()
-            continue
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        kills += 1
-        if (tmp_path / "c.npz").exists():
-            places.append(karat.Sketch.load(tmp_path / "c.npz").n_rows)
-    finish(start(source, tmp_path / "c.npz", tmp_path / "core.npz", 0))
-    core = karat.load(tmp_path / "core.npz")
-    for name in ("indices", "weights", "keys", "groups"):
-        np.testing.assert_array_equal(getattr(core, name), getattr(whole, name))
-    X, y = arrays(table)
-    proof = core.verify(X, y, groups=table["g"].to_numpy(zero_copy_only=False).astype(str))
-    assert proof.ok
-    assert max(places, default=0) > 0  # some runs were killed in the middle
-    assert not list(tmp_path.glob(".c.npz.*.part"))  # what a kill left behind is swept away
 
 
 def interrupted(folder, checkpoint, after):

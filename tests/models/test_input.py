@@ -19,7 +19,11 @@ COUNTS = make_topics(300).X
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(-1, "negative, the first in document 2, word 3"), (0.5, "not whole, the first in document 2"), (np.nan, "not finite")],
+    [
+        (-1, "negative, the first in document 2, word 3"),
+        (0.5, "not whole, the first in document 2"),
+        (np.nan, "NaN or infinite"),
+    ],
 )
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
 def test_counts_must_be_counts(value, message, container):

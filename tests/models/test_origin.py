@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from golden.recipes import RIGHT
 from golden.stored import stored
-from latent_data import make_chain, make_mixture, make_views
+from latent_data import make_chain, make_mixture, make_sources, make_views
 from scipy.optimize import linear_sum_assignment
 
 import karat
@@ -39,11 +39,22 @@ def views(offset):
     return max(error(found - offset, truth) for found, truth in zip(model.means_, data.means, strict=True)), model.weights_
 
 
+def sources(offset):
+    X = make_sources(5000).X
+    scale = X.std(axis=0)
+    model = models.ICA(4).fit((X - X.mean(axis=0)) / scale + offset)
+    truth = models.ICA(4).fit(X).mixing_ / scale[:, None]  # standardised columns have the same sources
+    signs = np.sign(np.sum(model.mixing_ * truth, axis=0))
+    np.testing.assert_allclose(signs * model.mixing_, truth, atol=1e-6)
+    return 0.05, model.kurtosis_
+
+
 KINDS = {
     "mixture": lambda offset: mixture(offset, False),
     "mixture, own variances": lambda offset: mixture(offset, True),
     "chain": chain,
     "views": views,
+    "sources": sources,
 }
 
 

@@ -45,6 +45,41 @@ def test_full_covariances_on_real_data_are_as_likely_as_those_of_em(load, k):
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
 
 
+def penguins(seed=1):
+    """Four measurements of three kinds of birds in their own units, correlated, as in the Palmer penguins."""
+    rng = np.random.default_rng(seed)
+    means = np.array([[38.8, 18.3, 190, 3701], [48.8, 18.4, 196, 3733], [47.5, 15.0, 217, 5076]])
+    deviations = np.array([[2.7, 1.2, 6.5, 459], [3.3, 1.1, 7.1, 384], [3.1, 1.0, 6.5, 504]])
+    kind = rng.choice(3, 342, p=[0.44, 0.2, 0.36])
+    noise = rng.standard_normal((342, 4)) @ np.linalg.cholesky(0.5 + 0.5 * np.eye(4)).T
+    return means[kind] + deviations[kind] * noise
+
+
+@real
+@pytest.mark.parametrize("standardised", [False, True])
+def test_columns_of_different_units_are_noticed_and_refined(standardised):
+    X = penguins()
+    X = (X - X.mean(axis=0)) / X.std(axis=0) if standardised else X
+    model = models.GaussianMixture(3, refine="full").fit(X)
+    assert not model.recovery_.fits
+    assert model.score(X) >= EM(3, n_init=3, random_state=0).fit(X).score(X) - 1e-6
+
+
+@real
+def test_a_tie_goes_to_em_where_the_model_fits_and_to_the_moments_where_it_does_not():
+    """The moments know that the variances are equal; held-out rows prefer that, by less than their noise."""
+    rng = np.random.default_rng(1)
+    means = 3 * np.random.default_rng(0).standard_normal((5, 20))
+    X = means[rng.integers(5, size=100_000)] + rng.standard_normal((100_000, 20))
+    model = models.GaussianMixture(5, refine="spherical").fit(X)
+    assert model.recovery_.fits
+    assert model.refinement_.after < model.refinement_.before
+    assert model.refinement_.kept
+    few = np.random.default_rng(0).standard_normal((60, 12)) * np.linspace(1, 3, 12)
+    small = models.GaussianMixture(3, refine="full").fit(few)
+    assert not small.refinement_.kept
+
+
 @pytest.mark.parametrize("kind", ["diag", "tied"])
 def test_every_kind_of_covariances(kind):
     X = make_mixture(3000, 5, 3).X
@@ -70,6 +105,15 @@ def test_refined_chain(gaussian):
     assert model.bic(data.X, lengths=data.lengths) == pytest.approx(
         -2 * model.score(data.X, lengths=data.lengths) + model._parameters * np.log(len(data.X))
     )
+
+
+@real
+def test_a_symbol_that_the_first_rows_do_not_hold_does_not_stop_em():
+    pytest.importorskip("hmmlearn")
+    X = make_chain(3000, seed=5).X.copy()
+    X[:2500][X[:2500] == 6] = 5  # the part on which EM is tried does not hold symbol 6
+    model = models.HiddenMarkov(3, refine="spherical").fit(X)
+    assert np.isfinite(model.refinement_.after)
 
 
 @pytest.mark.parametrize("kind", ["diag", "tied", "full"])

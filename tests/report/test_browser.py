@@ -8,6 +8,7 @@ import pytest
 from report.browser import chromium, programs
 
 import karat
+from karat._core.wording import number
 
 pytestmark = pytest.mark.skipif(None in programs(), reason="Chromium and chromedriver are not installed")
 
@@ -323,5 +324,49 @@ def test_a_large_report_is_light(browser, pages):
     filter_by(browser, "measurement_0 > 1")
     assert len(browser.driver.find_elements("css selector", "#table tbody tr")) == 25
     assert browser.driver.execute_script("return document.querySelectorAll('*').length") < 20_000
-    assert browser.text("#found") == [f"{(pages['large core'].X.iloc[:, 0] > 1).sum()} of 2000 rows match"]
+    assert browser.text("#found") == [f"{(pages['large core'].X.iloc[:, 0] > 1).sum()} of 2\u202f000 rows match"]
     assert numbers(browser.column(3))[:1] > [1.0]
+
+
+def test_on_a_phone_tables_scroll_in_their_frame_and_rows_are_tapped(browser, pages):
+    visible = "return [...document.querySelectorAll(arguments[0])].map((e) => getComputedStyle(e).display !== 'none')"
+    for width, touch in ((390, True), (1280, False)):
+        browser.command("Emulation.setTouchEmulationEnabled", {"enabled": touch})
+        browser.open(pages["small"], width)
+        assert set(browser.run(visible, ".for-touch")) == {touch}
+        assert set(browser.run(visible, ".for-mouse")) == {not touch}
+    browser.open(pages["small"], 390)
+    frames = browser.run(
+        "return [...document.querySelectorAll('.scroll')].map((e) => [e.scrollWidth > e.clientWidth, "
+        "e.getBoundingClientRect().right <= innerWidth, getComputedStyle(e).borderTopWidth])"
+    )
+    assert frames == [[True, True, "1px"]] * 2
+    left = browser.run(
+        "const f = document.querySelector('.named').parentElement; f.scrollLeft = 200; const h = f.querySelector('tbody th');"
+        "return [h.getBoundingClientRect().left - f.getBoundingClientRect().left, f.scrollLeft]"
+    )
+    assert left[1] > 0
+    assert 0 <= left[0] <= 2  # the names of the columns stay in sight
+
+
+def test_the_script_writes_numbers_as_the_page_does(browser, tmp_path):
+    values = [
+        0.0,
+        7.0,
+        -1234.0,
+        2_181_234.0,
+        2_181_234.56,
+        21_812_345.6,
+        1e14,
+        1e16,
+        0.001,
+        0.00099,
+        -3.04e-15,
+        999_999.96,
+        1 / 3,
+    ]
+    X = pd.DataFrame({"v": values})
+    core = karat.coreset(X)
+    karat.report.write_report(core, tmp_path / "numbers.html")
+    browser.open(tmp_path / "numbers.html")
+    assert browser.column(3) == [number(value, 6) for value in core.X["v"]]

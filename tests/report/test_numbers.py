@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat._core.wording import PAGE, SUPERSCRIPTS, TERMINAL, count, number
+from karat._core.wording import PAGE, SUPERSCRIPTS, TERMINAL, count, number, typeset
 
 BACK = {value: chr(key) for key, value in SUPERSCRIPTS.items()}
 
@@ -34,6 +34,11 @@ def test_as_one_writes_them():
     assert PAGE.error(3.0e-15) == "3 × 10⁻¹⁵"
     assert number(-0.25) == "\u22120.25"
     assert number(1234567.0, 10) == "1\u202f234\u202f567"
+    for digits in (3, 6, 8):  # how a number is written does not depend on the digits asked for
+        assert number(2_181_234.0, digits) == "2\u202f181\u202f234"
+        assert "×" not in number(2_181_234.5, digits)
+        assert "×" in number(21_812_345.5, digits)
+    assert number(2e8, 4, longest=6) == "2 × 10⁸"
     assert number(999.9999, 3) == "1\u202f000"
     assert number(0.0) == "0"
     assert number(np.nan) == "–"
@@ -45,3 +50,17 @@ def test_as_one_writes_them():
 )
 def test_times_in_their_unit(seconds, text):
     assert PAGE.duration(seconds) == TERMINAL.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1,234,567 rows", "1\u202f234\u202f567 rows"),
+        ("off by 1.5e-13, at most 2e-10.", "off by 1.5 × 10⁻¹³, at most 2 × 10⁻¹⁰."),
+        ("row 123,456 (a,123.csv row 7)", "row 123\u202f456 (a,123.csv row 7)"),
+        ("x1,234 and 12,34 and 1,2345", "x1,234 and 12,34 and 1,2345"),
+        ("a 7e3b and v1.5e-3", "a 7e3b and v1.5e-3"),
+    ],
+)
+def test_numbers_in_a_text(text, shown):
+    assert typeset(text) == shown

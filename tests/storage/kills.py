@@ -21,18 +21,29 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-KINDS = {
-    "parquet": "'y', checkpoint='c.npz', batch_rows=2000, digest='sha256'",
-    "csv": "'y', checkpoint='c.npz', batch_rows=2000",
-    "groups": "'y', groups='g', checkpoint='c.npz', batch_rows=3000",
-    "moments": "problem=karat.problems.Moments(4), columns=['a', 'b'], checkpoint='c.npz', batch_rows=2000",
-    "latent": "problem=karat.problems.GaussianMixture(2), columns=['a', 'b', 'c'], checkpoint='c.npz', batch_rows=2000",
-    "sequences": "problem=karat.problems.HiddenMarkov(2, 'gaussian'), columns=['u', 'v'], checkpoint='c.npz', batch_rows=2000",
+FILES = "core = karat.coreset_files({source!r}, checkpoint='c.npz', batch_rows=2000, {options})"
+DASK = "import dask.dataframe, karat.dask; core = karat.dask.coreset(dask.dataframe.read_parquet({source!r}), {options})"
+SPARK = (
+    "from pyspark.sql import SparkSession; import karat.spark; session = SparkSession.builder.master('local[2]')"
+    ".config('spark.ui.enabled', 'false').config('spark.log.level', 'OFF').getOrCreate(); "
+    "core = karat.spark.coreset(session.read.parquet({source!r}).coalesce(1), {options})"
+)
+MIXTURE = "problem=karat.problems.GaussianMixture(2), columns=['a', 'b', 'c']"
+KINDS = {  # the call, its options
+    "parquet": (FILES, "target='y', digest='sha256'"),
+    "csv": (FILES, "target='y'"),
+    "groups": (FILES, "target='y', groups='g', key='id', columns=['a', 'b', 'c']"),
+    "moments": (FILES, "problem=karat.problems.Moments(4), columns=['a', 'b']"),
+    "latent": (FILES, MIXTURE),
+    "sequences": (FILES, "problem=karat.problems.HiddenMarkov(2, 'gaussian'), columns=['u', 'v']"),
+    "dask": (DASK, "target='y', groups='g', key='id', columns=['a', 'b', 'c']"),
+    "dask latent": (DASK, MIXTURE),
+    "spark": (SPARK, "target='y', columns=['a', 'b', 'c']"),
 }
 PROGRAM = """
 import sys, karat, karat.io
 print("ready", flush=True)
-core = karat.coreset_files({source!r}, {options})
+{call}
 core.save(sys.argv[1])
 """
 
@@ -43,8 +54,9 @@ def write(folder):
     X = rng.standard_normal((n, 3)) + 3 * (np.arange(n) % 2)[:, None]
     state = np.cumsum(rng.random(n) < 0.1) % 2  # of a chain that seldom changes
     U = rng.standard_normal((n, 3)) + state[:, None] * [3.0, -2.0, 1.0] + [1.0, 2.0, 0.0]
-    table = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "u": U[:, 0], "v": U[:, 1], "w": U[:, 2], "g": np.arange(n) % 3,
-                      "y": X.sum(axis=1) + rng.standard_normal(n)})  # fmt: skip
+    columns = dict(zip("abcuvw", np.column_stack([X, U]).T, strict=True))
+    numbers = {"g": np.arange(n) % 3, "id": np.arange(n), "y": X.sum(axis=1) + rng.standard_normal(n)}
+    table = pa.table(columns | numbers)
     (folder / "p").mkdir()
     (folder / "q").mkdir()
     for i in range(10):
@@ -54,8 +66,12 @@ def write(folder):
 
 def start(kind, folder, output):
     source = str(folder / ("q" if kind == "csv" else "p"))
-    program = PROGRAM.format(source=source, options=KINDS[kind])
-    process = subprocess.Popen([sys.executable, "-c", program, str(output)], cwd=folder, stdout=subprocess.PIPE)
+    call, options = KINDS[kind]
+    program = PROGRAM.format(call=call.format(source=source, options=options))
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYSPARK_PYTHON": sys.executable}  # one thread: the same last bits
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(output)], cwd=folder, env=env, stdout=subprocess.PIPE, start_new_session=True
+    )
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
@@ -72,6 +88,12 @@ def content(path):
     return repr(header), {name: np.asarray(value).tobytes() for name, value in arrays.items() if value is not None}
 
 
+def clear(folder):
+    for path in folder.iterdir():
+        if path.is_file():
+            path.unlink()
+
+
 def campaign(kills, seed=0, kinds=tuple(KINDS)):
     """Kill runs until there were so many kills; how many runs ended, all of them with the same coreset."""
     rng, done, ended = random.Random(seed), 0, 0
@@ -86,8 +108,7 @@ def campaign(kills, seed=0, kinds=tuple(KINDS)):
             assert process.wait() == 0
             seconds[kind] = time.perf_counter() - began
             truth[kind] = content(folder / "truth.npz")
-            (folder / "c.npz").unlink()
-            (folder / "truth.npz").unlink()
+            clear(folder)
         while done < kills:
             kind = kinds[ended % len(kinds)]
             times = 0
@@ -98,7 +119,7 @@ def campaign(kills, seed=0, kinds=tuple(KINDS)):
                     assert process.returncode == 0
                     break
                 except subprocess.TimeoutExpired:
-                    os.kill(process.pid, signal.SIGKILL)
+                    os.killpg(process.pid, signal.SIGKILL)  # with the workers of a cluster
                     process.wait()
                     done, times = done + 1, times + 1
                     if (folder / "core.npz").exists():
@@ -106,11 +127,9 @@ def campaign(kills, seed=0, kinds=tuple(KINDS)):
             assert content(folder / "core.npz") == truth[kind], kind
             ended += 1
             print(f"{done} kills, {ended} runs ended with the same coreset bit for bit ({kind})", flush=True)
-            left = sorted(p.name for p in folder.iterdir() if p.name not in ("p", "q"))
-            assert [n for n in left if not n.endswith(".part")] == ["c.npz", "core.npz"], left
-            for path in folder.iterdir():
-                if path.is_file():
-                    path.unlink()
+            left = {path.name for path in folder.iterdir() if path.is_file()}
+            assert left - {"c.npz"} == {"core.npz"}, left  # what a kill left half-written was swept away
+            clear(folder)
     return done, ended
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -118,6 +119,24 @@ def bare(sdist, tmp_path_factory):
             (site / top).symlink_to(found.locate_file(top))
     run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", wheel, folder=folder)
     return python
+
+
+def test_two_builds_give_the_same_bytes(sdist, tmp_path):
+    """Whatever the times and modes of the files are; ``python -m build`` calls the same backend."""
+    import hatchling
+
+    made = []
+    for i in range(2):
+        copy = tmp_path / f"copy{i}"
+        shutil.copytree(sdist, copy)
+        for path in copy.rglob("*.py") if i else ():
+            os.utime(path, (10**9, 10**9))
+            path.chmod(0o600)
+        options = {"PYTHONPATH": home_of(hatchling), "SOURCE_DATE_EPOCH": "1700000000", "PYTHONHASHSEED": str(i)}
+        run(sys.executable, "-m", "hatchling", "build", "-d", tmp_path / f"dist{i}", folder=copy, **options)
+        made.append({path.name: path.read_bytes() for path in (tmp_path / f"dist{i}").iterdir()})
+    assert len(made[0]) == 2
+    assert made[0] == made[1]
 
 
 def test_numpy_and_scipy_are_enough(bare, tmp_path):

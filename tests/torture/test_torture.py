@@ -45,9 +45,15 @@ def test_a_fast_part_of_the_campaign():
     assert len(refused) <= 0.01 * len(results), "\n".join(refused)
 
 
-@pytest.mark.parametrize("name", ["two-rows/140", "drift/145", "hidden/62", "long-integers/45", "drift/96"])
-def test_what_is_inherited_is_right(name):
-    """Merges that claimed less than they were off by, and sketches that had spent the second term several times over."""
+MERGED = ["two-rows/140", "drift/145", "hidden/62", "long-integers/45", "drift/96"]  # claimed too little, or spent too much
+RESUMED = ["tiny/110", "units/63", "two-rows/71"]  # checkpoints that were taken for damaged
+VERIFIED = ["rare-column/71", "absorb-units/80"]  # exact, but verify disagreed
+OVERFLOWING = ["absorb-units/162"]  # bounds of a linear programme
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of oracles; those of karat are errors still
+@pytest.mark.parametrize("name", [*MERGED, *RESUMED, *VERIFIED, *OVERFLOWING])
+def test_what_once_went_wrong(name):
     verdict = judge(draw(name, 0))
     assert verdict.verdict == "exact", verdict.detail
 

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, Never
 
 import numpy as np
 
 from karat._core.certify import certify, require_proven
 from karat._core.coreset import Coreset
 from karat._core.latent import Samples
+from karat._core.progress import progress_bar
 from karat._data import containers
+from karat._data.advice import unknown_argument
 from karat._data.checks import SECOND_IS_Y, Table, check_taken, chosen_problem, read_input
+from karat._data.named import named_columns
 from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel
 from karat.engine.reduce import NonFiniteError, Reduction, build
@@ -44,14 +48,16 @@ def coreset(
     lengths: Any = None,
     method: Method = "auto",
     random_state: int = 0,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
+    **unknown: Never,
 ) -> Coreset:
     """A few rows of the input, with positive weights, on which the problem has the same loss at every query.
 
     Parameters
     ----------
     X : array, sparse matrix or data frame of shape (n, d)
-    y : array or frame of shape (n,) or (n, T), optional
+    y : array or frame of shape (n,) or (n, T), or the name of a column, optional
+        A name, or a list of names, takes these columns out of the frame X.
     problem : Problem, optional
         What must not change; :class:`~karat.problems.LeastSquares` if y is given, else ``Moments(2)``.
     sample_weight : array of shape (n,), optional
@@ -64,8 +70,10 @@ def coreset(
         The reducer; all give the same guarantee.  :func:`karat.plan` says what "auto" would do and why.
     random_state : int
         The choice of rows depends on it, the exactness does not.
-    progress : callable, optional
-        Called with (rows done, rows in all) during passes.
+    progress : True or callable, optional
+        True shows a bar, by tqdm or rich.  A callable is called with (rows done, rows in all) during passes.
+    **unknown
+        Refused; the error names the argument that was probably meant.
 
     Returns
     -------
@@ -88,6 +96,22 @@ def coreset(
     (15, True)
     """
     start = time.perf_counter()
+    if unknown:
+        raise unknown_argument(coreset, unknown)
+    if isinstance(progress, bool):
+        with progress_bar(progress, "rows") as advance:
+            return coreset(
+                X, y, problem, sample_weight=sample_weight, groups=groups, lengths=lengths, method=method,
+                random_state=random_state, progress=advance,
+            )  # fmt: skip
+    if isinstance(y, str | list) or isinstance(sample_weight, str) or isinstance(groups, str):
+        named = named_columns(X, y, sample_weight, groups)
+        if named.X is not X:
+            core = coreset(
+                *named[:2], problem, sample_weight=named.sample_weight, groups=named.groups, lengths=lengths, method=method,
+                random_state=random_state, progress=progress,
+            )  # fmt: skip
+            return core if named.target is None else replace(core, provenance={"target": named.target})
     if isinstance(y, Problem) and problem is None:
         raise InputError(SECOND_IS_Y, argument="y")
     problem = chosen_problem(problem, y is not None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
+
+if TYPE_CHECKING:
+    from karat._core.export import Summary
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -148,9 +152,16 @@ class Coreset:
         return factor[:, None] * X, None if y is None else (factor * y.T).T
 
     def verify(
-        self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, lengths: Any = None
+        self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, lengths: Any = None, **unknown: Never
     ) -> Certificate:
         """Measure the coreset against full data.
+
+        Parameters
+        ----------
+        X, y, sample_weight, groups, lengths
+            As in :func:`karat.coreset`, also names of columns.
+        **unknown
+            Refused; the error names the argument that was probably meant.
 
         Returns
         -------
@@ -158,7 +169,12 @@ class Coreset:
             Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices``.
         """
         from karat._core.verify import verify
+        from karat._data.advice import unknown_argument
+        from karat._data.named import named_columns
 
+        if unknown:
+            raise unknown_argument(Coreset.verify, unknown)
+        X, y, sample_weight, groups, _ = named_columns(X, y, sample_weight, groups)
         return verify(self, X, y, sample_weight, groups, lengths)
 
     def merge(self, other: Coreset, *, random_state: int = 0) -> Coreset:
@@ -192,6 +208,54 @@ class Coreset:
         if len(wanted) and (wanted.dtype.kind in "US") != (self.keys.dtype.kind in "US"):
             raise InputError(f"Keys are like {self.keys[0].item()!r}, not like {wanted[0].item()!r}.", argument="keys")
         return np.isin(wanted, self.keys)
+
+    def to_pandas(self) -> Any:
+        """The kept rows as a pandas frame: features and target under their own names, then ``weight`` (``group``, ``key``).
+
+        The index is that of the rows in X, if X is a pandas frame, else the number of each row in the input.
+        """
+        from karat._core.export import to_pandas
+
+        return to_pandas(self)
+
+    def to_polars(self) -> Any:
+        """The kept rows as a polars frame: ``row``, features and target under their own names, then ``weight``."""
+        from karat._core.export import to_polars
+
+        return to_polars(self)
+
+    def to_arrow(self) -> Any:
+        """The kept rows as an Arrow table: ``row``, features and target under their own names, then ``weight``."""
+        from karat._core.export import to_arrow
+
+        return to_arrow(self)
+
+    def summary(self) -> Summary:
+        """What the coreset keeps and how exactly; it prints as text, and as a table in a notebook."""
+        from karat._core.export import Summary
+
+        return Summary(self)
+
+    def plot(self, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
+        """Draw the kept rows, sized by their weights, over a sample of the data; needs the extra ``report``.
+
+        Parameters
+        ----------
+        X, y
+            The full data, for the background; without it, the kept rows alone.
+        ax : matplotlib axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        karat.report.ProjectionDisplay
+            With ``ax_`` and ``figure_``.
+        """
+        from karat._data.named import named_columns
+
+        X, y, *_ = named_columns(X, y)
+        report = import_module("karat.report")  # found by its name, as karat.report is: pictures know coresets, not the reverse
+        return report.ProjectionDisplay.from_coreset(self, X, y).plot(ax)
 
     def save(self, path: str | Path) -> None:
         """Write to a file, atomically and without pickle; :func:`karat.load` reads it.

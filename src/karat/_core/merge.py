@@ -33,7 +33,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         raise NotExactError(
             f"Coresets of {first.problem.describe()} do not merge: their features depend on the full data. "
             "Build one coreset in two passes over all of it: karat.coreset(X, problem=...) or "
-            "karat.coreset_files(source, problem=...) (Moments(3) does merge)."
+            "karat.coreset_files(source, problem=...). Coresets of Moments(3) merge, and keep enough for mixtures and views."
         )
     if same_source(first.provenance, second.provenance):
         raise InputError("Both coresets are of the same data: merged, every row would count twice. Merge each source once.")

@@ -15,8 +15,9 @@ from math import ceil
 
 from karat._data.checks import check_problem
 from karat.engine.kernel import Kernel
-from karat.engine.reduce import first_candidates, sample_size
+from karat.engine.reduce import first_candidates
 from karat.engine.rows import block_rows
+from karat.engine.threads import cores
 from karat.errors import InputError, check_whole
 from karat.problems import Problem
 from karat.problems.latent import Latent
@@ -139,9 +140,10 @@ def plan(
         memory = groups * fixed + each * min(own, FOLD)
         return _streamed(problem, kernel, n, d + targets, groups, memory, source == "cluster", partitions, workers)
     width, (left, right) = kernel.width, kernel.product_shape
-    block, threads = block_rows(columns, left, right)
+    block, ranges = block_rows(columns, left, right)
+    threads = min(ranges, cores())
     share = ceil(n / groups)
-    candidates = first_candidates(share, width)
+    candidates = first_candidates(share, kernel)
     if candidates == share:
         why = f"There are at most {ceil(share / width)} times as many rows as features ({width:,}): all are candidates."
     else:
@@ -150,13 +152,13 @@ def plan(
             "moments (rare categories, heavy tails), the tree follows: two more readings. Rows that dominate a moment are kept "
             "on top (peeled rows)."
         )
-        candidates = sample_size(width)
     beside = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
     seconds = n * _per_row(kernel, columns) + groups * _reduction(width)
     passes = 1 if problem.mergeable else 2
     if problem.absorb is not None:
         passes += 1
-        why += " The regulariser then absorbs what it can: one more pass, and for the box one per round of pricing; fewer rows."
+        why += " The regulariser then absorbs what it can: one more pass, and for the box one per round of pricing; as a rule "
+        why += "fewer rows are kept."
     return Plan(min(n, groups * most), int(beside), passes, float(seconds), "onepass", why)
 
 

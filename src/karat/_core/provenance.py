@@ -11,7 +11,16 @@ from typing import Any
 
 from karat._data.roles import ColumnRoles
 
-SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "problem")  # said once where all parts agree
+SHARED = (
+    "karat",
+    "target",
+    "columns",
+    "roles",
+    "pipeline",
+    "on_missing",
+    "encoding",
+    "problem",
+)  # said once where all parts agree
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,8 @@ class Provenance:
     columns: Sequence[Any] = ()  # the features; of MultiView a list per view
     roles: Mapping[str, Any] = field(default_factory=dict)  # {"weight", "group", "key"}, of latent problems also "sequence"
     pipeline: str | None = None  # the class of the transformer
-    on_missing: str | None = None  # "error" or "drop"
+    on_missing: str | None = None  # "error", "drop" or "mean"
+    encoding: Mapping[str, Any] | None = None  # levels of one-hot columns, and means (:mod:`karat.io.encoding`)
     dropped: Mapping[str, int] = field(default_factory=dict)  # {"missing": rows, "broken": rows} that were left out
     problem: str | None = None
     seed: int | None = None

@@ -123,7 +123,7 @@ def check_provenance(stored: Any) -> None:
         require(part.digest is None or isinstance(part.digest["value"], str), "its digest is none")
         if part.content is not None:
             content = part.content
-            sums = [int(word, 16) for word in (*content["sums"], *content["blocks"])]
+            sums = [int(word, 16) for word in (*content["sums"], *content["blocks"], *content.get("plain", []))]
             require(len(content["sums"]) == 2 and min(sums) >= 0, "its hashes are none")
             require(
                 all(type(rows) is int and rows >= 0 for rows in (content["rows"], *content["parts"])), "its hashes are none"

@@ -14,7 +14,9 @@ from karat._core.coreset import Coreset
 from karat._core.latent import Samples
 from karat._data.checks import Table
 from karat._data.frames import aligned
+from karat.engine.groups import measure_many
 from karat.engine.linalg import Flags, Indices
+from karat.engine.polynomial import unmixed
 from karat.engine.proof import Proof
 from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
 from karat.engine.rows import Rows, own_weights, pass_over, sample
@@ -33,7 +35,8 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
     if own.shape != data.shape:
         raise InputError(f"The coreset has {own.shape}, the data has {data.shape}.")
     known, refutations = shared_groups(core, data.labels)
-    reductions = [_group(core, data, own, label) for label in known]
+    stacked = _in_stacks(core, data, own, known)
+    reductions = [stacked.get(place) or _group(core, data, own, label) for place, label in enumerate(known)]
     refutations += data.differences(core, own)
     seconds = time.perf_counter() - start
     return certify_again(core, reductions, data.total, data.n_rows, seconds, refutations, data.notes)
@@ -48,6 +51,19 @@ def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str
     if not known:
         raise InputError("None of the groups of this data is a group of the coreset.")
     return known, [] if len(known) == len(labels) == len(own) else ["The groups are not those of the coreset."]
+
+
+def _in_stacks(core: Coreset, data: Any, own: Any, labels: list[Any]) -> dict[int, Reduction]:
+    """What stacks of groups prove, by the places of their labels."""
+    if len(labels) == 1 or data.grouping is None:
+        return {}
+    (rows, starts), (kept, kept_starts) = data.grouped_rows(), own.grouped_rows()
+    places, kept_places = (part.grouping.places(labels) for part in (data, own))
+    counts, kept_counts = np.diff(starts)[places], np.diff(kept_starts)[kept_places]
+    kernel = data.kernel(core.problem)
+    found = measure_many(rows, starts[places], counts, kept, kept_starts[kept_places], kept_counts, kernel)
+    rank = core.certificate.rank
+    return {place: replace(one, rank=rank, method="verified on the full data") for place, one in found.items()}
 
 
 def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: Any) -> Reduction:
@@ -77,11 +93,16 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
     except NonFiniteError:
         raise table.explain_non_finite() from None
     found = measure_again(core, rows, fitted, kept, passes, table.unit)
-    kernel = None if core.absorbed else centred_kernel(found)
-    if kernel is None:
+    if core.absorbed:
         return found
-    centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
-    return better(found, measure_again(core, rows, centred, kept, passes + 1))
+    kernel = centred_kernel(found)
+    if kernel is not None:
+        centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+        found = better(found, measure_again(core, rows, centred, kept, passes + 1))
+    if found.proof.ok or unmixed(fitted.kernel) is fitted.kernel:
+        return found
+    single, more = fit_moments(rows, unmixed(fitted.kernel), pilot)  # powers of mixed columns lose more digits
+    return better(found, measure_again(core, rows, single, kept, passes + more))
 
 
 def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None) -> tuple[Flags, Indices]:

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, isnan, log10
+from re import compile as pattern
 from typing import Any
 
 THIN = "\u202f"  # narrow no-break space
 TIMES = "\u00d7"
 MINUS = "\u2212"
 MISSING = "\u2013"
+WHOLE, WRITTEN = 15, 7  # digits before the point, of whole and of other numbers that are written out
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+GROUPED = pattern(r"(?<![\w.,])\d{1,3}(,\d{3})+(?![\w]|,\d)")
+POWERS = pattern(r"(?<![\w.,])-?\d(\.\d+)?e[+-]?\d+(?!\w)")
 CORRECTION = "the regulariser has absorbed a part of the data; use the rows with the stored correction"
 
 
@@ -24,21 +29,24 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", THIN).replace("-", MINUS)
 
 
-def number(value: float, digits: int = 3) -> str:
-    """Format a number to some significant digits.
+def number(value: float, digits: int = 3, longest: int | None = None) -> str:
+    """Format a number to some significant digits; the script of the page (``page.js``) does the same.
 
-    Numbers from 1e-3 to 1e6 (or to as many digits as asked for) are written out, others in scientific notation.
+    Whole numbers below 1e15 are written out in full.  Other numbers from 1e-3 to 1e7 are written out to the digits asked for.
+    The rest is in scientific notation, as is everything of more than ``longest`` digits before the point.
 
-    >>> number(3.04e-15, 2), number(0.25), number(float("nan"))
-    ('3 × 10⁻¹⁵', '0.25', '–')
+    >>> number(3.04e-15, 2), number(0.25), number(2.5e6), number(2.5e7), number(float("nan"))
+    ('3 × 10⁻¹⁵', '0.25', '2\u202f500\u202f000', '25\u202f000\u202f000', '–')
     """
     if not isfinite(value):
         return MISSING if isnan(value) else ("∞" if value > 0 else f"{MINUS}∞")
+    if value == int(value) and abs(value) < 10.0 ** (WHOLE if longest is None else longest):
+        return count(int(value))
     rounded = float(f"{value:.{digits - 1}e}")
     if rounded == 0:
         return "0"
     exponent = floor(log10(abs(rounded)))
-    if -3 <= exponent < max(6, digits):
+    if -3 <= exponent < (WRITTEN if longest is None else longest):
         places = max(0, digits - 1 - exponent)
         text = f"{rounded:,.{places}f}".replace(",", THIN)
         text = text.rstrip("0").rstrip(".") if "." in text else text
@@ -48,6 +56,29 @@ def number(value: float, digits: int = 3) -> str:
             digits_of = digits_of.rstrip("0").rstrip(".")
         text = f"{digits_of} {TIMES} 10{str(int(power)).translate(SUPERSCRIPTS)}"
     return text.replace("-", MINUS)
+
+
+def plain_number(value: float, digits: int = 3) -> str:
+    """The same in ASCII, for a terminal.
+
+    >>> plain_number(3.04e-15, 2), plain_number(20412.7), plain_number(-0.25)
+    ('3e-15', '20,400', '-0.25')
+    """
+    if not isfinite(value):
+        return f"{value:g}"
+    digits_of, times, power = number(value, digits).partition(f" {TIMES} 10")
+    exponent = f"e{int(power.translate(PLAIN)):+03d}" if times else ""
+    return digits_of.replace(THIN, ",").replace(MINUS, "-") + exponent
+
+
+def typeset(text: str) -> str:
+    """The numbers of a text as the page writes them: thin spaces between thousands, and powers of ten.
+
+    >>> typeset("12,345 rows, off by 1.5e-13 (a,b.csv row 7)")
+    '12\u202f345 rows, off by 1.5 × 10⁻¹³ (a,b.csv row 7)'
+    """
+    grouped = GROUPED.sub(lambda found: found[0].replace(",", THIN), text)
+    return POWERS.sub(lambda found: number(float(found[0]), len(found[1] or ".")), grouped)
 
 
 @dataclass(frozen=True)
@@ -77,7 +108,7 @@ class Style:
 
 
 PAGE = Style(count, number)
-TERMINAL = Style(lambda value: f"{value:,}", lambda value, digits: f"{value:.{digits}g}")
+TERMINAL = Style(lambda value: f"{value:,}", plain_number)
 
 
 def amount(size: float) -> str:

@@ -35,7 +35,9 @@ NOT_TAKEN = {
 def check_problem(problem: Any) -> Problem:
     """Raise unless ``problem`` is a problem, which is returned."""
     if not isinstance(problem, Problem):
-        raise InputError(f"problem must be one of karat.problems, such as LeastSquares(), not {problem!r}.", argument="problem")
+        from karat._data.advice import problem_correction
+
+        raise InputError(problem_correction(problem), argument="problem")
     return problem
 
 
@@ -212,7 +214,7 @@ def read_input(
     if isinstance(y, Problem):
         raise InputError(SECOND_IS_Y, argument="y")
     if isinstance(y, str):
-        raise InputError(f"y must hold the values of the target, not its name: pass y=X[{y!r}], and X without that column.")
+        raise InputError(f"y={y!r} names a column, but X has no names; pass the values of the target.", argument="y")
     check_taken(problem, y=y)
     if X is None:
         raise InputError("X is None; pass a table of rows.")

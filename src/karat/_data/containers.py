@@ -183,13 +183,16 @@ def _plain(series: Any) -> np.ndarray:
 def _check_column(column: Any, kind: Any, name: str) -> None:
     """Raise unless a column of a frame is numeric."""
     if not (kind.is_numeric() or str(kind) == "Boolean") or str(kind).startswith("Decimal"):
+        from karat._data.advice import about_time
+
         if name == "y":
             target = "y" if column in (None, "") else repr(str(column))
             raise InputError(f"The target {target} {_said(kind, str(kind) == 'String')}; {NUMERIC_TARGET}.")
+        advice = about_time(kind) or (
+            "encode it (for example one-hot, inside a pipeline given to CoresetRegressor) or leave it out"
+        )
         raise InputError(
-            f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; encode it (for example one-hot, inside a "
-            "pipeline given to CoresetRegressor) or leave it out.",
-            column=str(column),
+            f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; {advice}.", column=str(column)
         )
 
 
@@ -200,9 +203,10 @@ def _check_kind(kind: np.dtype[Any], name: str) -> None:
     if kind.kind not in "fiub" and name == "y":
         raise InputError(f"The target y {_said(kind, kind.kind in 'US')}; {NUMERIC_TARGET}.")
     if kind.kind not in "fiub":
-        raise InputError(
-            f"{name} has type {kind}, which is not numeric; convert it to numbers first, for example with astype(float)."
-        )
+        from karat._data.advice import about_time
+
+        advice = about_time(kind) or "convert it to numbers first, for example with astype(float)"
+        raise InputError(f"{name} has type {kind}, which is not numeric; {advice}.")
 
 
 def _said(kind: Any, text: bool) -> str:

@@ -130,6 +130,7 @@ def describe(X: Any, y: Any) -> dict[str, Any]:
     return {
         "container": type(X).__module__.split(".")[0] if frame else "sparse" if sparse.issparse(X) else "array",
         "columns": _names(X) if frame else None,
+        "types": _types(X) if frame else None,
         "target": next(iter(columns_of(y))) if is_frame(y) and dimensions(y) == 1 else None,
         "flat": y is not None and dimensions(y) == 1,
     }
@@ -141,6 +142,26 @@ def _names(table: Any) -> list[Any]:
     return list(frame.columns) if hasattr(frame, "columns") else ["0" if frame.name is None else frame.name]
 
 
+def _types(table: Any) -> list[str | None]:
+    """Of every column of a frame, its type if it holds whole numbers or booleans; read side by side they become doubles."""
+    frame = as_narwhals(collected(table))
+    columns = [frame[:, i] for i in range(frame.shape[1])] if hasattr(frame, "columns") else [frame]
+    return [whole_type(column.to_numpy()[:0].dtype) if not column.null_count() else None for column in columns]
+
+
+def whole_type(kind: np.dtype[Any]) -> str | None:
+    """The name of a type of whole numbers or booleans; None for another."""
+    return str(kind) if kind.kind in "iub" else None
+
+
+def common_types(first: list[str | None] | None, second: list[str | None] | None) -> list[str | None] | None:
+    """Types that hold the columns of two batches; None where one of them holds other numbers, or does not say."""
+    if first is None or second is None:
+        return None
+    both = [None if a is None or b is None else np.result_type(a, b) for a, b in zip(first, second, strict=True)]
+    return [None if kind is None else whole_type(kind) for kind in both]
+
+
 def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
     """Arrays in the containers that :func:`describe` described; plain arrays if the library is not installed."""
     if y is not None and y.ndim == 2 and described.get("flat"):
@@ -149,7 +170,9 @@ def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tup
     if kind == "sparse":
         return sparse.csr_array(X), y
     if kind != "array":
-        columns = X.columns if isinstance(X, Columns) else X.T
+        columns = X.columns if isinstance(X, Columns) else list(X.T)
+        kinds = described.get("types") or [None] * len(columns)
+        columns = [c if kind is None else c.astype(kind) for c, kind in zip(columns, kinds, strict=True)]
         X = frame_of(kind, dict(zip(described["columns"], columns, strict=True)), False, index)
         if described["target"] is not None:
             y = frame_of(kind, {described["target"]: y}, True, index)

@@ -12,6 +12,7 @@ from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 
 MANY = 2**16  # whole numbers within so large a range are counted, however few there are
+FEW_RUNS = 4  # rows per run of equal labels, on average, from which on the runs are sorted instead of the rows
 PLAIN = "use numbers or strings throughout, one per row"
 
 
@@ -96,12 +97,19 @@ class Grouping:
     def _places(self) -> dict[Any, int]:
         return {label: place for place, label in enumerate(self.labels)}
 
+    def _place(self, label: Any) -> int | None:
+        try:
+            return self._places.get(label)
+        except TypeError:  # labels without a hash
+            return self.labels.index(label) if label in self.labels else None
+
+    def places(self, labels: list[Any]) -> Indices:
+        """The numbers of groups."""
+        return np.array([self._place(label) for label in labels], dtype=np.intp)
+
     def rows(self, label: Any) -> Indices:
         """The rows of a group, increasing; none if there is no such group."""
-        try:
-            place = self._places.get(label)
-        except TypeError:  # labels without a hash
-            place = self.labels.index(label) if label in self.labels else None
+        place = self._place(label)
         if place is None:
             return np.zeros(0, dtype=np.intp)
         start, stop = self.starts[place], self.starts[place + 1]
@@ -110,26 +118,30 @@ class Grouping:
 
 def group_rows(groups: np.ndarray, weights: Array | None = None) -> Grouping:
     """Sort rows by their labels; those of weight zero are left out, and every group must have a row of positive weight."""
-    first = np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])  # of every run of equal labels
+    changes = groups[1:] != groups[:-1]
+    runs = FEW_RUNS * np.count_nonzero(changes) < len(groups)  # of equal labels, each looked at once
+    first = np.concatenate([[0], np.flatnonzero(changes) + 1]) if runs else np.arange(0)
     try:
-        labels, codes = _coded(groups[first])
+        labels, codes = _coded(groups[first] if runs else groups)
     except TypeError as error:
         raise InputError(f"groups mixes types that cannot be ordered; {PLAIN}.", argument="groups") from error
-    rows, lengths = None, np.diff(first, append=len(groups))
+    in_order = bool((codes[1:] >= codes[:-1]).all())
+    if runs and in_order and (weights is None or weights.all()):
+        return Grouping(labels, None, np.append(first, len(groups)))  # a run is a group
+    if runs:
+        codes = np.repeat(codes, np.diff(first, append=len(groups)))
+    rows = None
     if weights is not None and not weights.all():
         rows = np.flatnonzero(weights)
-        codes = np.repeat(codes, lengths)[rows]
-        lengths = np.ones(len(rows), dtype=np.intp)
-    counts = np.bincount(codes, lengths, minlength=len(labels)).astype(np.intp)
+        codes = codes[rows]
+    counts = np.bincount(codes, minlength=len(labels))
     if not counts.all():
         empty = labels[int(counts.argmin())]
         raise InputError(
             f"Group {empty!r} has no row of positive weight; leave the group out or correct its weights.",
             argument="sample_weight",
         )
-    order = None
-    if not bool((codes[1:] >= codes[:-1]).all()):
-        order = sorted_codes(codes if (lengths == 1).all() else np.repeat(codes, lengths), len(labels))
+    order = None if in_order else sorted_codes(codes, len(labels))
     if rows is not None:
         order = rows if order is None else rows[order]
     return Grouping(labels, order, np.concatenate([[0], np.cumsum(counts)]))
@@ -151,7 +163,8 @@ def _coded(groups: np.ndarray) -> tuple[list[Any], np.ndarray]:
     if groups.dtype.kind in "iu":
         low, high = int(groups.min()), int(groups.max())
         if high - low < max(2 * len(groups), MANY) and low >= -(2**62) and high < 2**62:  # counted rather than sorted
-            codes = groups.astype(np.int64) - low
+            codes = groups.astype(np.int64, copy=False)
+            codes = codes - low if low else codes
             seen = np.bincount(codes, minlength=high - low + 1) > 0
             labels = np.flatnonzero(seen) + low
             return list(labels.astype(groups.dtype)), codes if seen.all() else (np.cumsum(seen) - 1)[codes]

@@ -60,9 +60,9 @@ def column_roles(
     key: str | None, sequence: str | None,
 ) -> ColumnRoles:  # fmt: skip
     """The roles that arguments name; refused if the problem has no use for one of them."""
-    targets = () if target is None else (target,) if isinstance(target, str) else _listed("target", target)
+    targets = () if target is None else (target,) if isinstance(target, str) else listed_names("target", target)
     refuse_sequence(problem, sequence)
-    features = () if columns is None else _listed("columns", columns)
+    features = () if columns is None else listed_names("columns", columns)
     if columns is not None and not features:
         raise InputError("No columns are left for the features; keep at least one.")
     widths = None
@@ -91,7 +91,7 @@ def column_roles(
     return ColumnRoles(features, targets, weight, group, key, sequence, widths)
 
 
-def _listed(argument: str, names: Any) -> tuple[Any, ...]:
+def listed_names(argument: str, names: Any) -> tuple[Any, ...]:
     """A list of names; a text would be a list of its letters."""
     if isinstance(names, str):
         raise InputError(f"{argument} must be a list of names; did you mean {argument}=[{names!r}]?", argument=argument)

@@ -3,7 +3,7 @@
 The engine reads rows many times and in pieces: a pilot, the pass, candidates, the groups of a tree, a proof.  A pipeline of
 scikit-learn takes milliseconds however few rows it is given, so none of these reads may run it.
 
-    held as an array         if all rows fit into HELD bytes,
+    held as an array         if all rows fit into ``held`` bytes,
     held as a CSR matrix     if only their non-zero entries do (one-hot columns),
     else                     :class:`LargeBlocks`: the blocks read last are held, and a read takes its rows from them.
 """
@@ -28,7 +28,7 @@ BLOCK_BYTES = 2**25  # and their bytes
 Transform = Callable[[Any], Any]
 
 
-def transformed(raw: Any, transform: Transform) -> Any:
+def transformed(raw: Any, transform: Transform, held: int = HELD, block: int = BLOCK) -> Any:
     """The columns that ``transform`` makes of a raw table, to be read in pieces.
 
     Parameters
@@ -38,33 +38,36 @@ def transformed(raw: Any, transform: Transform) -> Any:
     transform : callable
         Maps a block of raw rows to a numeric array or CSR matrix, one row each, independent of the other rows.  If it has a
         method ``remembered``, that may know what it makes of the whole table.
+    held : int
+        Bytes of transformed columns that may be held in memory.
+    block : int
+        Rows that are transformed at a time, at most.
     """
     count = containers.row_count(raw)
     known = transform.remembered(raw) if hasattr(transform, "remembered") else None
     if known is not None:
         known = _in_double(known)
-        if _dense_bytes(known, count) <= HELD:
+        if _dense_bytes(known, count) <= held:
             return known.toarray() if sparse.issparse(known) else known
-        if sparse.issparse(known) and _sparse_bytes(known) <= HELD:
+        if sparse.issparse(known) and _sparse_bytes(known) <= held:
             return known
-    first = _block(raw, transform, 0, min(count, BLOCK))
+    first = _block(raw, transform, 0, min(count, block))
     if containers.row_count(first) == count:
-        return first.toarray() if sparse.issparse(first) and _dense_bytes(first, count) <= HELD else first
-    if _dense_bytes(first, count) <= HELD:
-        return _array(raw, transform, first, count)
-    if sparse.issparse(first) and _sparse_bytes(first) * (count / containers.row_count(first)) <= HELD:
-        blocks = [first, *(_block(raw, transform, i, min(i + BLOCK, count)) for i in range(BLOCK, count, BLOCK))]
+        return first.toarray() if sparse.issparse(first) and _dense_bytes(first, count) <= held else first
+    if _dense_bytes(first, count) <= held:
+        return _array(raw, transform, first, count, block)
+    if sparse.issparse(first) and _sparse_bytes(first) * (count / containers.row_count(first)) <= held:
+        blocks = [first, *(_block(raw, transform, i, min(i + block, count)) for i in range(block, count, block))]
         return sparse.csr_array(sparse.vstack(blocks, format="csr"))
-    return LargeBlocks(raw, transform, int(first.shape[1]))
+    return LargeBlocks(raw, transform, int(first.shape[1]), held, block)
 
 
-def _array(raw: Any, transform: Transform, first: Any, count: int) -> np.ndarray:
+def _array(raw: Any, transform: Transform, first: Any, count: int, block: int) -> np.ndarray:
     """All rows in one array."""
     table = np.empty((count, first.shape[1]))
-    for start in range(0, count, BLOCK):
-        stop = min(start + BLOCK, count)
-        block = first if start == 0 else _block(raw, transform, start, stop)
-        table[start:stop] = block.toarray() if sparse.issparse(block) else block
+    for start in range(0, count, block):
+        stop = min(start + block, count)
+        table[start:stop] = _dense(first if start == 0 else _block(raw, transform, start, stop))
     return table
 
 
@@ -104,13 +107,15 @@ class LargeBlocks:
         As in :func:`transformed`.
     columns : int
         Columns that the transformation makes.
+    held, block : int
+        As in :func:`transformed`.
     """
 
-    def __init__(self, raw: Any, transform: Transform, columns: int) -> None:
+    def __init__(self, raw: Any, transform: Transform, columns: int, held: int, block: int) -> None:
         self.raw, self.transform = raw, transform
         self.shape, self.dtype = (containers.row_count(raw), columns), np.dtype(float)
-        self.size = max(256, min(BLOCK, BLOCK_BYTES // (8 * max(1, columns))))
-        self.most = max(4, HELD // (8 * self.size * max(1, columns)))
+        self.size = max(256, min(block, BLOCK_BYTES // (8 * max(1, columns))))
+        self.most = max(4, held // (8 * self.size * max(1, columns)))
         self.held: OrderedDict[int, Any] = OrderedDict()
         self.lock = Lock()
 

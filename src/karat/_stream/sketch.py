@@ -16,15 +16,17 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
 from karat._core.coreset import Coreset
 from karat._data import containers, frames
+from karat._data.advice import unknown_argument
 from karat._data.batch import Batch
-from karat._data.checks import check_problem, read_input
+from karat._data.checks import chosen_problem, read_input
 from karat._data.groups import same_kind
+from karat._data.named import named_columns
 from karat._data.offsets import find_offsets
 from karat._storage.archive import Stored, read_archive, write_archive
 from karat._stream.admission import adds_nothing, is_summable
@@ -48,8 +50,9 @@ class Sketch:
 
     Parameters
     ----------
-    problem : Problem
-        What must not change.  Problems whose features depend on the full data (latent models) are refused.
+    problem : Problem, optional
+        What must not change; by default :class:`~karat.problems.LeastSquares` if the first rows have a target, else
+        ``Moments(2)``.  Problems whose features depend on the full data (latent models) are refused.
     key : str or int, optional
         A column of X that identifies rows across sources; it is not a feature.  Kept rows carry it as ``core.keys``.
     random_state : int
@@ -61,7 +64,7 @@ class Sketch:
     --------
     >>> import numpy as np, karat
     >>> rng = np.random.default_rng(0)
-    >>> sketch = karat.Sketch(karat.problems.LeastSquares())
+    >>> sketch = karat.Sketch()
     >>> for _ in range(20):
     ...     X = rng.standard_normal((500, 3))
     ...     sketch = sketch.update(X, X.sum(axis=1) + rng.standard_normal(500))
@@ -72,14 +75,15 @@ class Sketch:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Problem | None = None,
         key: str | int | None = None,
         *,
         random_state: int = 0,
         buffer_rows: int = BUFFER_ROWS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
-        check_problem(problem)
+        self.is_open = problem is None  # the first rows choose between two problems; until then it is one of them
+        problem = chosen_problem(problem, with_target=True)
         if not problem.mergeable:
             raise NotExactError(
                 f"A sketch of {problem.describe()} cannot be exact: its features depend on the full data. Build it in two "
@@ -110,14 +114,20 @@ class Sketch:
         """Rows seen."""
         return self.summary.n_rows
 
-    def update(self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None) -> Sketch:
+    def update(self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, **unknown: Never) -> Sketch:
         """Add rows; they are numbered on from those before.
 
         Parameters
         ----------
         X, y, sample_weight, groups
-            As in :func:`karat.coreset`; every batch must have the same columns, and groups if the first had.
+            As in :func:`karat.coreset`, also names of columns; every batch must have the same columns, and groups if the first
+            had.
+        **unknown
+            Refused; the error names the argument that was probably meant.
         """
+        if unknown:
+            raise unknown_argument(Sketch.update, unknown)
+        X, y, sample_weight, groups, _ = named_columns(X, y, sample_weight, groups)
         keys = None
         if self.key is not None:
             X, keys = frames.split_column(X, self.key)
@@ -131,6 +141,8 @@ class Sketch:
             if adds_nothing(X, sample_weight):  # but the rows have numbers
                 self.summary.n_rows += containers.row_count(X)
                 return self
+            if self.is_open:
+                self._propose(chosen_problem(None, y is not None))
             table = read_input(X, y, self.problem, sample_weight, groups, offsets=self.summary.offsets)
             if not is_summable(table, self.summary, self._before):
                 raise table.explain_non_finite()
@@ -138,9 +150,14 @@ class Sketch:
             numbers = np.arange(self.n_rows, self.n_rows + table.count)
             weights = None if table.weights is None else table.weights * table.unit
             self.take(Batch(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False)
+            self.is_open = False  # not before: rows that were refused decide nothing
             self.summary.n_rows += table.count
             self.summary.seconds += time.perf_counter() - start
             return self
+
+    def _propose(self, problem: Problem) -> None:
+        """A problem for a sketch that was made without one and has no rows."""
+        self.problem = self.summary.problem = problem
 
     def expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
         """Say what the rows of the next batch look like; see ``Summary.expect``."""
@@ -243,14 +260,18 @@ class Sketch:
                 self.buffer.clear()
                 raise
             self.summary.sources = sources
+            self.is_open = self.is_open and all(other.is_open for other in others)
             self.summary.seconds += time.perf_counter() - start
         return self
 
     def _merged_sources(self, others: tuple[Sketch, ...]) -> set[str]:
         """Refuse what does not go together; the sketches that go into the merged one."""
         sources = set(self.summary.sources)
+        settled = [sketch.problem for sketch in (self, *others) if not sketch.is_open]
+        if self.is_open and settled:
+            self._propose(settled[0])
         for other in others:
-            if self.problem != other.problem:
+            if self.problem != other.problem and not other.is_open:
                 raise InputError(
                     f"These sketches keep different things, {self.problem.describe()} and {other.problem.describe()}; make "
                     "both for one problem."
@@ -339,7 +360,8 @@ class Sketch:
 
     def __repr__(self) -> str:
         held = 0 if self.summary.held is None else len(self.summary.held)
-        return f"Sketch({self.problem.describe()}, {self.n_rows:,} rows seen, {held:,} held, {self.buffer.rows:,} waiting)"
+        problem = "no problem yet" if self.is_open else self.problem.describe()
+        return f"Sketch({problem}, {self.n_rows:,} rows seen, {held:,} held, {self.buffer.rows:,} waiting)"
 
 
 def _types(batch: Batch) -> list[Any]:

@@ -48,6 +48,7 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         "proof_version": summary.proof_version,
         "mass": summary.mass,
         "extra": extra or {},
+        "open": sketch.is_open,
         "sketch": True,
     }
     held = summary.held
@@ -90,6 +91,7 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
         problem, header["key"], random_state=header["random_state"], buffer_rows=header["buffer_rows"],
         buffer_bytes=header["buffer_bytes"],
     )  # fmt: skip
+    sketch.is_open = bool(header.get("open", False)) and "parts" not in header
     summary = sketch.summary
     summary.mass = header.get("mass")
     for field in SUMMARY:

@@ -102,6 +102,8 @@ class Summary:
                 f"The rows so far are {_kind(self.like)}, these are {_kind(like)}; every batch must have the same columns, in "
                 "the same order and kind of container."
             )
+        elif like.get("types") != self.like.get("types"):
+            self.like = self.like | {"types": frames.common_types(self.like.get("types"), like.get("types"))}
 
     def fold(self, waiting: Sequence[Batch], seed: int) -> None:
         """Reduce held and waiting rows together.  Nothing changes until all groups are done."""

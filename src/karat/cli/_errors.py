@@ -28,8 +28,8 @@ from karat.errors import InputError, MissingExtraError, NotExactError, StorageEr
 FAILED, WRONG, UNREAD = 1, 2, 141
 COMPLETING = "_KARAT_COMPLETE"  # set by the shell that asks for completions
 REMEDIES = {  # by the argument of the library that would help: what to do, in the options of the command line
-    "on_missing": "Correct the data, or leave such rows out with --on-missing drop.",
-    "pipeline": "Leave it out with --drop-columns, or encode it first.",
+    "on_missing": "Correct the data, leave such rows out with --on-missing drop, or fill features with --on-missing mean.",
+    "pipeline": "Leave it out with --drop-columns, or encode it with --one-hot.",
     "target": "Name it: add --target.",
     "sql": "Name the query with --sql, and its --database.",
     "sequence": "--sequence is for hidden-markov only.",

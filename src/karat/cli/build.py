@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from karat.cli import _cores, _show
-from karat.cli._columns import Roles
+from karat.cli._columns import Roles, named, panel_option
 from karat.cli._database import Database
 from karat.cli._options import Common, size
 from karat.cli._outputs import check_output
@@ -29,6 +29,7 @@ class OnMissing(StrEnum):
 
     ERROR = "error"
     DROP = "drop"
+    MEAN = "mean"
 
 
 class Algorithm(StrEnum):
@@ -48,8 +49,11 @@ def build(
         list[str] | None, typer.Argument(metavar="DATA", help="Parquet, CSV (also .gz) or Arrow files, folders or globs.")
     ] = None,
     on_missing: Annotated[
-        OnMissing, typer.Option(help="Refuse rows with missing values, or leave them out.")
+        OnMissing, typer.Option(help="Refuse rows with missing values, leave them out, or fill features with their mean.")
     ] = OnMissing.ERROR,
+    one_hot: Annotated[
+        list[str] | None, panel_option(metavar="COLUMN", help="Features that are categories: a 0/1 column per level.")
+    ] = None,
     memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .npz file from which a killed run resumes.")
@@ -79,7 +83,9 @@ def build(
     opened = stored.source(source)
     if opened is None:
         raise InputError("Missing argument 'DATA': name files, or rows of a database with --sql.")
-    options = roles.arguments(opened.schema().names) | ({} if memory is None else {"memory": memory})
+    known = opened.schema().names
+    options = roles.arguments(known) | ({} if memory is None else {"memory": memory})
+    options["one_hot"] = named("--one-hot", one_hot, known)
     with progress("Reading", not shown.as_json, lambda: _rows(opened)) as advance:
         core = coreset_files(
             opened, problem=chosen, on_missing=on_missing.value, checkpoint=checkpoint, progress=advance, random_state=seed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,6 @@ from karat.cli._options import Common, size
 from karat.cli._outputs import Kind, check_output
 from karat.cli._problems import ProblemOptions
 from karat.cli._progress import progress
-from karat.cli.build import OnMissing
 from karat.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ Where = Annotated[
 ]
 
 
+class Missing(StrEnum):
+    """What to do with rows that lack a value."""
+
+    ERROR = "error"
+    DROP = "drop"
+
+
 def build(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The cube to write: .parquet.")],
     by: Annotated[list[str], typer.Option(metavar="COLUMN", help="The columns that label cells, separated by commas.")],
@@ -39,9 +46,7 @@ def build(
     stored: Database,
     shown: Common,
     source: Data = None,
-    on_missing: Annotated[
-        OnMissing, typer.Option(help="Refuse rows with missing values, or leave them out.")
-    ] = OnMissing.ERROR,
+    on_missing: Annotated[Missing, typer.Option(help="Refuse rows with missing values, or leave them out.")] = Missing.ERROR,
     memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for the choice of rows; the cube is exact with any.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a cube.")] = False,

@@ -9,7 +9,7 @@ import typer
 
 from karat.cli import _cores, _show
 from karat.cli._errors import FAILED
-from karat.cli._models import Fitted, Model, timed, trainer
+from karat.cli._models import Fitted, Model, Trainer, trainer
 from karat.cli._options import Common
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ def train(
 
     loaded = karat.load(core)
     chosen, learner = trainer(loaded, model, alpha, l1_ratio, not no_intercept)
-    learner.on_coreset(loaded)  # imports happen here, before the clock starts
-    fitted = Fitted(*timed(lambda: learner.on_coreset(loaded)))
+    fitted = Fitted(learner.on_coreset(loaded), learner.seconds_on_coreset(loaded))
     found: dict[str, Any] = {
         "model": chosen.value,
         "rows": len(loaded),
@@ -55,11 +54,12 @@ def train(
         from karat.io.read_all import read_all
 
         rows = read_all(loaded, check)
-        full = Fitted(*timed(lambda: learner.on_rows(*rows)))
+        full = learner.on_all_rows(rows)
         at = found["check"] = _compared(fitted, full) | {
             "rows": len(rows.X[0] if isinstance(rows.X, tuple) else rows.X),
             "rows_expected": _cores.rows_used(loaded),
             "parameters": _named(loaded, full),
+            "solver_tolerance": {"compared": learner.tolerance, "timed": learner.usual.tolerance if learner.usual else None},
         }
     if shown.as_json:
         _show.document(found)
@@ -68,7 +68,7 @@ def train(
         _print(loaded, fitted, full)
         if full is not None:
             verdict, tone = ("the same", _show.GOOD) if at["same"] else ("NOT the same", _show.BAD)
-            _show.facts(f"\nTrained on all rows too: {verdict}", _lines(at, loaded, fitted), tone)
+            _show.facts(f"\nTrained on all rows too: {verdict}", _lines(at, loaded, fitted, learner), tone)
     if full is not None and not at["same"]:
         raise typer.Exit(FAILED)
 
@@ -94,15 +94,21 @@ def _compared(few: Fitted, all_rows: Fitted) -> dict[str, Any]:
     }
 
 
-def _lines(check: dict[str, Any], core: Coreset, fitted: Fitted) -> dict[str, str]:
+def _lines(check: dict[str, Any], core: Coreset, fitted: Fitted, learner: Trainer) -> dict[str, str]:
     rows = f"{check['rows']:,}, against {len(core):,}"
     if check["rows"] != check["rows_expected"]:
         rows += f"; this is other data: the coreset represents {check['rows_expected']:,}"
-    return {
+    lines = {
         "rows": rows,
         "largest difference": f"{check['difference']:.1e}, {check['relative']:.0e} of the largest parameter (limit {SAME:.0e})",
         "time to train": f"all rows {_show.seconds(check['seconds'])}, coreset {_show.seconds(fitted.seconds)}",
     }
+    if learner.usual is not None:
+        lines["solver tolerance"] = (
+            f"{learner.tolerance:.0e} for the comparison; the times are at scikit-learn's default, "
+            f"{learner.usual.tolerance:.0e}"
+        )
+    return lines
 
 
 def _named(core: Coreset, fitted: Fitted) -> dict[str, Any]:

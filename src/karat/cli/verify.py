@@ -32,6 +32,9 @@ def verify(
     columns: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Features, if the coreset does not say.")] = None,
     weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Weights, if the coreset does not say.")] = None,
     groups: Annotated[str | None, typer.Option(metavar="COLUMN", help="Groups, if the coreset does not say.")] = None,
+    locate: Annotated[
+        bool, typer.Option("--locate", help="Read the changed rows again, and print what they hold now.")
+    ] = False,
     memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
 ) -> None:
     """Prove or refute a coreset: are its moments those of the data, and is the data what it was made from?
@@ -53,7 +56,7 @@ def verify(
     options |= {} if memory is None else {"memory": memory}
     loaded = karat.load(core)
     with progress("Reading", not shown.as_json, lambda: loaded.n_rows) as advance:
-        found = verify_files(loaded, opened, sample_weight=weight, groups=groups, progress=advance, **options)
+        found = verify_files(loaded, opened, sample_weight=weight, groups=groups, progress=advance, locate=locate, **options)
     seconds = time.perf_counter() - start
     if shown.as_json:
         _show.document(found.to_dict() | {"seconds": seconds})

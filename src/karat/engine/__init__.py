@@ -11,8 +11,9 @@ A coreset of degree 2, from the rows to the proof, is told by eight files, best 
     reduce        the pipeline, and the policy that chooses between the ways
     proof         how exact the result is
 
-Beside them: polynomial, mean and function are further kernels; dropped looks again at directions that were left out; tree holds
-the reducers that look at every row; peel finds rows that dominate a moment; stream is the same for rows that arrive in batches;
-groups is the same for many groups at once, with group_moments, group_points, group_weights and group_proof; offsets serves
-whole numbers beyond 2^53; linalg and tolerances are used by all.
+Beside them: polynomial, mean, grouped and function are further kernels; dropped looks again at directions that were left out;
+tree holds the reducers that look at every row; peel finds rows that dominate a moment; stream is the same for rows that arrive
+in batches; groups is the same for many groups at once, with group_moments, group_points, group_weights and group_proof; offsets
+serves whole numbers beyond 2^53; linalg (with blocked and threads, for large
+matrices) and tolerances are used by all.
 """

@@ -99,8 +99,8 @@ def condition_of(variables: Array) -> float:
         return np.inf
     gram = linalg.gram(variables / largest, None)
     size = np.sqrt(np.diag(gram))
-    values, _ = linalg.eigh(gram / np.outer(size, size))
-    return float(np.sqrt(values[0] / max(values[-1], EPS**2)))
+    values = linalg.eigenvalues(gram / np.outer(size, size))
+    return float(np.sqrt(values[-1] / max(values[0], EPS**2)))
 
 
 def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, constant: bool, complete: bool) -> Basis:
@@ -188,11 +188,13 @@ def purified(small: Array, known: Array, variables: Array, share: Array) -> Arra
 def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:
     """Which directions vanish, by the mean square matrix of the coordinates over all rows; and the relative size of all."""
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
-    unit = np.abs(basis.map).max(axis=1, initial=0.0)  # columns of very different sizes: none must seem small to the inverse
-    unit[unit == 0] = 1.0
-    back = np.linalg.pinv(basis.map / unit[:, None]) / unit
-    columns = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", back, gram, back), 0.0))
-    terms = columns @ np.abs(basis.map)
+    if np.array_equal(basis.map, np.eye(len(rms))):  # the columns themselves
+        terms = rms
+    else:
+        unit = np.abs(basis.map).max(axis=1, initial=0.0)  # columns of different sizes: none must seem small to the inverse
+        unit[unit == 0] = 1.0
+        back = np.linalg.pinv(basis.map / unit[:, None]) / unit
+        terms = np.sqrt(np.maximum(np.einsum("ij,ij->j", back, gram @ back), 0.0)) @ np.abs(basis.map)
     gone = (rms <= NULL * len(basis.map) * terms) & ~basis.real
     return gone, rms / np.where(terms > 0, terms, 1.0)
 
@@ -227,7 +229,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
         unconfirmed.append(blind)
         size += sizes[mine].tolist()
         if len(mine):
-            values = np.diag(rest) if separate else linalg.eigh(rest)[0]
+            values = np.diag(rest) if separate else linalg.eigenvalues(rest)
             kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
     flags = np.concatenate(unconfirmed)
     poor = bool(flags.any()) or kappa > KAPPA ** (2 / degree)

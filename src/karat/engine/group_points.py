@@ -100,6 +100,22 @@ class Stack:
         coordinates = variables @ fitted.map @ fitted.step[:, :, self.alive]
         return Candidates(positions, inside, nominal, variables, coordinates)
 
+    def measured(
+        self, kept: Rows, starts: Indices, counts: Indices, fitted: GroupMoments
+    ) -> Iterator[tuple[int, Reduction]]:  # fmt: skip
+        """Groups of kept rows that are proven against the moments of all rows of their groups, with their places."""
+        block, weights = stacked_rows(kept, starts, counts, int(counts.max()))
+        subtract(block, fitted.shift)
+        variables = block if self.kernel.affine else block[:, :, 1:]
+        coordinates = variables @ fitted.map @ fitted.step[:, :, self.alive]
+        positions = np.tile(np.arange(block.shape[1]), (len(starts), 1))
+        candidates = Candidates(positions, weights > 0, weights, variables, coordinates)
+        zero = (variables[:, :, ~self.alive] == 0).all(axis=(1, 2))  # where all rows are
+        groups = np.flatnonzero(zero & np.isfinite(variables).all(axis=(1, 2)))
+        if len(groups):
+            none = np.zeros(len(starts), dtype=np.intp)
+            yield from self._proven(groups, positions[groups], weights[groups], self.width, candidates, fitted, none)
+
     def _features(self, coordinates: Array) -> Array:
         """Isometric monomials of degree 2, and the constant where the total weight is kept beside them."""
         features = np.empty((*coordinates.shape[:2], self.width))

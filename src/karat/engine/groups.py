@@ -28,10 +28,11 @@ from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.reduce import COMPLETE, Reduction, build
-from karat.engine.rows import Progress, Rows, cores
+from karat.engine.rows import Progress, Rows
+from karat.engine.threads import cores
 from karat.engine.weights import SECOND
 
-WIDE = 200  # features up to which stacks are worth it
+WIDE = 120  # features up to which stacks are faster
 FEW = 64  # groups of one size that are not worth another thread
 STACK = 2**18  # numbers of one stack
 STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
@@ -63,7 +64,7 @@ def reduce_many(
     done = 0
     if stackable(kernel, method) and len(starts) > 2:
         assert isinstance(kernel, Powers)
-        with linalg.few_threads(kernel.width):
+        with linalg.one_blas_thread():
             for group, reduction in in_stacks(rows, np.asarray(starts), kernel, seed):
                 found[group] = reduction
                 done += int(starts[group + 1] - starts[group])
@@ -75,6 +76,31 @@ def reduce_many(
             found[group] = build(one, kernel, method, seed, _further(progress, done, len(rows)))
             done += len(one)
     return [found[group] for group in range(len(starts) - 1)]
+
+
+def measure_many(
+    rows: Rows, starts: Indices, counts: Indices, kept: Rows, kept_starts: Indices, kept_counts: Indices, kernel: Kernel
+) -> dict[int, Reduction]:
+    """Prove kept rows of groups against all rows of each, in stacks; the groups for which that leads to a proof.
+
+    Group g has ``counts[g]`` of the rows from ``starts[g]`` on, and likewise of the kept ones.
+    """
+    found: dict[int, Reduction] = {}
+    if not stackable(kernel, "auto"):
+        return found
+    assert isinstance(kernel, Powers)
+    sizes = rounded_up(counts)
+    with linalg.one_blas_thread():
+        for size in np.unique(sizes[counts <= COMPLETE]).tolist():
+            same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
+            fitted = Groups(rows, kernel, starts[same], counts[same], size, 0).moments(np.arange(len(same)))
+            for alive, members in _alike(fitted):
+                stack = Stack(kept, kernel, alive)
+                for some in _pieces(members, int(kept_counts.max()) * (kept.columns + 1)):
+                    groups = same[some]
+                    for place, reduction in stack.measured(kept, kept_starts[groups], kept_counts[groups], fitted.chosen(some)):
+                        found[int(groups[place])] = reduction
+    return found
 
 
 def _further(progress: Progress | None, done: int, count: int) -> Progress | None:
@@ -138,7 +164,7 @@ class Groups:
         left = np.flatnonzero(~done)
         if not len(left):
             return
-        fitted = self._moments(left)
+        fitted = self.moments(left)
         for alive, members in _alike(fitted):
             stack = Stack(self.rows, self.kernel, alive)
             for times in (0.0, *TIERS):  # all rows of small groups; of others ever more
@@ -152,7 +178,7 @@ class Groups:
                         done[groups[place]] = True
                         yield int(groups[place]), reduction
 
-    def _moments(self, groups: Indices) -> GroupMoments:
+    def moments(self, groups: Indices) -> GroupMoments:
         """Coordinates and moments: by stacks of all rows, or by a pass over each of larger groups."""
         starts, counts = self.starts[groups], self.counts[groups]
         if self.size > LARGE:

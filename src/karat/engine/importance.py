@@ -14,10 +14,13 @@ import numpy as np
 
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Indices
+from karat.engine.points import CandidatePoints, by_score, candidate_points
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sweep
+from karat.engine.tolerances import MISSED
+from karat.engine.weights import match_moments
 
-ROUNDS = 20  # of bringing the sum of probabilities to the size; rows that are certain are set aside in each
+INFORMED = 4.0  # candidates per feature
 
 
 def important_rows(rows: Rows, fitted: FittedMoments, size: int, rng: np.random.Generator) -> tuple[Indices, Array] | None:
@@ -33,26 +36,16 @@ def important_rows(rows: Rows, fitted: FittedMoments, size: int, rng: np.random.
     squares = np.concatenate(sweep(rows, kernel.shift, visit, lambda a, b: a + b, (rows.columns + 1, kernel.variables)))
     everything = np.arange(len(rows))
     own = own_weights(rows, everything)
-    chances = probabilities(own * (1.0 + squares / max(1, kernel.variables)) ** kernel.degree, size)
-    if chances is None:
+    found = by_score(everything, own, own * (1.0 + squares / max(1, kernel.variables)) ** kernel.degree, size, rng)
+    if found is None:
         return None
-    edges = np.floor(np.cumsum(chances) + rng.random()).astype(np.int64)  # systematic: one draw per unit of probability
-    chosen = everything[np.diff(edges, prepend=0) > 0]
-    nominal = own[chosen] / chances[chosen]
+    chosen, nominal = found
     return chosen, nominal * (rows.total / nominal.sum())
 
 
-def probabilities(scores: Array, size: int) -> Array | None:
-    """Probabilities in proportion to scores, at most 1, that sum to ``size``; None if scores are not positive and finite."""
-    total = float(scores.sum())
-    if not np.isfinite(total) or not (scores > 0).all():
-        return None
-    factor = size / total
-    for _ in range(ROUNDS):
-        certain = factor * scores >= 1.0
-        rest = float(scores[~certain].sum())
-        left = size - int(certain.sum())
-        if rest == 0 or left <= 0 or left / rest <= factor * (1 + 1e-9):
-            break
-        factor = left / rest
-    return np.minimum(factor * scores, 1.0)
+def by_importance(rows: Rows, fitted: FittedMoments, rng: np.random.Generator) -> tuple[CandidatePoints, Array] | None:
+    """Candidates drawn by importance, and weights on them that meet the moments; None if there are none."""
+    chosen = important_rows(rows, fitted, int(INFORMED * fitted.kernel.width), rng)
+    known = None if chosen is None else candidate_points(rows, fitted, *chosen).resolve(may_miss=True)
+    factors = None if known is None or known.missed > MISSED else match_moments(known)
+    return None if known is None or factors is None else (known, known.root * factors)

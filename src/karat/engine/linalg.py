@@ -3,35 +3,41 @@
 Everything the engine asks of LAPACK and BLAS goes through this module, so that another array library could replace it.
 Inputs are finite float64 arrays: karat checks that once, when it reads the input.
 
-NumPy and SciPy each carry an OpenBLAS with threads of its own, and the idle threads of one spin for some 25 ms beside the
-busy threads of the other.  So all large products here go to SciPy's, NumPy's ``@`` is left to products too small for threads,
-and small problems, of which there may be many in a row (groups), wake no threads at all.
+NumPy and SciPy each carry an OpenBLAS with threads of its own, which wait by spinning: beside each other, and beside other work
+of the machine, they lose more than they gain.  So BLAS works on one thread (:func:`one_blas_thread`), and what is large is
+shared among threads of ours (:mod:`karat.engine.blocked`).
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import Any
+from importlib import import_module
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg as sla
 from scipy.linalg import blas, lapack
 
+from karat.engine import blocked
+from karat.engine.threads import cores
 from karat.engine.tolerances import RANK, TINY
 from karat.errors import InputError
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
+Real = blocked.Real  # single or double precision
 
 MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 
-THREADED = 600  # features from which on BLAS should use its threads
-SMALL = 100  # matrices of so few columns are factored without threads
-SERIAL = 2.5e5  # OpenBLAS multiplies (a x b)(b x c) without threads up to this a*b*c
+LARGE = 400  # features from which on matrices are worked on in blocks, by all threads
+SMALL = 100  # matrices of so few columns are inverted rather than solved with
+TAME = 1e-200  # sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
+RELEASED = 500  # NumPy lets other threads go on during a product with more entries than this
 STACK, SHORT = 8, 32  # tall blocks are multiplied as so many short ones, of so many rows at least
 
 
@@ -44,66 +50,121 @@ def check_width(width: int) -> None:
         )
 
 
+Counter = tuple[Callable[[], int], Callable[[int], None]]  # to ask for the number of threads of a BLAS, and to set it
+
+
 @lru_cache(maxsize=1)
-def _thread_controller() -> Any:
+def blas_threads() -> list[Counter]:
+    """The OpenBLAS of NumPy and that of SciPy, found through the modules that were linked to them; else by threadpoolctl."""
+    found: list[Counter] = []
+    for name in ("numpy.linalg._umath_linalg", "scipy.linalg._fblas"):
+        try:
+            library = ctypes.CDLL(str(import_module(name).__file__))
+        except (ImportError, OSError):  # of another kind than those of today
+            continue
+        names = [f"{prefix}openblas_%s_num_threads{end}" for prefix in ("scipy_", "") for end in ("64_", "_64", "")]
+        known = next((form for form in names if hasattr(library, form % "set")), None)
+        if known is not None:
+            ask, give = getattr(library, known % "get"), getattr(library, known % "set")
+            ask.restype, give.restype = ctypes.c_int, None
+            found.append((ask, give))
+    if found:
+        return found
     try:
         from threadpoolctl import ThreadpoolController
-    except ImportError:  # comes with scikit-learn; without it BLAS keeps its threads
-        return None
-    return ThreadpoolController()
+    except ImportError:  # comes with scikit-learn; without it such a BLAS keeps its threads
+        return []
+    pools = [pool for pool in ThreadpoolController().lib_controllers if pool.user_api == "blas"]
+    return [(pool.get_num_threads, pool.set_num_threads) for pool in pools]
 
 
-def few_threads(width: int) -> AbstractContextManager[Any]:
-    """Keep BLAS on one thread for problems of so few features that threads would mostly wait for each other.
+class _OneThread:
+    """A context in which BLAS has one thread; it ends, in the whole process, when the last thread that entered it leaves."""
 
-    Idle they cost nothing; on a busy machine a factorisation of size 250 on two threads took 100 times as long as on one.
-    """
-    controller = _thread_controller() if width <= THREADED else None
-    return nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
+    def __init__(self) -> None:
+        self.entered, self.before, self.lock = 0, list[int](), Lock()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.entered += 1
+            if self.entered == 1:
+                self.before = [ask() for ask, _ in blas_threads()]
+                for _, give in blas_threads():
+                    give(1)
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.entered -= 1
+            if not self.entered:
+                for (_, restore), count in zip(blas_threads(), self.before, strict=True):
+                    restore(count)
+
+
+_ONE_THREAD = _OneThread()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Keep BLAS on one thread."""
+    return _ONE_THREAD
+
+
+def threads() -> int:
+    """How many threads large work is shared among: as many as BLAS would use, so that one setting is enough for both."""
+    counts = _ONE_THREAD.before if _ONE_THREAD.entered else [ask() for ask, _ in blas_threads()]
+    return min([cores(), *counts[-1:]])
 
 
 def column_norms(matrix: Array) -> Array:
     """Euclidean norms of the columns, without overflow or underflow of the squares."""
+    squares = np.einsum("ij,ij->j", matrix, matrix)
+    if ((squares > TAME) & (squares < 1 / TAME)).all():
+        return np.asarray(np.sqrt(squares))
     largest = np.abs(matrix).max(axis=0, initial=0.0)
     unit = np.where(largest > 0, largest, 1.0)
     return np.asarray(unit * np.sqrt(np.square(matrix / unit).sum(axis=0)))
 
 
 def product(left: Array, right: Array) -> Array:
-    """``left @ right`` for large matrices of either memory order; the result is in Fortran order."""
-    a, b = _blas_view(left), _blas_view(right)
-    return np.asarray(blas.dgemm(1.0, a[0], b[0], trans_a=a[1], trans_b=b[1]))
+    """``left @ right`` for matrices of either memory order."""
+    if left.shape[0] * left.shape[1] * right.shape[1] >= LARGE**3:
+        return np.asarray(blocked.product(left, right, threads()))
+    return np.asarray(left @ right)
 
 
-def _blas_view(matrix: Array) -> tuple[Array, int]:
-    return (matrix, 0) if matrix.flags.f_contiguous else (matrix.T, 1)
+def upper_gram(columns: Real) -> Real:
+    """``columns columns'`` of points that come as columns (m x N); only the upper triangle is to be used."""
+    if len(columns) >= LARGE:
+        gram = np.zeros((len(columns), len(columns)), dtype=columns.dtype)
+        blocked.add_gram(gram, columns, None, threads())
+        return gram
+    return columns @ columns.T
 
 
-def upper_gram(points: Array) -> Array:
-    """``points' points``, of which only the upper triangle is to be used."""
-    count, width = points.shape
-    if count * width**2 <= 16 * SERIAL:  # by pieces that no thread wakes up for
-        step = max(1, int(SERIAL / width**2))
-        pieces = (points[i : i + step] for i in range(0, count, step))
-        return sum((gram(piece, None) for piece in pieces), np.zeros((width, width)))
-    matrix, transposed = _blas_view(points)
-    return np.asarray(blas.dsyrk(1.0, matrix, trans=1 - transposed, lower=0))
+def change_gram(gram: Real, columns: Real, signs: Array) -> None:
+    """``gram += columns diag(signs) columns'`` in place, in the upper triangle."""
+    signs = signs.astype(columns.dtype)
+    if len(columns) >= LARGE:
+        blocked.add_gram(gram, columns, signs, threads())
+    else:
+        gram += (columns * signs) @ columns.T
 
 
-def null_table(points: Array) -> tuple[Indices, Array]:
+def null_table(points: Real) -> tuple[Indices, Real]:
     """Express N - m of the N points by the m others: ``points[order[m:]] = table @ points[order[:m]]``.
 
     From ``P F = [L1; L2] U`` follows ``F2 = (L2 L1^-1) F1``, which holds for any rank, since ``L1`` is unit triangular.
     The points are overwritten if they are in Fortran order.
     """
     count, width = points.shape
+    if width >= LARGE:
+        return blocked.null_table(np.ascontiguousarray(points.T), threads())
     lu, swaps, _ = lapack.dgetrf(points, overwrite_a=1)
     order = np.arange(count)
-    for i, j in enumerate(swaps):
+    for i, j in enumerate(swaps.tolist()):
         order[i], order[j] = order[j], order[i]
-    if width <= SMALL:  # TRSM wakes threads from 16 columns on, an inverse and a product do not
+    if width <= SMALL:
         inverse, _ = lapack.dtrtri(lu[:width], lower=1, unitdiag=1)
-        return order, np.ascontiguousarray(product(lu[width:], np.tril(inverse, -1)) + lu[width:])
+        return order, np.ascontiguousarray(lu[width:] @ np.tril(inverse, -1) + lu[width:])
     lower = np.array(lu[width:].T, order="F")
     table = blas.dtrsm(1.0, lu[:width], lower, side=0, lower=1, trans_a=1, diag=1, overwrite_b=1)
     return order, table.T
@@ -118,9 +179,10 @@ def factored(points: Array) -> tuple[Indices, Array]:
     return swaps, lapack.dtrtri(lu[: points.shape[1]], lower=1, unitdiag=1)[0]
 
 
-def unit_upper_inverse(matrix: Array) -> Array:
+def unit_upper_inverse(matrix: Real) -> Real:
     """Inverse of a small unit upper triangular matrix."""
-    return np.asarray(lapack.dtrtri(matrix, lower=0, unitdiag=1)[0])
+    invert = lapack.strtri if matrix.dtype == np.float32 else lapack.dtrtri
+    return np.asarray(invert(matrix, lower=0, unitdiag=1)[0])
 
 
 def upper_inverse(matrix: Array) -> Array:
@@ -128,22 +190,37 @@ def upper_inverse(matrix: Array) -> Array:
     return np.triu(lapack.dtrtri(matrix, lower=0)[0])
 
 
-def add_product(target: Array, left: Array, right: Array) -> None:
+def add_product(target: Real, left: Real, right: Real) -> None:
     """``target += left @ right`` in place, without a temporary of its size; ``target`` is C-contiguous."""
-    result = blas.dgemm(1.0, right.T, left.T, beta=1.0, c=target.T, overwrite_c=1)
+    gemm = blas.sgemm if target.dtype == np.float32 else blas.dgemm
+    result = gemm(1.0, right.T, left.T, beta=1.0, c=target.T, overwrite_c=1)
     if not np.shares_memory(result, target):  # a layout BLAS had to copy
         target[...] = result.T
 
 
-def cholesky(gram: Array) -> Array | None:
+def add_outer(target: Real, left: Real, right: Real) -> None:
+    """``target += left right'`` in place; ``target`` is C-contiguous."""
+    ger = blas.sger if target.dtype == np.float32 else blas.dger
+    ger(1.0, right, left, a=target.T, overwrite_a=1, overwrite_x=0, overwrite_y=0)
+
+
+def cholesky(gram: Real) -> Real | None:
     """Upper Cholesky factor, or None if the matrix is not numerically positive definite."""
+    if len(gram) >= LARGE:
+        return blocked.cholesky(gram, threads())
     factor, info = lapack.dpotrf(gram, lower=0, clean=1)
     return None if info else factor
 
 
-def cholesky_solve(factor: Array, rhs: Array) -> Array:
-    solution, _ = lapack.dpotrs(factor, rhs, lower=0)
-    return np.asarray(solution)
+def solve_upper(factor: Real, rhs: Array, transposed: bool = False) -> Array:
+    """Solve with an upper triangular matrix or its transpose, in the precision of the matrix."""
+    single = factor.dtype == np.float32
+    right = rhs.astype(factor.dtype, copy=False)
+    given, lower = (factor.T, 1) if factor.flags.c_contiguous else (factor, 0)  # no copy of either memory order
+    trans = int(transposed) ^ lower
+    if right.ndim == 1:
+        return np.asarray((blas.strsv if single else blas.dtrsv)(given, right, lower=lower, trans=trans), dtype=float)
+    return np.asarray((blas.strsm if single else blas.dtrsm)(1.0, given, right, lower=lower, trans_a=trans))
 
 
 def svd(matrix: Array, full_matrices: bool = True) -> tuple[Array, Array, Array]:
@@ -213,8 +290,16 @@ def triangular_map(matrix: Array, null: float) -> tuple[Array, Array]:
 
 def eigh(matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues in decreasing order, and eigenvectors, of a symmetric matrix."""
-    values, vectors = sla.eigh(matrix, check_finite=False)
+    values, vectors, info = lapack.dsyevd(matrix, compute_v=1)
+    if info:
+        values, vectors = sla.eigh(matrix, check_finite=False)
     return values[::-1], vectors[:, ::-1]
+
+
+def eigenvalues(matrix: Array) -> Array:
+    """Eigenvalues of a symmetric matrix in increasing order."""
+    values, _, info = lapack.dsyevd(matrix, compute_v=0)
+    return np.asarray(sla.eigvalsh(matrix, check_finite=False) if info else values)
 
 
 def spectral_norm(symmetric: Array) -> float:
@@ -223,16 +308,18 @@ def spectral_norm(symmetric: Array) -> float:
         return 0.0
     if not np.isfinite(symmetric).all():
         return np.inf
-    values = sla.eigvalsh(symmetric, check_finite=False)
+    values = eigenvalues(symmetric)
     return float(max(abs(values[0]), abs(values[-1])))
 
 
-def square_solver(matrix: Array) -> Callable[[Array], Array] | None:
+def square_solver(matrix: Real) -> Callable[[Array], Array] | None:
     """Solve with a square matrix by LU, which leaves a small residual even if ill-conditioned; None if that cannot be."""
     if matrix.shape[0] != matrix.shape[1]:
         return None
-    lu, pivots, info = lapack.dgetrf(matrix)
-    return None if info else lambda rhs: np.asarray(lapack.dgetrs(lu, pivots, rhs)[0])
+    single = matrix.dtype == np.float32
+    factor, solve = (lapack.sgetrf, lapack.sgetrs) if single else (lapack.dgetrf, lapack.dgetrs)
+    lu, pivots, info = factor(matrix)
+    return None if info else lambda rhs: np.asarray(solve(lu, pivots, rhs.astype(matrix.dtype))[0], dtype=float)
 
 
 def least_squares_solver(matrix: Array, cut: float = RANK) -> Callable[[Array], Array]:
@@ -244,10 +331,12 @@ def least_squares_solver(matrix: Array, cut: float = RANK) -> Callable[[Array], 
 
 
 def tall_product(left: Array, right: Array) -> Array:
-    """``left' right`` of tall blocks, by a stack of shorter ones.
+    """``left' right`` of tall blocks, by a stack of shorter ones if there are few columns.
 
-    One product of the whole would keep the interpreter to itself; during the products of a stack, other threads can go on.
+    One product of the whole would then keep the interpreter to itself; during those of a stack, other threads can go on.
     """
+    if left.shape[1] * right.shape[1] > RELEASED:
+        return product(left.T, right)
     return _sum_of_products(left, right, len(left) // STACK)
 
 
@@ -269,20 +358,8 @@ def _sum_of_products(left: Array, right: Array, size: int) -> Array:
 
 
 def mapped(block: Array, matrix: Array) -> Array:
-    """``block @ matrix`` of a tall block, by a stack of shorter ones as in :func:`tall_product`."""
-    size = len(block) // STACK
-    if size < SHORT:
-        return np.asarray(block @ matrix)
-    whole = size * STACK
-    result = np.empty((len(block), matrix.shape[1]))
-    np.matmul(_stacked(block, size), matrix, out=_stacked(result, size))
-    if whole < len(block):
-        result[whole:] = block[whole:] @ matrix
-    return result
-
-
-def _stacked(block: Array, size: int) -> Array:
-    return block[: size * STACK].reshape(STACK, size, block.shape[1])  # a view, not a copy
+    """``block @ matrix`` of a tall block."""
+    return np.asarray(block @ matrix)
 
 
 def gram(block: Array, weights: Array | None) -> Array:
@@ -314,5 +391,5 @@ def relative_norm(difference: Array, base: Array) -> float:
     factor = cholesky(np.asfortranarray(base / scale))
     if factor is None:
         return np.inf
-    left = sla.solve_triangular(factor, difference / scale, trans=1, check_finite=False)
-    return spectral_norm(sla.solve_triangular(factor, left.T, trans=1, check_finite=False))
+    left = solve_upper(factor, difference / scale, transposed=True)
+    return spectral_norm(solve_upper(factor, left.T, transposed=True))

@@ -4,6 +4,13 @@ Features are brought to comparable size column by column; rows carry the square 
 features depend on each other (one-hot columns: x^2 = x, products vanish), the points are expressed in an orthonormal basis of
 their span, r = numerical rank, by pivoted QR or SVD of the features themselves (never of their Gram matrix, which squares the
 condition number).  What the target has outside that span is ``missed``: more rows are needed to reach it.
+
+**Which rows** (:func:`drawn`).  The weights of a few rows can meet the moments if the moments are inside the cone of their
+features, and a direction in which few rows are long is met only if some of them are among the candidates.  So rows are drawn in
+proportion to the norm of their features, ``p_i ~ u_i |phi_i|``, from a uniform sample POOL times as large as the number of
+features, and get the nominal weight ``u_i / p_i``: the expected moments are those of all rows.  In whitened coordinates w the
+norm of the features of degree p is ``|w|^p``, so nothing of size N x m is needed.  A cone about the mean of directions that are
+symmetric is met by 2 m of them half of the time (Wendel); 2 m + MARGIN sqrt(m) are enough in all but one of 100 cases.
 """
 
 from __future__ import annotations
@@ -13,10 +20,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import FittedMoments
-from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows
-from karat.engine.tolerances import CLEAR, PIVOT, RANK, RANK_WHITENED, SEEN, TINY
+from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.linalg import Array, Indices, Real
+from karat.engine.powers import Powers
+from karat.engine.rows import Rows, own_weights, sample
+from karat.engine.tolerances import CLEAR, PIVOT, RANK, RANK_WHITENED, SEEN, SINGLE, TINY
+
+POOL = 8  # uniform rows per feature, from which candidates are drawn
+MARGIN = 3.5  # candidates beyond two per feature, in units of the square root of the number of features
+SPREAD = 2.5  # candidates per feature where the norms of features are not known
+ROUNDS = 20  # of bringing a sum of probabilities to the size; rows that are certain are set aside in each
 
 
 @dataclass(frozen=True)
@@ -28,31 +41,56 @@ class CandidatePoints:
     root: Array  # (N,): square roots of the nominal weights
     points: Array  # (N, r): ``sqrt(v_i) phi_i`` in scaled features or in coordinates of their span
     target: Array  # (r,): the moments of all rows, in the same coordinates
-    # (r, r): upper triangle of the Gram matrix of the points, and its Cholesky factor; empty before :meth:`resolve`
-    gram: Array
-    factor: Array
+    # what directions are sought with, in single precision if that is enough; empty before :meth:`resolve`
+    columns: Real  # (r, N): the points
+    gram: Real  # (r, r): upper triangle of their Gram matrix
+    factor: Real  # and its Cholesky factor
     missed: float = 0.0  # largest entry of the target outside the span, relative to the largest entry
 
     @property
     def rank(self) -> int:
         return int(self.points.shape[1])
 
-    def resolve(self, may_miss: bool = False) -> CandidatePoints:
+    @property
+    def single(self) -> bool:
+        """Whether the points are so well conditioned that single precision finds the way to a vertex."""
+        return self.columns.dtype == np.float32
+
+    def resolve(self, may_miss: bool = False, single: bool = False) -> CandidatePoints:
         """The same points in independent coordinates, with the factor of their Gram matrix.
 
         A Cholesky factorisation tells whether the scaled features are independent; only if not, QR with pivoting follows, and
         SVD where that leaves doubt about the rank.  ``may_miss``: points that clearly do not span the target need no
-        coordinates.
+        coordinates.  ``single``: try single precision first, if there are many features.
         """
-        gram = linalg.upper_gram(self.points)
-        diagonal = np.diag(gram)
-        factor = linalg.cholesky(gram) if diagonal.all() and len(self.points) >= self.rank else None
-        if factor is not None and np.min(np.diag(factor) ** 2 / diagonal) >= PIVOT:
-            return replace(self, gram=gram, factor=factor)
+        if len(self.points) < self.rank and (few := self._independent_rows()) is not None:
+            return few
+        diagonal = np.einsum("ij,ij->j", self.points, self.points)
+        enough = bool(diagonal.all()) and len(self.points) >= self.rank
+        for kind, least in ((np.float32, SINGLE), (np.float64, PIVOT))[0 if single and self.rank >= linalg.LARGE else 1 :]:
+            columns = np.ascontiguousarray(self.points.T, dtype=kind)
+            gram = linalg.upper_gram(columns)
+            factor = linalg.cholesky(gram) if enough else None
+            if factor is not None and np.min(np.diag(factor) ** 2 / np.diag(gram)) >= least:
+                return replace(self, columns=columns, gram=gram, factor=factor)
         norm = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
         if may_miss and self._clearly_missed(gram, norm):
             return replace(self, missed=np.inf)
         return self._by_pivots(norm) or self._by_svd(norm)
+
+    def _independent_rows(self) -> CandidatePoints | None:
+        """Fewer points than features, in orthonormal coordinates of their span: rows of L, where L L' is their Gram matrix.
+
+        None if the points depend on each other.
+        """
+        rows = np.ascontiguousarray(self.points)
+        gram = linalg.upper_gram(rows)
+        factor = linalg.cholesky(gram) if np.diag(gram).all() else None
+        if factor is None or np.min(np.diag(factor) ** 2 / np.diag(gram)) < PIVOT:
+            return None
+        inside = linalg.solve_upper(factor, rows @ self.target, transposed=True)
+        outside = self.target - linalg.solve_upper(factor, inside) @ rows
+        return self._spanned(factor.T, inside, outside)
 
     def _clearly_missed(self, gram: Array, norm: Array) -> bool:
         """Whether a large part of the target is outside the span, as far as the Gram matrix tells."""
@@ -96,8 +134,8 @@ class CandidatePoints:
     def _spanned(self, points: Array, target: Array, outside: Array) -> CandidatePoints:
         """Orthonormal points and the target in their coordinates; and what it has outside their span."""
         missed = float(np.abs(outside).max(initial=0.0) / max(np.abs(self.target).max(initial=0.0), TINY))
-        one = np.eye(points.shape[1], order="F")
-        return replace(self, points=points, target=target, gram=one, factor=one, missed=missed)
+        one, columns = np.eye(points.shape[1]), np.ascontiguousarray(points.T)
+        return replace(self, points=columns.T, target=target, columns=columns, gram=one, factor=one, missed=missed)
 
 
 def candidate_points(rows: Rows, fitted: FittedMoments, positions: Indices, nominal: Array) -> CandidatePoints:
@@ -123,4 +161,55 @@ def candidate_points(rows: Rows, fitted: FittedMoments, positions: Indices, nomi
         columns /= scale[:, None]
         columns *= root
     none = np.zeros(0)
-    return CandidatePoints(fitted, positions, root, points, fitted.target / scale, none, none)
+    return CandidatePoints(fitted, positions, root, points, fitted.target / scale, none, none, none)
+
+
+def enough(kernel: Kernel) -> int:
+    """How many candidates meet the moments of well-behaved data."""
+    width = kernel.width
+    return int(2 * width + MARGIN * np.sqrt(width)) if isinstance(kernel, Powers) else int(SPREAD * width)
+
+
+def drawn(
+    rows: Rows, kernel: Kernel, pool: Indices, size: int, rng: np.random.Generator, first: int = 0
+) -> tuple[Indices, Array]:
+    """About ``size`` of the rows from ``first`` on, by the norm of their features, and nominal weights.
+
+    They are taken from ``pool`` if that is large enough, else from a larger uniform sample.
+    """
+    wanted = max(size, POOL * size // 2) if isinstance(kernel, Powers) else size
+    among = pool[sample(rng, len(pool), wanted)] if wanted <= len(pool) else first + sample(rng, len(rows) - first, wanted)
+    own = own_weights(rows, among)
+    if not isinstance(kernel, Powers) or len(among) <= size:
+        return among, own
+    coordinates = kernel.coordinates(rows.take(among, kernel.shift))
+    squares = np.einsum("ij,ij->i", coordinates, coordinates) + (0.0 if kernel.affine else 1.0)
+    return by_score(among, own, own * squares ** (kernel.degree / 2), size, rng) or (among, own)
+
+
+def by_score(
+    positions: Indices, own: Array, scores: Array, size: int, rng: np.random.Generator
+) -> tuple[Indices, Array] | None:
+    """About ``size`` rows in proportion to scores, with weights ``own / probability``; None if scores are not positive."""
+    chances = probabilities(scores, size)
+    if chances is None:
+        return None
+    edges = np.floor(np.cumsum(chances) + rng.random()).astype(np.int64)  # systematic: one draw per unit of probability
+    chosen = np.flatnonzero(np.diff(edges, prepend=0) > 0)
+    return positions[chosen], own[chosen] / chances[chosen]
+
+
+def probabilities(scores: Array, size: int) -> Array | None:
+    """Probabilities in proportion to scores, at most 1, that sum to ``size``; None if scores are not positive and finite."""
+    total = float(scores.sum())
+    if not np.isfinite(total) or not (scores > 0).all():
+        return None
+    factor = size / total
+    for _ in range(ROUNDS):
+        certain = factor * scores >= 1.0
+        rest = float(scores[~certain].sum())
+        left = size - int(certain.sum())
+        if rest == 0 or left <= 0 or left / rest <= factor * (1 + 1e-9):
+            break
+        factor = left / rest
+    return np.minimum(factor * scores, 1.0)

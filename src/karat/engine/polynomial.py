@@ -78,10 +78,10 @@ class Polynomials(Polynomial):
         pure = absolute[: len(self.sets)][np.all(self.sets == self.sets[:, :1], axis=1)][lead:]
         needs_pass, kernel = False, self
         if self.affine and not last:
-            needs_pass, kernel = self._drifted(absolute, target, total)
+            needs_pass, kernel = self._drifted(target, total)
         return FittedMoments(kernel, target, statistic, total, needs_pass=needs_pass, absolute=absolute, vanished=pure <= TINY)
 
-    def _drifted(self, absolute: Array, target: Array, total: float) -> tuple[bool, Self]:
+    def _drifted(self, target: Array, total: float) -> tuple[bool, Self]:
         """Whether the shift is far from the mean, and the kernel with a better one (known from degree 2 on)."""
         if self.degree < 2:
             return False, self

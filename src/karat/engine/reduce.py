@@ -7,8 +7,9 @@
 
 **The policy** of ``method="auto"``.  A step is taken only if the steps before it did not lead to a proof.
 
-1. onepass: FIRST times as many uniform candidates as features, then SECOND times (all rows, if there are no more), then
-   INFORMED times by importance.  Newton's method decides whether weights on them can meet the moments, and fails fast.
+1. onepass: a few more than twice as many candidates as features, then SECOND times as many (all rows, if there are no
+   more), then INFORMED times by importance among all rows.  Newton's method decides whether weights on them can meet the
+   moments, and fails fast.
 2. tree: every row is looked at, two more readings.
 3. The rows of the tree before the last elimination, in features whose rank has not been decided.
 4. Features of single columns, for degrees above 2.
@@ -28,24 +29,26 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.dropped import look_again
+from karat.engine.importance import by_importance
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import dominating, heaviest, lopsided
-from karat.engine.points import CandidatePoints, candidate_points
+from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
 from karat.engine.tolerances import EXACT, MEASURED, ROUNDING, SHARP, UNSEEN
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
-from karat.engine.weights import FIRST, SECOND, by_importance, check_any, polish, polish_features, reduce_points, sampled
+from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
-PILOT = 2048  # rows on which coordinates are fitted, at least
+PILOT = 2048  # rows on which coordinates are fitted
 COMPLETE = 16384  # up to this many rows the pilot is all of them
 PASSES = 6  # most passes that the coordinates may ask for
 PEELED = 16  # most rows to peel per feature
 LAST = ("tree", "caratheodory")  # ways that look at every row: no stronger one follows
 FEW = 4  # rows per feature: so few may all be kept, if nothing else is exact
+ORDERS = 8  # orders of the rows in which they are eliminated, beside their own, if nothing else is exact
 SLOW = 300  # rows per feature, and features, up to which rows are eliminated one by one
 
 
@@ -145,13 +148,13 @@ def _attempt(
 
     ``single_columns``: rows are sought in monomials of single columns, which tails do not make parallel.
     """
-    pilot = sample(rng, len(rows), pilot_size(len(rows), kernel.width))
+    pilot = sample(rng, len(rows), pilot_size(len(rows)))
     fitted, passes = fit_moments(rows, kernel, pilot, progress)
     if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
-    with linalg.few_threads(fitted.kernel.width):
+    with linalg.one_blas_thread():
         sought = (fit_moments(rows, unmixed(kernel), pilot, progress)[0],) if single_columns else searches(fitted)
         ways = (way for search in sought for way in feasible_weights(rows, search, method, pilot, rng, progress))
         for known, mass, way, more in ways:
@@ -190,10 +193,15 @@ def without_rank_decision(
     rows: Rows, fitted: FittedMoments, best: Reduction, known: CandidatePoints, mass: Array, way: str, passes: int,
     witnesses: Rows | None = None, last: bool = True,
 ) -> Reduction:  # fmt: skip
-    """Eliminate in the features themselves, to as many rows as features; in the end, if need be, do not eliminate."""
-    plain = candidate_points(rows, known.fitted, known.positions, known.root**2)
-    for eliminate in (True, False) if last else (True,):
-        found = vertex(rows, fitted, plain, mass, way, passes, witnesses, eliminate)
+    """Eliminate in the features themselves, to as many rows as features; in the end, if need be, do not eliminate.
+
+    Where rounding leaves little room the order of the rows decides, so several are tried.
+    """
+    rng, forward = np.random.default_rng(0), np.arange(len(mass))
+    orders = [forward, *(rng.permutation(len(mass)) for _ in range(ORDERS if last and known.rank <= SLOW else 0))]
+    for order, eliminate in [*((order, True) for order in orders), *([(forward, False)] if last else [])]:
+        plain = candidate_points(rows, known.fitted, known.positions[order], known.root[order] ** 2)
+        found = vertex(rows, fitted, plain, mass[order], way, passes, witnesses, eliminate)
         best = better(best, replace(found, rank=known.rank))
         if best.proof.ok:
             break
@@ -283,7 +291,7 @@ def feasible_weights(
 ) -> Iterator[Feasible]:
     """Weights on a few rows that meet the moments, by ever stronger means: steps 1 and 2 of the policy."""
     if method in ("auto", "onepass"):
-        if first_candidates(len(rows), fitted.kernel.width) == len(rows):
+        if first_candidates(len(rows), fitted.kernel) == len(rows):
             everything = np.arange(len(rows))
             known = candidate_points(rows, fitted, everything, own_weights(rows, everything)).resolve()
             yield known, known.root, "onepass", 0
@@ -300,19 +308,14 @@ def feasible_weights(
     yield known, known.root, *(("caratheodory", 1) if sequentially else ("tree", 2))
 
 
-def first_candidates(count: int, width: int) -> int:
+def first_candidates(count: int, kernel: Kernel) -> int:
     """How many of ``count`` rows are candidates at first: all of a few, else a sample."""
-    return count if count <= SECOND * width else int(FIRST * width)
+    return count if count <= SECOND * kernel.width else enough(kernel)
 
 
-def sample_size(width: int) -> int:
-    """Rows that are sampled, where there are many, to fit coordinates to them."""
-    return max(PILOT, int(FIRST * width))
-
-
-def pilot_size(count: int, width: int) -> int:
-    """Rows that are read before the pass: all of them where there are not many."""
-    return count if count <= COMPLETE else sample_size(width)
+def pilot_size(count: int) -> int:
+    """Rows that are read before the pass, to fit coordinates to them: all where there are not many."""
+    return count if count <= COMPLETE else PILOT
 
 
 def searches(fitted: FittedMoments) -> tuple[FittedMoments, ...]:
@@ -332,10 +335,10 @@ def vertex(
     """Eliminate to a vertex (or keep all points), polish it, and prove it; ``witnesses`` as in :func:`measure`."""
     if len(rows) <= known.rank:  # nothing to reduce: the rows with their own weights
         support, refined = np.arange(len(mass)), mass
+    elif eliminate:
+        support, refined = refined_vertex(known, mass)
     else:
-        mass = reduce_points(known.points, mass) if eliminate else mass
         support = np.flatnonzero(mass > 0)
-        check_any(support)
         refined = polish(known.points[support], mass[support], known.target)
     order = np.argsort(known.positions[support])
     support, refined = support[order], refined[order]

@@ -6,18 +6,17 @@ the copy is made anyway.  Integers, float32 and sparse rows become float64 only 
 2^53; larger ones (identifiers, timestamps in nanoseconds) are read as differences to an offset, which is subtracted before the
 conversion, so that nothing is rounded (:mod:`karat.engine.offsets` chooses the offsets).
 
-**The pass.**  A kernel's statistic is summed by BLAS-3 on blocks, on every core.  A thread reads its own range of rows block by
-block.  Where the products of a block are so small that BLAS would run them on one thread anyway, our threads share the work,
-copies included; where they are large, BLAS has its own threads and we use one.  Block sums are added in a fixed order, so the
-result does not depend on timing.
+**The pass.**  A kernel's statistic is summed by BLAS-3 on blocks, on every core.  All rows are cut into at most PARTS ranges,
+which threads take one after the other (:mod:`karat.engine.threads`) and read block by block, copies included.  Only where the
+statistic is so large that a part could not have its own there is one range, and the products are shared instead.  Blocks and
+ranges, and the order in which their sums are added, depend on the shape of the data alone, and so does the last bit of the sum.
 """
 
 from __future__ import annotations
 
-import os
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import pairwise
 from typing import Any, Protocol, cast
@@ -25,13 +24,17 @@ from typing import Any, Protocol, cast
 import numpy as np
 from scipy import sparse
 
+from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
+from karat.engine.threads import share
 
 GATHERED = 2**16  # rows that are gathered at a time: a part may have to compute them
 FEW = 0.2  # share of the columns up to which they are shifted one by one
-SERIAL_PRODUCT = 8e5  # OpenBLAS multiplies (a x b)(b x c) on one thread below about this a*b*c
 CACHE = 2**19  # bytes of a block that stay in a core's second-level cache
-LARGE_BLOCK = 2**24  # bytes of a block handed to a threaded BLAS
+STACKED = 8e5  # a block is multiplied as (left x b)(b x right) with left * b * right of about this
+TALL = 256  # rows of a block, where a product of so many is efficient without a stack of shorter ones
+PARTS = 16  # ranges of rows that threads take
+LARGE_STATISTIC = 2**17  # numbers in the statistic of a block from which on there is one range
 
 Offsets = Mapping[int, int]  # by column; columns without one are read as they are
 Progress = Callable[[int, int], None]
@@ -157,7 +160,8 @@ class Blocks:
 
     def __init__(self, rows: Rows, shift: Array, size: int) -> None:
         self.rows, self.shift = rows, shift
-        self.buffer = np.ones((size, rows.columns + 1))
+        by_columns = all(getattr(part, "by_columns", False) for part in rows.parts)
+        self.buffer = np.ones((rows.columns + 1, size)).T if by_columns else np.ones((size, rows.columns + 1))
         self.shifted = np.flatnonzero(shift).tolist()
         many = len(self.shifted) > FEW * len(shift)
         self.shifts = np.tile(np.concatenate([[0.0], shift]), (size, 1)) if many else None
@@ -174,16 +178,13 @@ class Blocks:
         return block
 
 
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def block_rows(columns: int, left: int, right: int) -> tuple[int, int]:
-    """Rows per block, and threads of ours, for blocks multiplied as ``(left x b)(b x right)``."""
-    rows = min(int(SERIAL_PRODUCT / max(1, left * right)), CACHE // (8 * max(columns, left)), 8192)
-    if rows >= 128:
-        return rows, cores()
-    return max(256, min(4096, LARGE_BLOCK // (8 * (columns + left + right)))), 1
+def block_rows(columns: int, left: int, right: int, cache: int = CACHE) -> tuple[int, int]:
+    """Rows per block, and the most ranges of blocks, for blocks multiplied as ``(left x b)(b x right)``."""
+    if left * right > LARGE_STATISTIC:
+        return 4 * TALL, 1
+    if left * right > linalg.RELEASED:
+        return TALL, PARTS
+    return min(int(STACKED / max(1, left * right)), cache // (8 * max(columns, left)), 8192), PARTS
 
 
 def sweep(
@@ -193,21 +194,25 @@ def sweep(
     combine: Callable[[Any, Any], Any],
     shape: tuple[int, int],
     progress: Progress | None = None,
+    cache: int = CACHE,
 ) -> Any:
     """Combine ``visit(block, weights, start)`` over all blocks of rows, in row order.
 
     ``shape`` is (left, right): the products of a block are of that size (see :func:`block_rows`).
     """
-    block, threads = block_rows(rows.columns + 1, *shape)
+    block, most = block_rows(rows.columns + 1, *shape, cache)
     starts = range(0, len(rows), block)
-    threads = max(1, min(threads, len(starts) // 4))
+    buffers: list[Blocks] = []  # those that no thread uses now
+    advance = None if progress is None else counted(progress, len(rows))
 
     def run(part: range) -> Any:
+        blocks = buffers.pop() if buffers else Blocks(rows, shift, min(block, len(rows)))
         with np.errstate(over="ignore", invalid="ignore"):  # non-finite sums are noticed, and explained, by the caller
-            return read(part)
+            result = read(part, blocks)
+        buffers.append(blocks)
+        return result
 
-    def read(part: range) -> Any:
-        blocks = Blocks(rows, shift, min(block, len(rows)))
+    def read(part: range, blocks: Blocks) -> Any:
         sums: list[Any] = []  # of 1, 2, 4, ... blocks: added pairwise, so that rounding grows with their logarithm
         for number, start in enumerate(part, 1):
             stop = min(start + block, len(rows))
@@ -215,17 +220,29 @@ def sweep(
             sums.append(visit(blocks.read(start, stop), weights, start))
             for _ in range((number & -number).bit_length() - 1):
                 sums[-2:] = [combine(*sums[-2:])]
-            if progress is not None:
-                progress(stop, len(rows))
+            if advance is not None:
+                advance(stop - start)
         return reduce(lambda right, left: combine(left, right), reversed(sums))
 
-    if threads == 1:
-        return run(starts)
-    cuts = np.linspace(0, len(starts), threads + 1).astype(int)
-    own, *others = [starts[a:b] for a, b in pairwise(cuts)]
-    with ThreadPoolExecutor(threads - 1) as workers:
-        coming = workers.map(run, others)
-        return reduce(combine, coming, run(own))
+    cuts = np.linspace(0, len(starts), max(1, min(most, len(starts) // 4)) + 1).astype(int)
+    with linalg.one_blas_thread():
+        if len(cuts) == 2:
+            return run(starts)
+        parts = [starts[a:b] for a, b in pairwise(cuts)]
+        return reduce(combine, share(run, parts, linalg.threads()))
+
+
+def counted(progress: Progress, total: int) -> Callable[[int], None]:
+    """A progress that is told of blocks, by several threads, and says how many rows are done in all."""
+    lock, done = threading.Lock(), 0
+
+    def advance(rows: int) -> None:
+        nonlocal done
+        with lock:
+            done += rows
+            progress(done, total)
+
+    return advance
 
 
 def add(left: Statistic, right: Statistic) -> Statistic:

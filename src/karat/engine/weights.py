@@ -44,43 +44,46 @@ only if the residual falls and every weight stays positive.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.importance import important_rows
 from karat.engine.kernel import FittedMoments
-from karat.engine.linalg import Array, Indices
-from karat.engine.points import CandidatePoints, candidate_points
-from karat.engine.rows import Rows, own_weights, sample
-from karat.engine.tolerances import EPS, MET, MISSED, TINY
+from karat.engine.linalg import Array, Flags, Indices, Real
+from karat.engine.points import CandidatePoints, candidate_points, drawn, enough
+from karat.engine.rows import Rows, own_weights
+from karat.engine.tolerances import MET, MISSED, POLISHED, TINY
 from karat.errors import InputError
 
 STEPS = 40  # of Newton's method
 DIVERGED = 1e4  # a factor this large means that the dual is unbounded
+RECENT = 0.25  # points per feature that may come or leave before many features are factored again
+FALLS = 0.1  # by this factor at least the residual falls in a step that changes no active row
 SHORT = 1e-6  # a line search shorter than this also means that the dual is unbounded
-PANEL = 24  # points that enter between two GEMMs of the elimination
+PANEL = 24  # points that enter between two GEMMs of the elimination;
+FLAT = 150  # for so few features there are none
+ALMOST = 1e-290  # a weight that counts as zero: a ratio to it is finite
+AT_ONCE = 2.25  # points per feature up to which no groups are made of them
 GROUPS_PER_FEATURE = 1.5  # groups summed at one halving level, in units of m; 1.5 costs least (1.9 m^3 per level)
 ROUNDS = 4  # of polishing
 CUTS = (1e-13, 1e-11, 1e-9, 1e-7)  # relative singular values left out, where a full solution would spoil the signs
-FIRST, SECOND = 2.5, 6.0  # sampled candidates per feature
-INFORMED = 4.0  # candidates per feature that are drawn by importance
+SECOND = 6.0  # sampled candidates per feature, where fewer did not do
 BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
 
 
 def match_moments(known: CandidatePoints) -> Array | None:
     """Factors s >= 0 (N,) on the nominal weights of resolved points that meet the target; None if none were found."""
     points, root, target = known.points, known.root, known.target
-    hessian, factor = known.gram.copy(order="F"), known.factor
-    ridge = 4 * EPS * np.diag(hessian)
-    x = np.zeros(points.shape[1])
+    hessian = Hessian(known)
+    x = np.zeros(known.rank)
     excess = np.ones(len(points))  # 1 + f_i . x
     active = np.ones(len(points), dtype=bool)
-    gradient = linalg.product(points.T, root[:, None])[:, 0] - target
+    gradient = root @ points - target
     value = 0.5 * float(root @ root)
     for _ in range(STEPS):
-        move = -linalg.cholesky_solve(factor, gradient)
-        along = linalg.product(points, move[:, None])[:, 0] / root
+        move = -hessian.solve(gradient)
+        along = (points @ move) / root
         slope, push = float(gradient @ move), float(target @ move)
         base = value + float(target @ x)
         length = 1.0
@@ -96,30 +99,72 @@ def match_moments(known: CandidatePoints) -> Array | None:
         if length < SHORT or held.max() > DIVERGED:
             break
         changed = np.flatnonzero((held > 0) != active)
-        gradient = linalg.product(points.T, (root * held)[:, None])[:, 0] - target
+        before, gradient = np.linalg.norm(gradient), (root * held) @ points - target
         if not len(changed) and length == 1.0:
-            return held if np.linalg.norm(gradient) <= MET * np.linalg.norm(target) else None
+            rest = np.linalg.norm(gradient)
+            if rest <= MET * np.linalg.norm(target):
+                return held
+            if rest > FALLS * before:
+                break
+            continue  # a direction in single precision brings three more digits
         came = held[changed] > 0
         active[changed] = came
-        if len(changed) > 0.5 * active.sum():
-            hessian = linalg.upper_gram(points[active])
-        else:
-            hessian += linalg.upper_gram(points[changed[came]]) - linalg.upper_gram(points[changed[~came]])
-        damped = hessian.copy(order="F")
-        damped[np.diag_indices_from(damped)] += ridge
-        next_factor = linalg.cholesky(damped)
-        if next_factor is None:
+        if not hessian.change(changed, came, active):
             break
-        factor = next_factor
     return None
 
 
-def reduce_points(points: Array, weights: Array) -> Array:
-    """Weights on at most m of N points in R^m, with the same weighted sum.
+class Hessian:
+    """The Gram matrix of the active points, which is factored again only after many of them have come or left.
+
+    With H = R'R + C S C', where the columns of C have come (S = 1) or left (S = -1) since, and W = R'^-1 C (Woodbury),
+
+        H^-1 = R^-1 (I - W (S + W'W)^-1 W') R'^-1.
+    """
+
+    def __init__(self, known: CandidatePoints) -> None:
+        self.columns, self.gram, self.factor = known.columns, known.gram.copy(), known.factor
+        self.ridge = 4 * np.finfo(self.gram.dtype).eps * np.diag(self.gram)
+        self.recent, self.signs = np.zeros(0, dtype=np.intp), np.zeros(0)
+        self.whitened = np.zeros((known.rank, 0), dtype=self.gram.dtype, order="F")  # W
+
+    def solve(self, gradient: Array) -> Array:
+        half = linalg.solve_upper(self.factor, gradient, transposed=True)
+        if len(self.recent):
+            between = np.diag(self.signs) + np.asarray(self.whitened.T @ self.whitened, dtype=float)
+            with suppress(np.linalg.LinAlgError):  # the old factor alone gives a direction of descent, too
+                half = half - self.whitened @ np.linalg.solve(between, self.whitened.T @ half)
+        return linalg.solve_upper(self.factor, half)
+
+    def change(self, changed: Indices, came: Flags, active: Flags) -> bool:
+        """Take note of points that came or left; False if the matrix is no longer positive definite."""
+        self.recent = np.concatenate([self.recent, changed])
+        self.signs = np.concatenate([self.signs, np.where(came, 1.0, -1.0)])
+        points = np.take(self.columns, changed, axis=1)
+        if len(self.columns) >= linalg.LARGE and len(self.recent) <= RECENT * len(self.columns):
+            self.whitened = np.hstack([self.whitened, linalg.solve_upper(self.factor, points, transposed=True)])
+            return True
+        if len(self.recent) > 0.5 * active.sum():
+            self.gram = linalg.upper_gram(self.columns[:, active])
+        else:
+            points = points if len(changed) == len(self.recent) else np.take(self.columns, self.recent, axis=1)
+            linalg.change_gram(self.gram, points, self.signs)
+        damped = self.gram.copy()
+        damped[np.diag_indices_from(damped)] += self.ridge
+        factor = linalg.cholesky(damped)
+        if factor is None:
+            return False
+        self.factor = factor
+        self.recent, self.signs, self.whitened = self.recent[:0], self.signs[:0], self.whitened[:, :0]
+        return True
+
+
+def reduce_points(points: Real, weights: Array) -> Array:
+    """Weights on at most m of N points in R^m, with the same weighted sum, up to the precision of the points.
 
     Parameters
     ----------
-    points : array of shape (N, m)
+    points : array of shape (N, m), in single or double precision
         The features of the points; columns should be of comparable size.
     weights : array of shape (N,)
         Non-negative weights.
@@ -130,27 +175,25 @@ def reduce_points(points: Array, weights: Array) -> Array:
         New weights, zero on all but at most m points.
     """
     weights = np.array(weights, dtype=float)
-    width = points.shape[1]
+    columns, width = points.T, points.shape[1]
     alive = np.flatnonzero(weights > 0)
     while len(alive) > width:
-        if len(alive) <= 2.25 * width:
-            chosen = np.take(points.T, alive, axis=1)
-            chosen *= weights[alive]
-            weights[alive] *= eliminate(chosen.T)
+        scale = weights.astype(columns.dtype)
+        if len(alive) <= AT_ONCE * width:
+            weights[alive] *= eliminate((np.take(columns, alive, axis=1) * scale[alive]).T)
         else:
             bounds = group_bounds(len(alive), max(int(GROUPS_PER_FEATURE * width), width + 2))
-            factors = eliminate(_group_sums(points, weights, alive[bounds[:-1]]))
+            factors = eliminate(_group_sums(columns, scale, alive[bounds[:-1]]).T)
             weights[alive] *= np.repeat(factors, np.diff(bounds))
         alive = alive[weights[alive] > 0]
     return weights
 
 
-def _group_sums(points: Array, weights: Array, starts: Indices) -> Array:
-    """Weighted sums of contiguous ranges of points, a few columns at a time to stay in cache."""
-    sums = np.empty((len(starts), points.shape[1]), order="F")
-    for left in range(0, points.shape[1], 16):
-        part = points.T[left : left + 16] * weights
-        np.add.reduceat(part, starts, axis=1, out=sums.T[left : left + 16])
+def _group_sums(columns: Real, weights: Real, starts: Indices) -> Real:
+    """Weighted sums of contiguous ranges of points, a few features at a time to stay in cache."""
+    sums = np.empty((len(columns), len(starts)), dtype=columns.dtype)
+    for left in range(0, len(columns), 16):
+        np.add.reduceat(columns[left : left + 16] * weights, starts, axis=1, out=sums[left : left + 16])
     return sums
 
 
@@ -161,7 +204,7 @@ def group_bounds(count: int, groups: int) -> Indices:
     return np.concatenate([[0], np.cumsum(np.arange(groups) < larger) + size * np.arange(1, groups + 1)]).astype(np.intp)
 
 
-def eliminate(points: Array) -> Array:
+def eliminate(points: Real) -> Array:
     """Factors ``s >= 0`` on at most m of N points in R^m with ``s @ points = sum(points)``."""
     count, width = points.shape
     if count <= width:
@@ -170,70 +213,74 @@ def eliminate(points: Array) -> Array:
     return _walk(order, table, np.ones(count))
 
 
-def _walk(order: Indices, table: Array, weights: Array) -> Array:
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")
+def _walk(order: Indices, table: Real, weights: Array) -> Array:
     """Drive one point per row of the table to zero.
 
     Row r of ``table`` (k x m) says ``f[order[m + r]] = sum_c table[r, c] f[order[c]]``: the point may *enter* the basis,
     which is ``order[:m]`` at first, in exchange for one that leaves.
     """
+    count, width = table.shape
     mass = weights[order]
-    width = table.shape[1]
-    basic = np.arange(width)
-    for start in range(0, len(table), PANEL):
-        panel, rest = table[start : start + PANEL], table[start + PANEL :]
+    held = mass[:width].copy()  # of the points in the basis,
+    basic = np.arange(width)  # and which they are
+    mass[:width] = 0.0
+    size = PANEL if width > FLAT else count
+    for start in range(0, count, size):
+        panel, rest = table[start : start + size], table[start + size :]
         entered: list[int] = []
         columns: list[int] = []
-        for r in range(len(panel)):
-            row = panel[r]
-            column = _enter(row, mass, basic, width + start + r)
+        for r, row in enumerate(panel):
+            point = width + start + r
+            column = _enter(row, held, mass, point)
             if column is None:
                 continue
+            basic[column] = point
             # The row now expresses the point that left; use it to rewrite the rest of the panel in the new basis.
             pivot = row[column]
             row[column] = -1.0
-            row /= -pivot
-            below = panel[r + 1 :]
-            factor = below[:, column].copy()
-            below[:, column] = 0.0
-            below += factor[:, None] * row
+            np.divide(row, -pivot, out=row)
+            if r + 1 < len(panel):
+                below = panel[r + 1 :]
+                factor = below[:, column].copy()
+                below[:, column] = 0.0
+                linalg.add_outer(below, factor, row)
             entered.append(r)
             columns.append(column)
         if entered and len(rest):
             _exchange(rest, panel[entered], np.array(columns))
+    mass[basic] = np.where(held > ALMOST, held, 0.0)
     reduced = np.empty_like(weights)
     reduced[order] = mass
     return reduced
 
 
-def _enter(row: Array, mass: Array, basic: Indices, point: int) -> int | None:
+def _enter(row: Real, held: Array, mass: Array, point: int) -> int | None:
     """Follow one null vector to the boundary; return the column that left the basis, None if the point itself did.
 
-    Raising the point by t lowers the basic weights by ``t * row``.
+    Raising the point by t lowers the basic weights by ``t * row``.  No weight is lowered below ALMOST, which counts as zero:
+    then no ratio is zero by zero.
     """
-    held = mass[basic]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        limit = held / row
-    raised = np.where(row > 0, limit, np.inf)
-    lowered = np.where(row < 0, -limit, np.inf)
-    up, down = int(raised.argmin()), int(lowered.argmin())
-    itself = mass[point] <= lowered[down]
+    ratio = row / held
+    up, down = int(ratio.argmax()), int(ratio.argmin())
+    own, rise, fall = float(mass[point]), float(ratio[up]), float(ratio[down])
+    itself = fall >= 0.0 or own * -fall <= 1.0
+    column: int | None
     if row[up] > (1.0 if itself else -row[down]):
-        step, column = raised[up], up
+        step, column = 1.0 / rise, up
     elif itself:
-        step, column = -mass[point], None
+        step, column = -own, None
     else:
-        step, column = -lowered[down], down
-    mass[basic] = np.maximum(held - step * row, 0.0)
-    mass[point] += step
-    if column is None:
-        mass[point] = 0.0
-    else:
-        mass[basic[column]] = 0.0
-        basic[column] = point
+        step, column = 1.0 / fall, down
+    held -= step * row
+    np.maximum(held, ALMOST, out=held)
+    if column is not None:
+        held[column] = max(own + step, ALMOST)
+    mass[point] = 0.0
     return column
 
 
-def _exchange(rest: Array, rows: Array, columns: Indices) -> None:
+def _exchange(rest: Real, rows: Real, columns: Indices) -> None:
     """Apply a panel's exchanges, one after the other, to the rows below it, by one GEMM.
 
     Exchange i replaces ``rest[:, c_i]`` by its multiple of ``rows[i]``.  The multiples obey a triangular system; a column
@@ -242,7 +289,7 @@ def _exchange(rest: Array, rows: Array, columns: Indices) -> None:
     last = {int(c): i for i, c in enumerate(columns)}
     seen: dict[int, int] = {}
     rows = rows.copy()
-    system = np.eye(len(columns))
+    system = np.eye(len(columns), dtype=rest.dtype)
     start = rest[:, columns]
     for i, c in enumerate(columns):
         since = seen.get(int(c))
@@ -250,11 +297,31 @@ def _exchange(rest: Array, rows: Array, columns: Indices) -> None:
         if since is not None:
             start[:, i] = 0.0
         seen[int(c)] = i
-    multiples = np.ascontiguousarray(linalg.product(start, linalg.unit_upper_inverse(system)))
+    multiples = start @ linalg.unit_upper_inverse(system)
     for c, i in last.items():
         rows[:i, c] = 0.0
         rest[:, c] = 0.0
     linalg.add_product(rest, multiples, rows)
+
+
+def refined_vertex(known: CandidatePoints, mass: Array) -> tuple[Indices, Array]:
+    """Eliminate to a vertex and polish it: which points have weights, and the weights.
+
+    Single precision finds the right vertex almost always, and refinement with residuals in double precision its weights to the
+    last digits.  If it does not, because a weight ends below zero, double precision does it again.
+    """
+    if known.single:
+        support = np.flatnonzero(reduce_points(known.columns.T, mass) > 0)
+        solve = linalg.square_solver(np.take(known.columns, support, axis=1))
+        if solve is not None:
+            points = np.take(known.points.T, support, axis=1).T
+            weights = _rounds(solve, points, np.maximum(solve(known.target), TINY), known.target)
+            if np.linalg.norm(known.target - weights @ points) <= POLISHED * np.linalg.norm(known.target):
+                return support, weights
+    mass = reduce_points(known.points, mass)
+    support = np.flatnonzero(mass > 0)
+    check_any(support)
+    return support, polish(known.points[support], mass[support], known.target)
 
 
 def polish(points: Array, weights: Array, target: Array) -> Array:
@@ -311,27 +378,19 @@ def sampled(
 ) -> tuple[CandidatePoints, Array] | None:
     """Candidates and weights on them that meet the moments; None if Newton's method finds that there are none.
 
-    The candidates are the first ``held`` rows and a uniform sample of the others, from ``pool`` while it lasts.
+    The candidates are the first ``held`` rows and some of the others, from ``pool`` while it lasts.
     """
-    always = np.arange(held)
+    always, width = np.arange(held), fitted.kernel.width
     share = rows.total - float(own_weights(rows, always).sum())
-    for times in (FIRST, SECOND) if not held else (BESIDE, FIRST, SECOND):
-        size = int(times * fitted.kernel.width)
-        chosen = pool[sample(rng, len(pool), size)] if size <= len(pool) else held + sample(rng, len(rows) - held, size)
-        nominal = own_weights(rows, chosen) * (share / max(own_weights(rows, chosen).sum(), TINY))
+    sizes = (enough(fitted.kernel), int(SECOND * width))
+    for size in sizes if not held else (int(BESIDE * width), *sizes):
+        chosen, nominal = drawn(rows, fitted.kernel, pool, size, rng, held)
+        nominal = nominal * (share / max(nominal.sum(), TINY))
         positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
-        known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True)
+        known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True, single=size == sizes[0])
         if known.missed > MISSED:
             return None
         factors = match_moments(known)
         if factors is not None:
             return known, known.root * factors
     return None
-
-
-def by_importance(rows: Rows, fitted: FittedMoments, rng: np.random.Generator) -> tuple[CandidatePoints, Array] | None:
-    """The same with candidates that show what a uniform sample misses, which takes a pass."""
-    chosen = important_rows(rows, fitted, int(INFORMED * fitted.kernel.width), rng)
-    known = None if chosen is None else candidate_points(rows, fitted, *chosen).resolve(may_miss=True)
-    factors = None if known is None or known.missed > MISSED else match_moments(known)
-    return None if known is None or factors is None else (known, known.root * factors)

@@ -29,6 +29,9 @@ class CoresetClassifier(ClassifierMixin, CoresetEstimator):
     problem : Problem, optional
         What the coreset of every class keeps; by default second moments of the columns that the classifier sees.  Passing
         a problem switches the check of the estimator off.
+    few_rows : int, default 5000
+        Up to so many rows, or where coresets would hold half of the rows, nothing is gained, and the estimator is fitted on
+        all rows.  0 builds coresets in any case.
     random_state : int, default 0
         Which rows are kept depends on it; the answer does not.
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 from karat._data import containers
 from karat.errors import NotExactError
 from karat.estimators import registry
-from karat.problems import LeastSquares, LpRegression, Moments, Problem, Ridge, Transformed
+from karat.problems import GroupedLogistic, LeastSquares, LpRegression, Moments, Problem, Ridge, Transformed
 
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
@@ -29,6 +29,13 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
     transformers, leaf = split_pipeline(estimator)
     if key_of(leaf) in registry.SEARCHES or key_of(leaf) in registry.SELECTS_ITSELF:
         raise refuse(leaf, "its folds are parts of the full data; use karat.CoresetRegressor, which makes one coreset per fold")
+    if key_of(leaf) in registry.LOGISTIC and isinstance(core.problem, GroupedLogistic) and transformers is None:
+        check_listed(leaf, registry.LOGISTIC)
+        if leaf.fit_intercept and not core.problem.fit_intercept:
+            raise NotExactError(
+                f"{type(leaf).__name__} has an intercept; build with GroupedLogistic.of(X, fit_intercept=True)."
+            )
+        return fit_weighted(estimator, core.X, core.y, core.weights)
     check_listed(leaf, registry.SQUARED_LOSS, registry.BY_CLASS, registry.OF_COVARIANCE)
     if transformers is not None and not all(key_of(step) == "StandardScaler" for _, step in transformers.steps):
         raise refuse(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -14,7 +15,7 @@ from karat.errors import InputError
 from karat.estimators import registry
 from karat.estimators.exact_fit import check_estimator, fit_exactly, fit_insisting, selects
 from karat.estimators.fitting import key_of, split_pipeline
-from karat.estimators.small_data import fit_on_all_rows, passes_through
+from karat.estimators.small_data import FEW, fit_on_all_rows, passes_through
 from karat.estimators.training_rows import TrainingRows
 from karat.estimators.transformers import only_scales, overwrites, single_steps
 from karat.problems import Problem
@@ -37,9 +38,10 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
     classifies: ClassVar[bool] = False
 
-    def __init__(self, estimator: Any, problem: Problem | None = None, *, random_state: int = 0) -> None:
+    def __init__(self, estimator: Any, problem: Problem | None = None, *, few_rows: int = FEW, random_state: int = 0) -> None:
         self.estimator = estimator
         self.problem = problem
+        self.few_rows = few_rows
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
@@ -58,6 +60,8 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         the estimator itself
         """
         estimator = self._cloned()
+        if not isinstance(self.few_rows, int | np.integer) or self.few_rows < 0:
+            raise InputError(f"few_rows={self.few_rows!r} is not a number of rows; pass 0 or more.", argument="few_rows")
         if groups is not None and not selects(estimator):
             raise InputError("groups are for cross-validation, but the estimator does not select by it.")
         if self.problem is None:
@@ -65,7 +69,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         X, y = self._checked(X, y)
         rows = TrainingRows(X, y, sample_weight, classifies=self.classifies, random_state=self.random_state)
         self.__dict__.pop("sketch_", None)
-        if self.problem is None and passes_through(estimator, rows, groups):
+        if self.problem is None and passes_through(estimator, rows, groups, self.few_rows):
             self.estimator_, self.core_ = fit_on_all_rows(estimator, rows, groups)
         elif self.problem is None:
             self.estimator_, self.core_ = fit_exactly(estimator, rows, groups)

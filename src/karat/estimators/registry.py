@@ -75,6 +75,12 @@ CLASSIFIES_AND_SELECTS: dict[str, tuple[Rule, ...]] = {
         Rule("cv", (None,), "without cv it scores by leave-one-out; pass an integer cv, such as cv=5"),
     )
 }
+LOGISTIC: dict[str, tuple[Rule, ...]] = {  # on a coreset of GroupedLogistic
+    "LogisticRegression": (
+        Rule("solver", ("sag", "saga"), "solver={value!r} visits rows at random; choose solver='lbfgs'"),
+        RIDGE[-1],
+    )
+}
 OF_COVARIANCE: dict[str, tuple[Rule, ...]] = {"karat.PCA": (), "karat.GraphicalLasso": ()}
 SEARCHES = ("GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV")
 
@@ -106,10 +112,12 @@ WHY_NOT = {
     **dict.fromkeys(
         ["LogisticRegression", "LogisticRegressionCV"],
         "its loss is not a polynomial of the data; karat.CoresetClassifier is exact for karat.models.LinearDiscriminant(), "
-        "which is a linear classifier with probabilities too",
+        "which is a linear classifier with probabilities too, and a coreset of karat.problems.GroupedLogistic for rows that "
+        "share their inputs",
     ),
     **dict.fromkeys(
-        ["PoissonRegressor", "GammaRegressor", "TweedieRegressor"], "its likelihood is not a polynomial of the data"
+        ["PoissonRegressor", "GammaRegressor", "TweedieRegressor"],
+        "its likelihood is not a polynomial of the data: rows with different inputs cannot stand for each other",
     ),
     **dict.fromkeys(["KNeighborsRegressor", "KNeighborsClassifier"], "it looks for neighbours among all rows"),
     **dict.fromkeys(["MLPRegressor", "MLPClassifier"], "its loss is not a polynomial of the data"),

@@ -44,6 +44,9 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
         What the coreset keeps.  By default the squared loss of the columns that the regressor sees.  Passing a problem
         switches the check of the estimator off: the coreset then keeps the problem *of the raw columns*, and whether
         that is enough is yours to know.
+    few_rows : int, default 5000
+        Up to so many rows, or where coresets would hold half of the rows, nothing is gained, and the estimator is fitted on
+        all rows.  0 builds coresets in any case.
     random_state : int, default 0
         Which rows are kept depends on it; the answer does not.
 

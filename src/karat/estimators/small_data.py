@@ -23,21 +23,24 @@ from karat.estimators.fitting import fit_weighted, key_of, split_pipeline
 from karat.estimators.training_rows import TrainingRows
 from karat.estimators.transformers import fitted_by_moments, parts_of
 
-FEW = 5_000  # rows up to which nothing is gained
+FEW = 5_000  # rows up to which nothing is gained, by default
 SHARE = 0.5  # of the rows in coresets from which on nothing is gained
 NOTE = "A coreset of so few rows would gain nothing: all are kept, with their own weights, and their rank was not measured."
 
 
-def passes_through(estimator: Any, rows: TrainingRows, groups: Any) -> bool:
-    """Whether to fit on all rows: if nothing is gained otherwise, and scikit-learn by itself gives the same answer."""
-    return _is_small(estimator, rows) and _same_alone(estimator, rows, groups)
+def passes_through(estimator: Any, rows: TrainingRows, groups: Any, few: int) -> bool:
+    """Whether to fit on all rows: if nothing is gained otherwise, and scikit-learn by itself gives the same answer.
+
+    ``few`` rows pass through in any case; with 0, none do.
+    """
+    return few > 0 and _is_small(estimator, rows, few) and _same_alone(estimator, rows, groups)
 
 
-def _is_small(estimator: Any, rows: TrainingRows) -> bool:
+def _is_small(estimator: Any, rows: TrainingRows, few: int) -> bool:
     """Whether coresets would hold most of the rows, or there are few."""
     X, y, leaf = rows.table, rows.target, innermost(estimator)
     count, columns = (int(size) for size in X.shape) if hasattr(X, "shape") else (containers.row_count(X), 1)
-    if count <= FEW:
+    if count <= few:
         return True
     targets = int(y.shape[1]) if containers.dimensions(y) == 2 else 1
     alone = not selects(leaf) or (key_of(leaf) == "RidgeCV" and leaf.cv is None)

@@ -158,8 +158,9 @@ def run(settings: Settings, choice: Mapping[str, Callable[[Settings], Task]] = T
             "coreax's TreeRecombination is exact too, if the user passes the kernel features as a matrix; its time includes "
             "the compilation by JAX. karat computes the features itself, never forms that matrix, gives a certificate, and is "
             "faster.",
-            "Sampling has advantages that this table does not show: it works for any loss (logistic, hinge, absolute error), "
-            "where no exact coreset exists, and takes no time. Kernel thinning is made for expectations of functions that are "
+            "Sampling has advantages that this table does not show: it works for any loss, also where an exact coreset must "
+            "keep all distinct rows (logistic, hinge, absolute error), and takes no time. "
+            "Kernel thinning is made for expectations of functions that are "
             "not known beforehand.",
         ],
         missing,

@@ -1,9 +1,10 @@
 """Figure 1 of the paper: size of the coreset against lambda, by three kernelizations, and the bound that the paper claims.
 
 The bound, ``sum_i 1 / (1 + lambda^2 / sigma_i^2) + 1`` data rows, is false: it is a sum of leverage scores, which is neither a
-rank nor the number of points of a vertex.  The smallest data that refutes it for *every* algorithm are the rows e_a - e_b, each
-copied c times, with lambda = c^(3/4): only one of the d(d+1)/2 kinds contributes to each cross moment, whose size is c >
-lambda, so all kinds must be kept, while the bound tends to 1.
+rank nor the number of points of a vertex.  The smallest data that refutes it for every choice of rows and weights of T are
+the rows e_a - e_b, each copied c times, with lambda = c^(3/4): only one of the d(d+1)/2 kinds contributes to each cross moment,
+whose size is c > lambda, so all kinds must be kept, while the bound tends to 1.  (With one coordinate for (a, b) and (b, a),
+not two as in T, cross moments would be free and d + 1 rows enough: docs/mathematics.md.)
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def refutation() -> Table:
                 D[:, :-1], D[:, -1], Ridge(lam, fit_intercept=False, absorb="box"), sample_weight=np.full(len(D), copies)
             )
             rows.append([d, copies, lam, claimed_bound(D, lam, copies), comb(d + 1, 2), len(core)])
-    columns = ["d", "copies c", "lambda = c^(3/4)", "claimed bound", "needed by any coreset", "kept by the box programme"]
+    columns = ["d", "copies c", "lambda = c^(3/4)", "claimed bound", "needed with T", "kept by the box programme"]
     return Table("figure1_refutation", "Rows e_a - e_b, each c times", columns, rows)
 
 
@@ -121,8 +122,8 @@ def run(settings: Settings, names: Sequence[str] = CLASSES) -> Experiment:
             "paper's theorem claims that it falls to 1. The sign matrix keeps more data rows than claimed at "
             f"{exceed[0]} of {len(points)} points (shaded), and up to (d+1)^2 rows of T in addition. The box programme, which "
             f"searches for few rows, exceeds the claim at {exceed[1]} points.",
-            "The theorem states O(), but no constant makes it true: on rows e_a - e_b (second table) every coreset needs "
-            "d(d+1)/2 rows, while the formula tends to 1.",
+            "The theorem states O(), but no constant makes it true: on rows e_a - e_b (second table) every coreset with "
+            "the sign matrix needs d(d+1)/2 rows, while the formula tends to 1.",
             "The solve of Algorithm 2 is wrong too: its matrix I_c is not symmetric, and the part for the label is left out. "
             "The first table shows the error of the coefficients, and that of the corrected solve on the same rows.",
         ],

@@ -12,14 +12,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import problem_header
 from karat._core.plan import FOLD, fold_memory
+from karat._core.progress import progress_bar
+from karat._data.advice import unknown_argument
 from karat._data.checks import check_taken, chosen_problem
-from karat._data.roles import column_roles
+from karat._data.roles import column_roles, listed_names
 from karat._storage.archive import prefixed, without_prefix
 from karat._storage.damage import reading
 from karat._stream.samples import Samples, finished
@@ -29,6 +31,7 @@ from karat.io.checkpoint import Checkpoint
 from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.content_digest import ALGORITHM, Digest
 from karat.io.layout import Layout
+from karat.io.learn import learned
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source, open_source
@@ -38,6 +41,7 @@ from karat.problems.latent import KnownMaps, Latent, MultiView
 
 MEMORY = 10**9
 LEAST_ROWS = 1000
+LEARN_ROWS = 2**18  # at a time, while levels and means are learned
 
 
 def coreset_files(
@@ -47,10 +51,11 @@ def coreset_files(
     *,
     columns: Sequence[str] | None = None,
     batch_rows: int | None = None,
-    on_missing: Literal["error", "drop"] = "error",
+    on_missing: Literal["error", "drop", "mean"] = "error",
+    one_hot: Sequence[str] = (),
     checkpoint: str | Path | None = None,
     memory: int = MEMORY,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     sample_weight: str | None = None,
     groups: str | None = None,
     key: str | None = None,
@@ -59,6 +64,7 @@ def coreset_files(
     sequence: str | None = None,
     content: bool = True,
     digest: Literal["sha256"] | None = None,
+    **unknown: Never,
 ) -> Coreset:
     """A coreset of rows in files, in one pass (latent-variable problems: two) and bounded memory.
 
@@ -77,14 +83,19 @@ def coreset_files(
         The features; by default all columns that have no other role.  For MultiView, three lists, one per view.
     batch_rows : int, optional
         Rows between folds; by default a million, or what ``memory`` allows.
-    on_missing : {"error", "drop"}
-        What to do with rows that lack a value or are broken.  The certificate's notes say how many were left out.
+    on_missing : {"error", "drop", "mean"}
+        What to do with rows that lack a value or are broken.  "drop" leaves them out; the certificate's notes say how many.
+        "mean" fills features with the mean of all rows (weighted, if there are weights), learned in a pass of its own.
+    one_hot : list of str
+        Features that are categories.  Each becomes a column of 0 and 1 per level, named ``carrier=AA``; the levels are those
+        of all rows, learned in a pass of their own, and stored in ``provenance``.
     checkpoint : path, optional
         An ``.npz`` file.  A run that was killed resumes from it; a run that had ended returns its coreset.
     memory : int
         Bytes beside the interpreter that the run may use.
-    progress : callable, optional
-        Called with (bytes done, bytes in all) after every batch; bytes in all is 0 for a stream.
+    progress : True or callable, optional
+        True shows a bar, by tqdm or rich.  A callable is called with (bytes done, bytes in all) after every batch; bytes in
+        all is 0 for a stream.
     sample_weight, groups, key : str, optional
         Columns with weights, with group labels, and with keys that identify rows.
     pipeline : fitted transformer, optional
@@ -98,6 +109,8 @@ def coreset_files(
         Hash the rows while they are read, so that :func:`karat.verify_files` can tell the same data from changed data.
     digest : {"sha256"}, optional
         Also make a cryptographic digest of the used columns, in order; the hashes notice accidents only.
+    **unknown
+        Refused; the error names the argument that was probably meant.
 
     Returns
     -------
@@ -110,10 +123,12 @@ def coreset_files(
     InputError
         The message names the file, the row group or line, the column, and the remedy.
     """
+    if unknown:
+        raise unknown_argument(coreset_files, unknown)
     problem = checked_problem(problem, target)
     check_taken(problem, y=target or None, groups=groups)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence)
-    layout = Layout.of(problem, roles, pipeline, on_missing)
+    layout = Layout.encoded(problem, roles, pipeline, on_missing, listed_names("one_hot", one_hot))
     if problem.transform is not None:
         raise InputError("Rows in files are transformed by a fitted pipeline=; pass the inner problem, and the pipeline.")
     if digest not in (None, ALGORITHM):
@@ -125,9 +140,11 @@ def coreset_files(
     opened = open_source(source, rows=batch_rows or FOLD)
     refuse_once(problem, opened)
     layout = layout.among(opened.schema())
-    rows = fold_rows(problem, layout, memory, batch_rows)
-    build = _Build(opened, layout, problem, rows, int(random_state), content, memory, checkpoint, progress, digest is not None)
-    return build.finish()
+    with progress_bar(progress, "B") as advance:
+        layout, rest = learned(opened, layout, batch_rows or LEARN_ROWS, checkpoint, advance)
+        rows = fold_rows(problem, layout, memory, batch_rows)
+        build = _Build(opened, layout, problem, rows, int(random_state), content, memory, checkpoint, rest, digest is not None)
+        return build.finish()
 
 
 def checked_problem(problem: Problem | None, target: Any) -> Problem:
@@ -149,12 +166,12 @@ def refuse_once(problem: Problem, source: Source) -> None:
 def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None) -> int:
     """Rows between folds that fit in memory."""
     roles = layout.roles
-    width = len(roles.features) + len(roles.targets)
+    width = layout.width + len(roles.targets)
     if layout.pipeline is not None or isinstance(problem, Kernel):  # the number of features is not known yet
         fixed, each = 0, 8 * 8 * width
     else:
         tables = 3 if isinstance(problem, MultiView) else 1
-        fixed, each = fold_memory(problem, -(-len(roles.features) // tables), len(roles.targets))
+        fixed, each = fold_memory(problem, -(-layout.width // tables), len(roles.targets))
     if isinstance(memory, bool) or not isinstance(memory, int):
         raise InputError(f"memory must be a whole number of bytes, such as 10**9, not {memory!r}.", argument="memory")
     if memory < fixed + each * LEAST_ROWS:
@@ -223,7 +240,7 @@ class _Build:
         if self.source.identity() != self.checkpoint.files:
             changed = changed_file(self.checkpoint.files, self.source.identity())
             raise InputError(f"{changed} changed between the two passes; run again.")
-        if self.again is not None and self.again.rows.to_dict() != self.hashes[0].rows.to_dict():
+        if self.again is not None and not self.again.rows.same_rows(self.hashes[0].rows):
             raise InputError(
                 "The source gave other rows in the second pass than in the first; it must be the same both times. Write it to "
                 "files first."
@@ -278,6 +295,7 @@ class _Build:
             "digest": ALGORITHM if self.digests else None,
             "problem": "Kernel" if isinstance(self.problem, Kernel) else repr(self.problem),
             "pipeline": None if self.layout.pipeline is None else type(self.layout.pipeline).__name__,
+            "encoding": None if self.layout.encoding is None else self.layout.encoding.to_dict(),
         }
         if resumable and (self.layout.pipeline is not None or isinstance(self.problem, Kernel)):
             call["function"] = transform_digest(self.source, self.layout, self.problem)

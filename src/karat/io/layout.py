@@ -18,6 +18,7 @@ from karat._data import containers, frames
 from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
 from karat.errors import InputError
+from karat.io.encoding import Encoding, as_text
 from karat.io.numbers import decimals_as_doubles
 from karat.io.source import DROP_ROWS, NOT_A_NUMBER, is_number, sort_of
 from karat.problems import Problem
@@ -37,11 +38,29 @@ class Layout:
         A fitted transformer: features go through its ``transform`` first.
     drop : bool
         Leave rows with missing values out, instead of refusing them.
+    encoding : Encoding or None
+        Features that are one-hot encoded, or whose missing values become the mean.
     """
 
     roles: ColumnRoles
     pipeline: Any = None
     drop: bool = False
+    encoding: Encoding | None = None
+
+    @staticmethod
+    def encoded(problem: Problem, roles: ColumnRoles, pipeline: Any, on_missing: str, one_hot: Sequence[str]) -> Layout:
+        """A layout whose encoding is to be learned in a pass of its own, if it has one."""
+        fill = on_missing == "mean"
+        layout = Layout.of(problem, roles, pipeline, "error" if fill else on_missing)
+        if not fill and not one_hot:
+            return layout
+        if pipeline is not None:
+            raise InputError("one_hot and on_missing='mean' do not go with a pipeline; let the pipeline encode and impute.")
+        if isinstance(problem, MultiView | HiddenMarkov):
+            raise InputError(
+                f"{problem.describe()} takes the columns as they are: one_hot and on_missing='mean' are not for it."
+            )
+        return replace(layout, encoding=Encoding(tuple(one_hot), fill))
 
     @staticmethod
     def of(problem: Problem | None, roles: ColumnRoles, pipeline: Any, on_missing: str) -> Layout:
@@ -64,6 +83,10 @@ class Layout:
         # By default the index that pandas stored with its rows is no feature.
         unnamed = [] if self.roles.features else pandas_index(schema)
         layout = replace(self, roles=self.roles.among([name for name in schema.names if name not in unnamed] or schema.names))
+        for name in self._categories:
+            if name not in layout.roles.features:
+                there = "is not a feature" if name in schema.names else "is no column of the data"
+                raise InputError(f"The column {name!r} of one_hot {there}; name features only.", argument="one_hot")
         layout.check_numbers(schema)
         return layout
 
@@ -84,7 +107,8 @@ class Layout:
             columns=[list(roles.features[a:b]) for a, b in pairwise(edges)] or list(roles.features),
             roles=named | ({"sequence": roles.sequence} if problem.needs_sums else {}),
             pipeline=None if self.pipeline is None else type(self.pipeline).__name__,
-            on_missing="drop" if self.drop else "error",
+            on_missing="drop" if self.drop else "mean" if self._fills else "error",
+            encoding=None if self.encoding is None else self.encoding.to_dict(),
             dropped=dropped,
             problem=problem.describe(),
             seed=seed,
@@ -100,13 +124,27 @@ class Layout:
     @property
     def numeric(self) -> list[str]:
         """Columns that must hold numbers."""
-        names = [*(self.roles.features if self.pipeline is None else ()), *self.roles.targets]
+        features = () if self.pipeline is not None else self.roles.features
+        names = [*(name for name in features if name not in self._categories), *self.roles.targets]
         return names if self.roles.weight is None else [*names, self.roles.weight]
 
     @property
     def gaps(self) -> bool:
         """Whether numbers that are missing may be read."""
-        return self.drop or self.pipeline is not None
+        return self.drop or self.pipeline is not None or self._fills
+
+    @property
+    def _categories(self) -> tuple[str, ...]:
+        return () if self.encoding is None else self.encoding.columns
+
+    @property
+    def _fills(self) -> bool:
+        return self.encoding is not None and self.encoding.fill
+
+    @property
+    def width(self) -> int:
+        """Number of features, as far as it is known before a pipeline."""
+        return len(self.roles.features if self.encoding is None else self.encoding.names(self.roles.features))
 
     def check_numbers(self, schema: pa.Schema) -> None:
         """Refuse a column that must hold numbers and does not."""
@@ -124,9 +162,17 @@ class Layout:
             raise InputError(
                 f"The target {field.name!r} {kind}; karat needs a numeric target: encode it as numbers, or choose another."
             )
+        from karat._data.advice import about_time
+
+        advice = about_time(field.type)
+        if advice is not None:
+            raise InputError(
+                f"Column {field.name!r} has type {field.type}, which is not numeric; {advice}. Or leave the column out.",
+                column=field.name,
+            )
         raise InputError(
             f"Column {field.name!r} has type {field.type}, which is not numeric.",
-            "Leave it out of columns=, or encode it by a fitted pipeline=.",
+            "Leave it out of columns=, name it in one_hot=, or encode it by a fitted pipeline=.",
             argument="pipeline",
             column=field.name,
         )
@@ -137,9 +183,15 @@ class Layout:
         single = len(targets) == 1
         kind = "sparse" if sparse.issparse(batch.parts[0]) else "pyarrow"
         names = self.feature_names(sum(part.shape[1] for part in batch.parts) - len(targets))
-        return {"container": kind, "columns": names, "target": targets[0] if single else None, "flat": single}
+        parts = batch.parts[: len(batch.parts) - len(targets)]
+        types = [frames.whole_type(part.dtype) for part in parts for _ in range(part.shape[1])] if kind == "pyarrow" else None
+        return {
+            "container": kind, "columns": names, "types": types, "target": targets[0] if single else None, "flat": single
+        }  # fmt: skip
 
     def feature_names(self, count: int) -> list[str]:
+        if self.encoding is not None:
+            return self.encoding.names(self.roles.features)
         if self.pipeline is None:
             return list(self.roles.features)
         given = getattr(self.pipeline, "get_feature_names_out", lambda: range(count))
@@ -152,9 +204,11 @@ class Layout:
         parts = [self._numbers(table, name, keep, where) for name in roles.targets]
         weights = None if roles.weight is None else self._numbers(table, roles.weight, keep, where)[:, 0].astype(float)
         if self.pipeline is None:
-            parts = [self._numbers(table, name, keep, where) for name in roles.features] + parts
+            parts = [self._feature(table, name, keep, where) for name in roles.features] + parts
         else:
             parts = [self._transformed(table, keep, where), *parts]
+        if self.encoding is not None:
+            self.encoding.check_known(dict(zip(roles.features, parts, strict=False)), keep, where)
         labels, keys = (None if c is None else self.labels(table, c, where) for c in (roles.label, roles.key))
         if weights is not None and (weights[keep] < 0).any():
             row = int(np.flatnonzero((weights < 0) & keep)[0])
@@ -163,8 +217,39 @@ class Layout:
         dropped = int(len(keep) - keep.sum())
         return (batch.take(keep) if dropped else batch), dropped
 
-    def _numbers(self, table: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
+    def _feature(self, table: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
+        """The columns that a feature becomes: one, or one per level."""
+        encoding = self.encoding
+        if encoding is None or (name not in encoding.columns and not encoding.fill):
+            return self._numbers(table, name, keep, where)
+        if name not in encoding.columns:
+            return self._filled(table.column(name), name, keep, where)
         column = table.column(name)
+        missing = np.asarray(as_text(column).is_null())
+        if missing.any() and not encoding.fill:
+            self._missing(missing[:, None], [name], keep, where)
+        return encoding.indicators(name, column)
+
+    def _filled(self, column: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
+        """A column with its mean where a value is missing; before the mean is known, missing values stay missing."""
+        if pa.types.is_integer(column.type) and column.null_count and containers.rounds(np.asarray(column.fill_null(0))):
+            raise InputError(
+                f"Column {name!r} holds whole numbers beyond 2^53 and missing values; a mean would round them all. Use "
+                "on_missing='drop', or leave the column out.",
+                column=name,
+            )
+        values = self._values(column, keep)[:, None]
+        if values.dtype.kind == "f":
+            assert self.encoding is not None
+            self._refuse_infinite(values, [name], where)
+            values = np.where(np.isnan(values), self.encoding.means.get(name, np.nan), values)
+        return values
+
+    def _numbers(self, table: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
+        return self._checked(self._values(table.column(name), keep)[:, None], [name], keep, where)
+
+    def _values(self, column: Any, keep: np.ndarray) -> np.ndarray:
+        """The numbers of a column; NaN where one is missing."""
         if pa.types.is_decimal(column.type):
             column = decimals_as_doubles(column)
         if pa.types.is_boolean(column.type) and column.null_count:
@@ -178,7 +263,7 @@ class Layout:
             values = np.full(len(values), np.nan)
         elif values.dtype.kind == "O":  # booleans, some of them missing
             values = np.array([np.nan if value is None else float(value) for value in values])
-        return self._checked(values[:, None], [name], keep, where)
+        return np.asarray(values)
 
     def _transformed(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> Any:
         frame = table.select(list(self.roles.features)).to_pandas()
@@ -194,21 +279,35 @@ class Layout:
     def _checked(self, values: np.ndarray, names: Sequence[str], keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
         if values.dtype.kind != "f" or np.isfinite(values).all():
             return values
-        row, column = np.argwhere(np.isinf(values))[0] if np.isinf(values).any() else (-1, 0)
-        if row >= 0:
+        self._refuse_infinite(values, names, where)
+        self._missing(np.isnan(values), names, keep, where)
+        return values
+
+    def _refuse_infinite(self, values: np.ndarray, names: Sequence[str], where: Callable[[int], str]) -> None:
+        if np.isinf(values).any():
+            row, column = np.argwhere(np.isinf(values))[0]
             raise InputError(f"{where(int(row))}: column {names[column]!r} is infinite; drop or correct the row.")
-        missing = np.isnan(values)
+
+    def _missing(self, missing: np.ndarray, names: Sequence[str], keep: np.ndarray, where: Callable[[int], str]) -> None:
+        """Leave rows with missing values out, or refuse them."""
         if not self.drop:
             row, column = np.argwhere(missing)[0]
             count = int(missing[:, column].sum())
             raise InputError(
                 f"{where(int(row))}: column {names[column]!r} has no value ({count:,} missing in this batch).",
-                "Impute it, or leave such rows out with on_missing='drop'.",
-                argument="on_missing",
+                self._remedy,
+                argument=None if self._fills else "on_missing",
                 column=names[column],
             )
         keep &= ~missing.any(axis=1)
-        return values
+
+    @property
+    def _remedy(self) -> str:
+        if self._fills:
+            return (
+                "A target or weight cannot be filled with a mean: leave such rows out ('drop' instead of 'mean'), or fill it."
+            )
+        return "Impute it, or leave such rows out with on_missing='drop' (or, features only, on_missing='mean')."
 
     def labels(self, table: Any, name: str, where: Callable[[int], str]) -> np.ndarray:
         column = table.column(name)

@@ -14,6 +14,7 @@ from karat._data import containers, frames
 from karat._data.batch import Batch
 from karat.errors import InputError
 from karat.io.consumers import Consumer
+from karat.io.encoding import Encoding
 from karat.io.layout import Layout
 from karat.io.scan import scan
 from karat.io.source import Chunk, open_source
@@ -46,7 +47,7 @@ def read_all(core: Coreset, source: Any) -> AllRows:
     if not read:
         raise InputError(f"{source} has no rows.")
     table = np.concatenate([np.column_stack([np.asarray(part, dtype=float) for part in batch.parts]) for batch in read])
-    roles, d = layout.roles, len(layout.roles.features)
+    roles, d = layout.roles, layout.width
     X = table[:, :d] if roles.widths is None else tuple(np.split(table[:, :d], np.cumsum(roles.widths)[:-1], axis=1))
     targets = table[:, d] if len(roles.targets) == 1 else table[:, d:] if roles.targets else None
     weights = None if roles.weight is None else np.concatenate([np.asarray(batch.weights) for batch in read])
@@ -70,7 +71,17 @@ def layout_of(core: Coreset) -> Layout:
             "with karat.coreset_files or karat build."
         )
     roles = known.column_roles
-    return Layout(replace(roles, group=None, key=None), None, known.on_missing == "drop")
+    return Layout(replace(roles, group=None, key=None), None, known.on_missing == "drop", stored_encoding(known))
+
+
+def stored_encoding(known: Provenance) -> Encoding | None:
+    """How the columns of a coreset were encoded; refused where coresets of several encodings were merged."""
+    if known.encoding is None and any(part.encoding is not None for part in known.parts):
+        raise InputError(
+            "The coreset was merged from parts that were encoded differently (other means or levels); compare each part with "
+            "its own data."
+        )
+    return Encoding.read(known.encoding)
 
 
 def _in_memory(core: Coreset) -> dict[str, Any]:

@@ -7,6 +7,7 @@ A changed digit among 2e7 rows moves no moment by more than rounding does.  So a
     h(row)          <- (h ^ (h >> 32)) * M + word, column by column in order of their names; mixed at the end
     sums            sum of h, and of h * h, over all rows: the same in any order, and every duplicate counts
     blocks          sum of h(row i) * key(i), per block of 2^15 rows of the source: a changed block is found by its rows
+    plain           sum of h per block: if a single row of a block has changed, both sums together name it (:func:`changed_row`)
 
 all modulo 2^64.  Words are values, not bytes of a file, so the same numbers in CSV, Parquet or Arrow, as float32 or as
 integers, agree (7 and the text "7" do not), and neither batches nor the borders of files matter.  Each step is a bijection of
@@ -57,8 +58,8 @@ class RowHashes:
         self.rows = 0
         self.sums = [0, 0]
         self.blocks: list[int] = []  # the last one is open
+        self.plain: list[int] | None = []  # None if hashes go on from a checkpoint that had none
         self._first = self._next = 0  # of the rows, where the open block begins and where it ends
-        self._keys = _mixed(np.arange(1, BLOCK + 1, dtype=np.uint64) * MULTIPLIER) | np.uint64(1)
         self._scratch = [np.empty(BLOCK, dtype=np.uint64) for _ in range(3)]  # they stay in the cache
 
     def add(self, table: Any) -> None:
@@ -80,6 +81,8 @@ class RowHashes:
         ahead = ends[ends > self.rows]
         self._first, self._next = self.rows, int(min([self.rows + BLOCK, *ahead[:1]]))
         self.blocks.append(0)
+        if self.plain is not None:
+            self.plain.append(0)
 
     def _hashes(self, values: list[np.ndarray], count: int) -> np.ndarray:
         mixed, high, word = (scratch[:count] for scratch in self._scratch)
@@ -102,14 +105,17 @@ class RowHashes:
     def _sum(self, hashes: np.ndarray) -> None:
         scratch = self._scratch[2][: len(hashes)]
         first = self.rows - self._first
-        self.sums[0] = (self.sums[0] + int(hashes.sum())) % MODULUS
+        total = int(hashes.sum())
+        self.sums[0] = (self.sums[0] + total) % MODULUS
+        if self.plain is not None:
+            self.plain[-1] = (self.plain[-1] + total) % MODULUS
         self.sums[1] = (self.sums[1] + int(np.multiply(hashes, hashes, out=scratch).sum())) % MODULUS
-        placed = np.multiply(hashes, self._keys[first : first + len(hashes)], out=scratch)
+        placed = np.multiply(hashes, KEYS[first : first + len(hashes)], out=scratch)
         self.blocks[-1] = (self.blocks[-1] + int(placed.sum())) % MODULUS
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, and for :meth:`from_dict`."""
-        return {
+        found = {
             "columns": self.columns,
             "rows": self.rows,
             "parts": [*self.parts, self.rows - sum(self.parts)],
@@ -117,6 +123,11 @@ class RowHashes:
             "block_rows": BLOCK,
             "blocks": [f"{b:016x}" for b in self.blocks],
         }
+        return found if self.plain is None else found | {"plain": [f"{p:016x}" for p in self.plain]}
+
+    def same_rows(self, other: RowHashes) -> bool:
+        """Whether both have seen the same rows in the same order."""
+        return (self.rows, self.sums, self.blocks) == (other.rows, other.sums, other.blocks)
 
     @staticmethod
     def from_dict(state: dict[str, Any], gaps: bool) -> RowHashes:
@@ -124,6 +135,7 @@ class RowHashes:
         content = RowHashes(state["columns"], gaps)
         content.rows, content.sums = state["rows"], [int(s, 16) for s in state["sums"]]
         content.blocks = [int(b, 16) for b in state["blocks"]]
+        content.plain = [int(p, 16) for p in state["plain"]] if "plain" in state else None
         content._first = (len(content.blocks) - 1) * BLOCK
         content._next = content._first + BLOCK
         return content
@@ -135,12 +147,17 @@ def joined_hashes(contents: Sequence[dict[str, Any] | None]) -> dict[str, Any] |
     if len(known) < len(contents) or any(c["columns"] != known[0]["columns"] for c in known):
         return None
     sums = [sum(int(c["sums"][i], 16) for c in known) % MODULUS for i in (0, 1)]
-    return known[0] | {
-        "rows": sum(c["rows"] for c in known),
-        "parts": [rows for c in known for rows in c["parts"]],
-        "sums": [f"{s:016x}" for s in sums],
-        "blocks": [block for c in known for block in c["blocks"]],
-    }
+    plain = {"plain": [sums for c in known for sums in c["plain"]]} if all("plain" in c for c in known) else {}
+    return (
+        {name: value for name, value in known[0].items() if name != "plain"}
+        | plain
+        | {
+            "rows": sum(c["rows"] for c in known),
+            "parts": [rows for c in known for rows in c["parts"]],
+            "sums": [f"{s:016x}" for s in sums],
+            "blocks": [block for c in known for block in c["blocks"]],
+        }
+    )
 
 
 def spans(content: dict[str, Any]) -> list[tuple[int, int]]:
@@ -150,6 +167,26 @@ def spans(content: dict[str, Any]) -> list[tuple[int, int]]:
         found += [(first + a, first + min(a + BLOCK, rows)) for a in range(0, rows, BLOCK)]
         first += rows
     return found
+
+
+def changed_row(stored: dict[str, Any], fresh: dict[str, Any], block: int, alone: bool) -> int | None:
+    """The row of a block, counted from its first, that has changed; None if more than one has, or the hashes do not tell.
+
+    One changed row i moves the plain sum of its block by some d, and the other sum by d * key(i).  Keys differ, so i is the row
+    that fits.  If several rows have changed, one fits by a chance of 2^-49.  Hashes without plain sums tell by the sum of all
+    rows, if the block is the only one that has changed (``alone``).
+    """
+    if "plain" in stored and "plain" in fresh:
+        moved = int(fresh["plain"][block], 16) - int(stored["plain"][block], 16)
+    elif alone:
+        moved = int(fresh["sums"][0], 16) - int(stored["sums"][0], 16)
+    else:
+        return None
+    keyed = int(fresh["blocks"][block], 16) - int(stored["blocks"][block], 16)
+    if not moved % MODULUS:
+        return None
+    fits = np.flatnonzero(KEYS * np.uint64(moved % MODULUS) == np.uint64(keyed % MODULUS))
+    return int(fits[0]) if len(fits) == 1 else None
 
 
 def _mixed(values: np.ndarray, scratch: np.ndarray | None = None) -> np.ndarray:
@@ -216,3 +253,6 @@ def _text_words(column: Any) -> np.ndarray:
     if column.null_count:
         words[np.asarray(column.is_null())] = MISSING
     return words
+
+
+KEYS = _mixed(np.arange(1, BLOCK + 1, dtype=np.uint64) * MULTIPLIER) | np.uint64(1)

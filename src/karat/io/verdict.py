@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
 from karat._core.certify import Certificate
-from karat._core.wording import data_verdict
-from karat.io.row_hashes import RowHashes, spans
+from karat._core.wording import data_verdict, several
+from karat.io.row_hashes import RowHashes, changed_row, spans
 
 Data = Literal["identical", "reordered", "changed", "unknown"]
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A block of rows whose content is not what it was: rows ``start`` up to ``stop`` of the source, by file and row in it."""
+    """A block of rows whose content is not what it was: rows ``start`` up to ``stop`` of the source.
+
+    Attributes
+    ----------
+    start, stop : int
+    files : tuple of (name, start, stop)
+        The same rows by file, and rows in it.
+    row : int or None
+        The row that has changed, if it is a single one and the hashes tell which.
+    place : (name, row) or None
+        Its file, and row in it.
+    values : dict or None
+        What the row holds now, if it was asked for (``locate``).
+    """
 
     start: int
     stop: int
     files: tuple[tuple[str, int, int], ...]
+    row: int | None = None
+    place: tuple[str, int] | None = None
+    values: dict[str, Any] | None = None
 
     def __str__(self) -> str:
+        if self.row is not None:
+            inside = "" if self.place is None else f" ({self.place[0]} row {self.place[1]:,})"
+            holds = "" if self.values is None else f", which now is {', '.join(f'{k} = {v}' for k, v in self.values.items())}"
+            return f"row {self.row:,}{inside}{holds}"
         inside = ", ".join(f"{name} rows {a:,} to {b - 1:,}" for name, a, b in self.files[:3])
         inside += f" and {len(self.files) - 3:,} more files" * (len(self.files) > 3)
-        return f"rows {self.start:,} to {self.stop - 1:,}" + (f" ({inside})" if inside else "")
+        rows = f"the block of {several(self.stop - self.start, 'row')} from {self.start:,} to {self.stop - 1:,}"
+        return f"somewhere in {rows}" + (f" ({inside})" if inside else "")
 
 
 @dataclass(frozen=True)
@@ -39,7 +60,7 @@ class FileVerification:
     data : {"identical", "reordered", "changed", "unknown"}
         The rows against the hashes that were stored; "unknown" if there are none, or if they are of other columns.
     changed : tuple of Changed
-        The blocks that differ, if the data has changed.
+        The blocks of 32,768 rows that differ, if the data has changed, and the row, where a single row of a block has.
     moved : tuple of int
         Those of ``core.indices`` at which the data has another row than the coreset.
     columns : tuple of str
@@ -85,12 +106,18 @@ def compare(
         return "identical", ()
     if all(fresh[name] == stored[name] for name in ("rows", "sums")):
         return "reordered", ()
-    differ = [
-        now or then
-        for now, then, a, b in zip_longest(spans(fresh), spans(stored), fresh["blocks"], stored["blocks"])
-        if a != b or now != then
-    ]
-    return "changed", tuple(Changed(a, b, _places(a, b, names, counts)) for a, b in differ)
+    both = zip_longest(spans(fresh), spans(stored), fresh["blocks"], stored["blocks"])
+    differ = [(i, now, then) for i, (now, then, a, b) in enumerate(both) if a != b or now != then]
+    found = []
+    for i, now, then in differ:
+        start, stop = now or then or (0, 0)
+        block = Changed(start, stop, _places(start, stop, names, counts))
+        row = changed_row(stored, fresh, i, alone=len(differ) == 1) if now == then else None
+        if row is not None:
+            place = _places(start + row, start + row + 1, names, counts)
+            block = replace(block, row=start + row, place=place[0][:2] if place else None)
+        found.append(block)
+    return "changed", tuple(found)
 
 
 def _places(start: int, stop: int, names: Sequence[str], counts: dict[int, int]) -> tuple[tuple[str, int, int], ...]:

@@ -22,6 +22,7 @@ from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import load
 from karat._core.latent import changed_maps
+from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._core.verify import shared_groups
 from karat._data import containers, frames
@@ -37,7 +38,8 @@ from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, 
 from karat.io.content_digest import Digest
 from karat.io.kept import Kept
 from karat.io.layout import Layout
-from karat.io.read_all import own_targets
+from karat.io.locate import read_changed
+from karat.io.read_all import own_targets, stored_encoding
 from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source, open_source
@@ -58,7 +60,8 @@ def verify_files(
     pipeline: Any = None,
     on_missing: Literal["error", "drop"] | None = None,
     memory: int = MEMORY,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
+    locate: bool = False,
 ) -> FileVerification:
     """Read the data of a coreset again, and prove or refute the coreset.
 
@@ -74,8 +77,10 @@ def verify_files(
         Needed if the coreset was made with one, which is not saved.
     memory : int
         Bytes beside the interpreter that the run may use.
-    progress : callable, optional
-        Called with (bytes done, bytes in all) after every batch.
+    progress : True or callable, optional
+        True shows a bar, by tqdm or rich.  A callable is called with (bytes done, bytes in all) after every batch.
+    locate : bool
+        Read the changed rows again, and say what they hold now (``Changed.values``).
 
     Returns
     -------
@@ -90,8 +95,11 @@ def verify_files(
     if isinstance(source, list) and not source:
         raise InputError("The coreset does not say what it was made from; pass the source.")
     roles = _roles(core, target, columns, sample_weight, groups, key)
-    layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop")
-    return FileCheck(core, open_source(source), layout, memory, progress).run()
+    layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop", stored_encoding(known))
+    with progress_bar(progress, "B") as advance:
+        opened = open_source(source)
+        found = FileCheck(core, opened, layout, memory, advance).run()
+    return replace(found, changed=read_changed(opened, layout, found.changed)) if locate else found
 
 
 def _called(known: Mapping[str, Any]) -> str:
@@ -101,7 +109,8 @@ def _called(known: Mapping[str, Any]) -> str:
 
 def stored_layout(core: Coreset) -> Layout:
     """How the data of a coreset is read, as far as the coreset knows."""
-    return Layout(_roles(core), None, Provenance.read(core.provenance).on_missing == "drop")
+    known = Provenance.read(core.provenance)
+    return Layout(_roles(core), None, known.on_missing == "drop", stored_encoding(known))
 
 
 def _roles(

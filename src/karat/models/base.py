@@ -15,12 +15,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy import linalg as sla
 from sklearn.base import BaseEstimator
+from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
 from karat._data import containers
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Indices
 from karat.errors import InputError, NotExactError
 from karat.models import misfit
 from karat.models.misfit import Check
@@ -32,8 +33,9 @@ from karat.problems.latent.sample import Sample, read
 
 FLOOR = 1e-3  # smallest variance, relative to the common one, that a component is given
 FAR = 1e-3  # smallest last entry of a whitened component: its square is the share of the component
-WIDE, SEEN = 600, 3.5  # columns up to which the rank of products is tested; standard errors of a component that is seen
+WIDE, SEEN = 600, 3.0  # columns up to which the rank of products is tested; standard errors of a component that is seen
 ENOUGH = 100  # samples below which nothing is compared
+NOT_INDEPENDENT = "the third moments are not those of views that are independent given the hidden value"
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
 
 
@@ -90,10 +92,16 @@ class Learner(BaseEstimator):
                 f"The coreset keeps {core.problem.describe()}, but this estimator needs {wanted.describe()}; build it "
                 "with that problem."
             )
+        self._take_names(core)
         kept = wanted.kept_sample(core)
         maps = wanted.kept_maps(core, kept)
         self.n_dropped_ = 0
         return self._learn(wanted.statistics(kept, maps), maps, wanted)
+
+    def _take_names(self, core: Coreset) -> None:
+        """The names of the columns, where the rows of the coreset have them."""
+        table = core.X if core.problem.rows_per_sample == 1 else np.zeros((1, 1))  # type: ignore[attr-defined]
+        validate_data(self, table, reset=True, skip_check_array=True)
 
     def _matching(self, core: Coreset) -> Latent:
         """This estimator's problem, with the mode of the coreset."""
@@ -111,7 +119,7 @@ class Learner(BaseEstimator):
         self.n_features_in_ = len(maps["M"])
         self._recover(moments, maps, problem)
         checks = self._checks(maps, problem, sample if sample is not None and len(sample) >= ENOUGH else None)
-        del self._basis
+        del self._basis, self._tensor
         self.recovery_ = replace(self.recovery_, checks=tuple(checks), samples=float(maps["n"]))
         if doubts := self.recovery_.doubts(problem.parts, problem.k):
             warn_recovery(
@@ -127,7 +135,7 @@ class Learner(BaseEstimator):
     def _components(self, tensor: Array, maps: Maps, problem: Latent) -> tuple[Array, Array]:
         """``ell_j`` and ``v_j`` (rows), from the whitened tensor."""
         ell, V, self.recovery_ = decompose(tensor, maps.get("singular", maps["spectrum"]), problem.lifted(maps))
-        self._basis = ell, V
+        self._basis, self._tensor = (ell, V), tensor
         if problem.order == 3 and not ell.min() > 1e-8 * ell.max():
             listed = ", ".join(f"{x:.3g}" for x in ell)
             raise InputError(
@@ -163,6 +171,8 @@ class Learner(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        if hasattr(self, "predict_proba"):  # no classifier; but the checks of sparse input ask for these tags
+            tags.classifier_tags = ClassifierTags(multi_class=False)
         return tags
 
     def _columns(self, X: Any) -> np.ndarray:
@@ -229,10 +239,13 @@ def view_checks(maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array,
     """Comparisons of three views with independence given the hidden value."""
     chain = problem.rows_per_sample > 1
     index, lifted = misfit.probe(sample, chain), problem.lifted(maps)
-    views = [dense(read(view, index)) for view in sample.views]
+    views = [read(view, index) for view in sample.views]
+    used = [_used_columns(view) for view in views]
     checks = []
-    if min(view.shape[1] for view in views) <= WIDE:
-        centred = [view - maps[f"mean{a}"] for a, view in enumerate(views, 1)] if lifted else views
+    if min(len(columns) for columns in used) <= WIDE:
+        centred = [dense(view[:, columns]) for view, columns in zip(views, used, strict=True)]
+        if lifted:  # symbols have one unit; scaled, rare ones would bring in the most noise
+            centred = [misfit.of_unit_size(view - maps[f"mean{a}"][used[a - 1]]) for a, view in enumerate(centred, 1)]
         rank = problem.k - lifted
         pairs = [(centred[a], centred[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
         more = max((misfit.remainder(a, b, rank) for a, b in pairs if rank < min(a.shape[1], b.shape[1])), default=-np.inf)
@@ -242,18 +255,27 @@ def view_checks(maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array,
             checks.append(Check("too many", 0.0, f"the first and third views do not clearly show {problem.k} {problem.parts}"))
     if problem.k > 1:
         ell, V = basis
-        V = misfit.orthonormal(V)
-        z = problem.reader(maps, "tensor")(*(read(view, index) for view in sample.views))
-        a, b, c = (z[:, i * problem.k : (i + 1) * problem.k] @ V.T for i in range(3))
-
-        def pair(i: int, j: int) -> Array:
-            return np.asarray(sum(x[:, i] * y[:, j] + x[:, j] * y[:, i] for x, y in ((a, b), (a, c), (b, c))) / 6.0)
-
-        values = misfit.off_diagonal(misfit.triple(a, b, c), pair, ell)
+        z = problem.reader(maps, "tensor")(*views)
+        k = problem.k
+        values = view_products([z[:, i * k : (i + 1) * k] for i in range(3)], misfit.orthonormal(V), ell)
         values = misfit.block_means(values) if chain else values
-        says = "the third moments are not those of views that are independent given the hidden value"
-        checks.append(Check("tensor", misfit.wald(values), says))
+        checks.append(Check("tensor", misfit.wald(values), NOT_INDEPENDENT))
     return checks
+
+
+def _used_columns(view: Any) -> Indices:
+    """Columns with an entry: of the symbols up to a large code, few may occur."""
+    return np.unique(view.indices) if hasattr(view, "indices") else np.arange(view.shape[1])
+
+
+def view_products(views: list[Array], V: Array, ell: Array) -> Array:
+    """What the tensor of three whitened views does not have, sample by sample."""
+    a, b, c = (view @ V.T for view in views)
+
+    def pair(i: int, j: int) -> Array:
+        return np.asarray(sum(x[:, i] * y[:, j] + x[:, j] * y[:, i] for x, y in ((a, b), (a, c), (b, c))) / 6.0)
+
+    return misfit.off_diagonal(misfit.triple(a, b, c), pair, ell)
 
 
 def dense(block: Any) -> Array:

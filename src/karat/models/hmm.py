@@ -14,9 +14,19 @@ from scipy.stats import multivariate_normal
 from karat._data import containers
 from karat.engine.linalg import Array, Flags
 from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.models import chain
+from karat.models import chain, misfit, simulate
 from karat.models import refine as refining
-from karat.models.base import Learner, as_distributions, positive_variances, solve_small, spherical_log_density, view_checks
+from karat.models.base import (
+    ENOUGH,
+    NOT_INDEPENDENT,
+    Learner,
+    as_distributions,
+    positive_variances,
+    solve_small,
+    spherical_log_density,
+    view_checks,
+    view_products,
+)
 from karat.models.misfit import Check
 from karat.problems import latent
 from karat.problems.latent import Latent
@@ -130,11 +140,17 @@ class HiddenMarkov(Learner):
         self.covars_ = covariances
 
     def _validated(self, X: Any, reset: bool) -> Any:
-        if not containers.is_frame(X) and np.ndim(X) == 1:  # as hmmlearn, a list of numbers is one column
+        if isinstance(X, np.ndarray | list | tuple) and np.ndim(X) == 1:  # as hmmlearn, a list of numbers is one column
             X = np.reshape(X, (-1, 1))
         if self.emissions == "gaussian":
             return super()._validated(X, reset)
         return X  # n_features_in_ counts symbols, not columns
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.emissions == "categorical":  # one column of symbols
+            tags.input_tags.two_d_array, tags.input_tags.one_d_array, tags.input_tags.categorical = False, True, True
+        return tags
 
     def _problem(self, X: Any) -> latent.HiddenMarkov:
         refining.check_kind(self.refine, refining.KINDS)
@@ -176,7 +192,25 @@ class HiddenMarkov(Learner):
         self.covars_ = positive_variances(own, common, "The variances of the states")
 
     def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
-        return [] if sample is None else view_checks(maps, problem, sample, self._basis)
+        if sample is not None:
+            return view_checks(maps, problem, sample, self._basis)
+        if problem.k < 2 or float(maps["n"]) < ENOUGH or (self.emissions == "gaussian" and not problem.lifted(maps)):
+            return []
+        return [Check("tensor", self._simulated(maps), NOT_INDEPENDENT)]
+
+    def _simulated(self, maps: Maps) -> float:
+        """The p-value of a diagonal tensor, its noise that of chains drawn from this model."""
+        ell, V = self._basis[0], misfit.orthonormal(self._basis[1])
+        hidden, own = simulate.states(self.transmat_), [maps[name] for name in ("W1", "M", "W3")]
+        if self.emissions == "gaussian":
+            means = [(self.means_ - maps[f"mean{a}"]) @ one for a, one in enumerate(own, 1)]
+            views = simulate.gaussians(hidden, means, self.covars_, own)
+        else:
+            views = simulate.symbols(hidden, self.emissionprob_, own)
+        values = view_products([view.reshape(-1, len(V)) for view in views], V, ell)
+        windows = views[0].shape[1]
+        draws = values.reshape(len(hidden), windows, -1).mean(axis=1)
+        return simulate.p_value(simulate.turned(self._tensor, V), draws, ell, min(float(maps["n"]), misfit.PROBE) / windows)
 
     def _log_emissions(self, X: Any) -> Array:
         self._check_fitted()

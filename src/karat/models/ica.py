@@ -19,7 +19,7 @@ from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.terms import expand
 
-CAP = 3.0  # squares of sources are compared up to that of this many standard deviations
+CAP = 3.0  # sources are compared up to this many standard deviations
 
 
 class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
@@ -69,21 +69,25 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         if flat > 1:
             listed = ", ".join(f"{x:.2g}" for x in self.kurtosis_)
             warn_recovery(
-                f"{flat} sources look Gaussian (kurtosis {listed}, sampling noise about {noise:.2g}), and only one "
-                "such source can be found."
+                f"{flat} sources look Gaussian (excess kurtosis {listed}, sampling noise about {noise:.2g}), and only one "
+                "source without excess kurtosis can be found."
             )
 
     def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
-        """Functions of different sources are uncorrelated; here squares, up to CAP^2."""
+        """Functions of different sources are uncorrelated; here sizes with sizes, and sources with sizes."""
         if sample is None or problem.k < 2:
             return []
         index = misfit.probe(sample)
         V = self._basis[1]
         h = (read(sample.views[0], index) - maps["mean"]) @ maps["M"] @ misfit.orthonormal(V).T
-        bent = np.column_stack([_bent(one) for one in h.T])
         pairs = list(combinations(range(problem.k), 2))
-        values = np.column_stack([bent[:, i] * bent[:, j] for i, j in pairs])
-        return [Check("squares", misfit.wald(values), "the sources are not independent: their sizes are correlated")]
+        bent = np.column_stack([_bent(one) for one in h.T])
+        sizes = np.column_stack([bent[:, i] * bent[:, j] for i, j in pairs])
+        bends = np.column_stack([_source_with_size(h[:, i], h[:, j]) for i, j in pairs])
+        return [
+            Check("sizes", misfit.wald(sizes), "the sources are not independent: their sizes are correlated"),
+            Check("bends", misfit.wald(bends), "the sources are not independent: some go with the size of others"),
+        ]
 
     def transform(self, X: Any) -> Array:
         """The sources of each row (n x k)."""
@@ -124,3 +128,25 @@ def _bent(h: Array) -> Array:
     inside = np.abs(h) < CAP
     bent = np.minimum(np.square(h), CAP**2) - 2 * np.mean(h * inside) * h
     return np.asarray(bent - bent.mean())
+
+
+def _source_with_size(a: Array, b: Array) -> Array:
+    """A combination of ``f(a) g(b)`` and ``g(a) f(b)``, of mean zero if a and b are independent, sample by sample.
+
+    f is the source up to CAP, g its square up to CAP^2, both of mean zero.  Let a small error of the unmixing add e b to a and
+    e' a to b.  Then E f(a) g(b) changes by ``e E f'(a) E b g(b) + e' E a f(a) E g'(b)``.  The combination is the one that a
+    turn (e' = -e) does not change; what the error of the whitening (e' = e = -E ab / 2) changes is taken off.
+    """
+    f, g, own = [], [], []
+    for h in (a, b):
+        inside = np.abs(h) < CAP
+        f.append(np.clip(h, -CAP, CAP) - np.clip(h, -CAP, CAP).mean())
+        g.append(np.minimum(np.square(h), CAP**2))
+        g[-1] = g[-1] - g[-1].mean()
+        own.append((inside.mean(), (h * f[-1]).mean(), (h * g[-1]).mean(), 2 * (h * inside).mean()))  # f', h f, h g, g'
+    moved = [own[i][0] * own[j][2] for i, j in ((0, 1), (1, 0))], [own[i][1] * own[j][3] for i, j in ((0, 1), (1, 0))]
+    turned = moved[0][0] - moved[1][0], moved[1][1] - moved[0][1]  # of f(a) g(b) and of g(a) f(b)
+    size = max(float(np.hypot(*turned)), 1e-300)
+    one, two = turned[1] / size, -turned[0] / size
+    whitened = one * (moved[0][0] + moved[1][0]) + two * (moved[0][1] + moved[1][1])
+    return np.asarray(one * f[0] * g[1] + two * g[0] * f[1] - whitened * a * b / 2)

@@ -7,8 +7,8 @@ cannot be seen among so many is too small to matter.  The checks:
                    s_ij = ell_j T_iij + ell_i T_ijj  (i < j)    and    T_ijl  (i < j < l)
                vanish.  They do not change, to first order, with errors of the basis; the error of the whitening is taken off:
                if M'M2M = I + D for the samples at hand, T_iij changes by -ell_i D_ij / 2 (:func:`off_diagonal`).
-    rank       products of two views (of two words) have rank k: what remains beyond is noise.  The direction of the largest
-               remainder is found in one half of the samples and tested in the other (:func:`remainder`).
+    rank       products of two views (of two words) have rank k: what remains beyond is noise.  The remainder is found in one
+               half of the samples and tested in the other (:func:`remainder`).
     equal      the smallest eigenvalues of the covariance of a spherical mixture are equal (:func:`sphericity`).
     round      the directions P(x - m) / |P(x - m)| of a spherical mixture are uniform, whatever its variances
                (:func:`directions`).
@@ -32,6 +32,7 @@ from karat.problems.latent.sample import Sample
 
 LEVEL = 3e-4  # p-value below which a check fails: with at most five checks, fewer than 2 false alarms in 1,000 fits
 PROBE = 20_000  # samples that are looked at
+ROUNDING = 1e-9  # of a sum, relative to its terms
 BLOCKS = 100  # blocks of a chain
 
 
@@ -127,10 +128,12 @@ def off_diagonal(entry: Callable[[int, int, int], Array], pair: Callable[[int, i
     ell : array
         The diagonal.
     """
-    k = len(ell)
-    columns = [
-        ell[j] * entry(i, i, j) + ell[i] * entry(i, j, j) - ell[i] * ell[j] * pair(i, j) for i, j in combinations(range(k), 2)
-    ]
+    k, columns = len(ell), []
+    for i, j in combinations(range(k), 2):
+        parts = ell[j] * entry(i, i, j), ell[i] * entry(i, j, j), -ell[i] * ell[j] * pair(i, j)
+        total = np.asarray(parts[0] + parts[1] + parts[2])
+        rounding = ROUNDING * max(float(np.abs(part).max(initial=0.0)) for part in parts)  # two components: always zero
+        columns.append(total if np.abs(total).max(initial=0.0) > rounding else np.zeros(len(total)))
     columns += [entry(i, j, m) for i, j, m in combinations(range(k), 3)]
     return np.column_stack(columns) if columns else np.zeros((0, 0))
 
@@ -173,14 +176,12 @@ def directions(rows: Array, top: Array) -> float:
 
 
 def remainder(left: Array, right: Array, rank: int) -> float:
-    """How many standard errors the part of ``left' right`` beyond its rank has, in the direction where it is largest.
+    """How many standard errors the part of ``left' right`` beyond its rank has.
 
-    The direction comes from one half of the samples, the size from the other, and the halves change places.  What the error of
-    the last direction within the rank may leave over, if it is tau standard errors long, is taken off.
+    The remainder R comes from one half of the samples, ``l'R r`` is averaged over the other, and the halves change places.
+    What the error of the last direction within the rank may leave over, if it is tau standard errors long, is taken off.
     """
     n = len(left)
-    size = [np.sqrt(np.mean(np.square(part), axis=0)) for part in (left, right)]
-    left, right = (part / np.where(s > 0, s, 1.0) for part, s in zip((left, right), size, strict=True))
     u, _, vt = np.linalg.svd(left.T @ right / n)
     left_over = 0.0
     if rank:
@@ -190,9 +191,15 @@ def remainder(left: Array, right: Array, rank: int) -> float:
     errors = []
     halves = (np.arange(n) < n // 2), (np.arange(n) >= n // 2)
     for find, test in (halves, halves[::-1]):
-        a, _, b = np.linalg.svd(left[find].T @ right[find])
-        errors.append(_standard_errors((left[test] @ a[:, 0]) * (right[test] @ b[0])))
+        beyond_rank = left[find].T @ right[find]
+        errors.append(_standard_errors(np.einsum("ij,ij->i", left[test] @ beyond_rank, right[test])))
     return float(sum(errors) / np.sqrt(2.0)) - left_over
+
+
+def of_unit_size(table: Array) -> Array:
+    """Columns of mean square 1, so that their units do not matter."""
+    size = np.sqrt(np.mean(np.square(table), axis=0))
+    return np.asarray(table / np.where(size > 0, size, 1.0))
 
 
 def _standard_errors(values: Array) -> float:

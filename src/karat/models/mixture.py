@@ -12,9 +12,9 @@ from karat._core.coreset import Coreset
 from karat._core.latent import guarded, read_sample
 from karat.engine.linalg import Array
 from karat.errors import InputError
-from karat.models import misfit
+from karat.models import misfit, simulate
 from karat.models import refine as refining
-from karat.models.base import Learner, as_distributions, positive_variances, solve_small, spherical_log_density
+from karat.models.base import ENOUGH, Learner, as_distributions, positive_variances, solve_small, spherical_log_density
 from karat.models.misfit import Check
 from karat.models.recovery import warn_recovery
 from karat.problems import latent
@@ -24,9 +24,11 @@ from karat.problems.latent.mixture import within
 from karat.problems.latent.plain import mean_and_covariance
 from karat.problems.latent.sample import Sample, read
 
+NOT_SPHERICAL = "the third moments are not those of spherical components"
+
 
 class GaussianMixture(DensityMixin, Learner):
-    """Mixture of spherical Gaussians, learned by moments: no starting values, no local optima, sample weights.
+    """Mixture of spherical Gaussians, learned by moments: no start to choose, no local optima, sample weights.
 
     Parameters
     ----------
@@ -162,9 +164,18 @@ class GaussianMixture(DensityMixin, Learner):
         checks = [
             Check("equal variances", equal, "the directions in which the components do not differ have unequal variances")
         ]
-        if sample is None:
-            return checks
         shared = self.variances == "shared"
+        if k > 1:
+            ell, V = self._basis[0], misfit.orthonormal(self._basis[1])
+            metric = within(maps["M"], k)
+        if sample is None:
+            if k > 1 and n >= ENOUGH and common > 0:
+                points = np.column_stack([(self.means_ - maps["mean"]) @ maps["M"], np.ones(k)])
+                z, q = simulate.mixture(self.weights_, points, self.covariances_, metric, free)
+                draws = misfit.off_diagonal(*_parts(z @ V.T, q, common, V @ metric @ V.T, V[:, -1], shared), ell)
+                tensor = simulate.p_value(simulate.turned(self._tensor, V), draws, ell, min(n, misfit.PROBE))
+                checks.append(Check("tensor", tensor, NOT_SPHERICAL))
+            return checks
         index = misfit.probe(sample)
         x = read(sample.views[0], index) - maps["mean"]
         top = x @ maps["top"]
@@ -175,11 +186,9 @@ class GaussianMixture(DensityMixin, Learner):
             tails = misfit.gaussian_tails(q, free)
             checks.append(Check("Gaussian noise", tails, "the components are not Gaussians of one variance"))
         if k > 1:
-            ell, V = self._basis
-            V = misfit.orthonormal(V)
             z = np.column_stack([x @ maps["M"], np.ones(len(x))]) @ V.T
-            values = misfit.off_diagonal(*_parts(z, q, common, V @ within(maps["M"], k) @ V.T, V[:, -1], shared), ell)
-            checks.append(Check("tensor", misfit.wald(values), "the third moments are not those of spherical components"))
+            values = misfit.off_diagonal(*_parts(z, q, common, V @ metric @ V.T, V[:, -1], shared), ell)
+            checks.append(Check("tensor", misfit.wald(values), NOT_SPHERICAL))
         return checks
 
     def _log_joint(self, X: Any) -> Array:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import softmax
 
+from karat._core.coreset import Coreset
 from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
@@ -17,6 +18,11 @@ from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
+
+
+def _names(view: Any) -> list[str] | None:
+    """Names of the columns of a data frame."""
+    return containers.column_names(view, int(view.shape[1])) if containers.is_frame(view) else None
 
 
 class MultiView(Learner):
@@ -36,6 +42,8 @@ class MultiView(Learner):
         Variances of the columns within components, for :meth:`predict_proba`; only after :meth:`fit`.
     mass_ : float
         Sum of the mixing weights before they were normalised; near 1 if the model fits.
+    view_names_ : tuple of three lists of str or None
+        Names of the columns of each view, if it was a data frame.
     recovery_ : Recovery
     """
 
@@ -49,7 +57,24 @@ class MultiView(Learner):
         return self._fit(X, sample_weight)
 
     def _validated(self, X: Any, reset: bool) -> Any:
-        return X  # three tables
+        """Three tables; the names of their columns are learned, or compared with those that were."""
+        if not isinstance(X, tuple | list) or len(X) != self.problem_type.input_tables:
+            raise InputError("MultiView takes X as a tuple of three tables, one per view, with the same number of rows.")
+        names = tuple(_names(view) for view in X)
+        if reset:
+            self.view_names_ = names
+        for number, (own, seen) in enumerate(zip(names, self.view_names_, strict=True), 1):
+            if own is not None and seen is not None and own != seen:
+                raise InputError(f"View {number} has columns {', '.join(own)}; the model was fitted with {', '.join(seen)}.")
+        return X
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False  # three tables
+        return tags
+
+    def _take_names(self, core: Coreset) -> None:
+        self._validated(core.X, reset=True)
 
     def _problem(self, X: Any) -> latent.MultiView:
         return latent.MultiView(self.n_components)
@@ -92,8 +117,7 @@ class MultiView(Learner):
             raise NotExactError(
                 "predict needs the variances of the columns, which a coreset of MultiView does not keep; use fit."
             )
-        if not isinstance(X, tuple | list) or len(X) != 3:
-            raise InputError("MultiView takes X as a tuple of three tables, one per view, with the same number of rows.")
+        self._validated(X, reset=False)
         joint = np.log(self.weights_)
         for view, means, variances in zip(X, self.means_, self.variances_, strict=True):
             table = np.asarray(dense(containers.as_table(view, "X")), dtype=float)

@@ -1,11 +1,12 @@
 """EM from the moments: scikit-learn's and hmmlearn's own iterations, from a start that they can use.
 
-The method of moments needs no starting values, but its error is larger than that of the maximum of the likelihood.  EM has the
-smaller error, if it starts near enough.  So:
+The method of moments does not depend on a start (its power method draws random ones and keeps the best), but its error is
+larger than that of the maximum of the likelihood.  EM has the smaller error, if it starts near enough.  So:
 
     1.  the moments give a start; zeros and tiny variances, which EM cannot leave, are smoothed (:data:`SMOOTH`, :data:`FLOOR`);
     2.  on a part of the data, EM runs from such a start and, in case the model does not fit, from the library's own;
-    3.  rows that were held out say whether EM improved on the moments of that part; if not, the moments are kept;
+    3.  rows that were held out say whether EM improved on the moments of that part; if not, the moments are kept.  If the data
+        fit the model, EM is the better estimate, and a difference within one standard error does not speak against it;
     4.  otherwise EM goes on with all rows from there.
 """
 
@@ -25,9 +26,11 @@ from karat.engine.linalg import Array
 from karat.errors import InputError
 
 SMOOTH = 0.01  # share of the uniform law that is mixed into probabilities
+POSSIBLE = 1e-6  # the same after EM
 FLOOR = 0.01  # smallest variance, relative to the mean one
 PART, HELD = 20_000, 0.2  # rows on which starts are compared, and the share of them that is held out
 SMALL, STARTS = 2_000, 3  # rows up to which several of the library's own starts are tried as well
+TOLERANCE = 1e-5  # gain of log-likelihood per row at which EM of a mixture stops; near the end steps are cheap
 KINDS = ("spherical", "diag", "tied", "full")
 
 
@@ -40,7 +43,7 @@ class Refinement:
     before, after : float
         Log-likelihood per held-out row of the moments and of EM.
     kept : bool
-        Whether EM was better; otherwise the parameters are those of the moments.
+        Whether EM was better, or as good up to noise; otherwise the parameters are those of the moments.
     iterations : int
         On all rows.
     start : str
@@ -75,6 +78,7 @@ def check_kind(refine: Any, kinds: tuple[Any, ...]) -> None:
 def improve(
     start: Any, start_of: Callable[[Array], Any], rows: Array, parts: tuple[Array, Array], own: list[Callable[[], Any]],
     run: Callable[[Any, Array], Any], score: Callable[[Any, Array], float],
+    noise: Callable[[Any, Any, Array], float] = lambda one, two, rows: 0.0,
 ) -> tuple[Any, Refinement]:  # fmt: skip
     """The better of the moments and EM.
 
@@ -94,6 +98,8 @@ def improve(
         From a model with parameters and rows to the model after EM.
     score : callable
         Mean log-likelihood of rows.
+    noise : callable
+        By how much the scores of two models on rows may differ and still count as equal.
     """
     train, held = parts
     with quiet():
@@ -101,7 +107,7 @@ def improve(
         before = score(first, held)
         found = _best([("moments", first), *(("library", make()) for make in own)], train, run, score)
         after = -np.inf if found is None else score(found[1], held)
-        if found is None or not after >= before:
+        if found is None or not after >= before - noise(first, found[1], held):
             return start, Refinement(before, after, False, 0, "moments")
         again = [("moments", start), *(("library", make()) for make in own)] if len(own) > 1 else []
         final = _best([found, *again], rows, run, score) or found
@@ -177,7 +183,7 @@ def refine_mixture(start: Any, start_of: Callable[[Array], Any], X: Array, seed:
     from sklearn.base import clone
 
     def run(model: Any, rows: Array) -> Any:
-        again = clone(model)
+        again = clone(model).set_params(tol=TOLERANCE)
         if hasattr(model, "means_"):
             again.set_params(weights_init=model.weights_, means_init=model.means_, precisions_init=model.precisions_)
         return again.fit(rows)
@@ -189,7 +195,11 @@ def refine_mixture(start: Any, start_of: Callable[[Array], Any], X: Array, seed:
     edge = int(len(order) * (1 - HELD))
     starts = [own(seed + i) for i in range(STARTS if len(X) <= SMALL else 0 if fits else 1)]
     parts = X[order[:edge]], X[order[edge:]]
-    return improve(start, start_of, X, parts, starts, run, lambda model, rows: float(model.score(rows)))
+
+    def noise(one: Any, two: Any, rows: Array) -> float:
+        return float(np.std(one.score_samples(rows) - two.score_samples(rows)) / np.sqrt(len(rows))) if fits else 0.0
+
+    return improve(start, start_of, X, parts, starts, run, lambda model, rows: float(model.score(rows)), noise)
 
 
 def refine_chain(
@@ -210,6 +220,8 @@ def refine_chain(
 
     def run(model: Any, rows: Array) -> Any:
         fitted = deepcopy(model).fit(rows, cut(rows))
+        if hasattr(fitted, "emissionprob_"):  # a symbol that these rows do not hold is not impossible in others
+            fitted.emissionprob_ = smoothed(fitted.emissionprob_, POSSIBLE)
         fitted.init_params = ""
         fitted.n_iter_ = fitted.monitor_.iter
         return fitted

@@ -26,6 +26,7 @@ STARTS = 30
 SETTLED = 1e-15  # squared movement of a unit vector that counts as none
 PATIENCE, STEPS = 100, 2000  # plain and shifted power steps
 CLOSE = 1e-4  # how far Newton's method may move a vector that has converged
+SMALL_STEP = 1e-10  # a step of Newton's method after which the next would be rounding: it converges quadratically
 SCREEN = 20  # plain steps, then shifted ones, before the best start is chosen
 EQUAL = 1e-6  # relative difference of eigenvalues that are tied: their order is that of the vectors
 TIED = 1e-8  # relative difference of eigenvalues below which the first start wins, so that rounding does not decide
@@ -85,8 +86,10 @@ def polish(tensor: Array, vectors: Array) -> Array:
             jacobian = (order - 1) * contract(tensor, fresh[None], order - 2)[0].reshape(k, k) - value * np.eye(k)
             bordered = np.block([[jacobian, -fresh[:, None]], [fresh[None], np.zeros((1, 1))]])
             right = np.append(value * fresh - image, 0.0)
-            fresh = fresh + np.linalg.lstsq(bordered, right, rcond=1e-12)[0][:k]
-            fresh = fresh / np.linalg.norm(fresh)
+            step = np.linalg.lstsq(bordered, right, rcond=1e-12)[0][:k]
+            fresh = (fresh + step) / np.linalg.norm(fresh + step)
+            if np.abs(step).max() < SMALL_STEP:
+                break
         if np.linalg.norm(fresh - v) < CLOSE:
             result[row] = fresh
     return result

@@ -348,13 +348,16 @@ class LatentDirichlet(_TopicLearner):
         likely = words[counts.indices]
         gather = csr_array((np.ones(counts.nnz), np.arange(counts.nnz), counts.indptr), shape=(counts.shape[0], counts.nnz))
         gamma = self.alpha_ + np.asarray(counts.sum(axis=1)).reshape(-1, 1) / len(self.alpha_)
+        moving = np.ones((len(gamma), 1), dtype=bool)  # every document stops by itself, whatever the others do
         for _ in range(ROUNDS):
             theta = np.exp(digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True)))
             share = theta[document] * likely
             share *= (counts.data / share.sum(axis=1))[:, None]
-            fresh = self.alpha_ + gather @ share
-            moved = np.abs(fresh - gamma).max(initial=0.0)
+            fresh = np.where(moving, self.alpha_ + gather @ share, gamma)
+            moving = np.abs(fresh - gamma).max(axis=1, keepdims=True) >= STILL * np.maximum(
+                1.0, fresh.max(axis=1, keepdims=True)
+            )
             gamma = fresh
-            if moved < STILL * max(1.0, float(gamma.max(initial=0.0))):
+            if not moving.any():
                 break
         return np.asarray(gamma / gamma.sum(axis=1, keepdims=True))

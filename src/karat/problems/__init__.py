@@ -2,6 +2,7 @@
 
 from karat.problems.base import Problem
 from karat.problems.custom import Kernel
+from karat.problems.grouped import GroupedLogistic
 from karat.problems.latent import ICA, GaussianMixture, HiddenMarkov, LatentDirichlet, MultiView, SingleTopic
 from karat.problems.moments import Mean, Moments, TensorContraction
 from karat.problems.regression import LeastSquares, LpRegression, Ridge
@@ -10,6 +11,7 @@ from karat.problems.transformed import Transformed
 __all__ = [
     "ICA",
     "GaussianMixture",
+    "GroupedLogistic",
     "HiddenMarkov",
     "Kernel",
     "LatentDirichlet",

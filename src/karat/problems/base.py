@@ -21,7 +21,8 @@ from karat.engine.rows import Progress, Rows
 from karat.errors import InputError
 from karat.problems.absorb.correction import Correction
 
-NEVER_KEPT = ("likelihoods", "medians and absolute errors", "leave-one-out scores", "privacy (kept rows are real records)")
+NEVER_KEPT = ("medians and absolute errors", "leave-one-out scores", "privacy (kept rows are real records)")
+LIKELIHOODS = "likelihoods other than of exponential families whose statistics are kept"
 
 
 class KeptRows(Protocol):
@@ -50,7 +51,7 @@ class Problem(ABC):
     """Base class of all problems; subclasses are frozen dataclasses of their parameters."""
 
     keeps: ClassVar[str]  # what a coreset keeps, in words
-    excludes: ClassVar[tuple[str, ...]] = NEVER_KEPT
+    excludes: ClassVar[tuple[str, ...]] = (LIKELIHOODS, *NEVER_KEPT)
     takes: ClassVar[frozenset[str]] = frozenset({"y", "groups"})  # arguments of karat.coreset; "lengths" is the third
     needs_target: ClassVar[bool] = False
     mergeable: ClassVar[bool] = True  # the features of a row depend on that row only; else a pass over all rows comes first

@@ -15,7 +15,8 @@ evaluated or minimised:
     absorb=None        the rows carry everything, and serve every alpha;
     absorb="diagonal"  d regulariser rows e_a with weights W_a = 1 + (S_aa - S_c,aa) / alpha >= 0 (the paper's experiments);
     absorb="box"       every cross moment may be off by alpha, |S_ab - S_c,ab| <= alpha, S_c,aa <= S_aa + alpha, y^2 exact: what
-                       the sign matrix T of the paper's Lemma amounts to.  Few rows are sought by a linear programme.
+                       the sign matrix T of the paper's Lemma amounts to.  A linear programme looks for few rows; it minimises
+                       the sum of their weights, so nothing is claimed about their number.
 
 The paper solves ``(Xc'Xc + alpha I_c)^-1 Xc'yc``; that misses the label term.  With G = X'X - Xc'Xc and b = X'y - Xc'yc it is
 ``(Xc'Xc + G + alpha I)^-1 (Xc'yc + b)``.
@@ -41,7 +42,7 @@ from karat.errors import InputError
 from karat.problems.absorb.absorb import absorb, measure_absorbed
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.minimise import Solution, minimise_power
-from karat.problems.base import NEVER_KEPT, KeptRows, Problem, query_matrix
+from karat.problems.base import LIKELIHOODS, NEVER_KEPT, KeptRows, Problem, query_matrix
 
 Absorb = Literal["diagonal", "box"] | None
 ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
@@ -163,7 +164,7 @@ class _Penalised(_Regression):
         ``missing`` is what the rows miss already, if they are those of absorbed coresets, and ``inherited`` their loss error.
         Weights of rows are in units of ``unit``; corrections are not.
         """
-        with linalg.few_threads(exact.fitted.kernel.width):
+        with linalg.one_blas_thread():
             found = absorb(
                 rows, exact, self.power, self.fit_intercept, self.penalty / float(unit), self.absorb == "box",
                 self.keeps_total, None if missing is None else missing.over(unit), seed, progress, unit,
@@ -195,7 +196,7 @@ class _Penalised(_Regression):
             lost += (ONE_ALPHA,) if self.keeps_total or self.fit_intercept else (ONE_ALPHA, NO_TOTAL)
         if self.power > 2 and not self.fit_intercept:
             lost += (LOWER_POWERS,)
-        return lost + NEVER_KEPT
+        return (*lost, LIKELIHOODS, *NEVER_KEPT)
 
 
 @final
@@ -216,7 +217,8 @@ class LeastSquares(_Regression):
     fit_intercept: bool = True
     total_weight: bool = True
     keeps: ClassVar[str] = (
-        "the squared loss of every linear model, so also ridge, lasso and elastic net at every penalty, R2, standard errors"
+        "the squared loss of every linear model, so also ridge, lasso and elastic net at every penalty, R2, standard errors, "
+        "GCV and the Gaussian likelihood"
     )
 
 
@@ -233,7 +235,8 @@ class Ridge(_Penalised):
     fit_intercept : bool, default True
     absorb : None, "diagonal" or "box"
         Whether the regulariser may carry a part of the data: the squares only, or every product.  An absorbed coreset has
-        fewer rows, serves one alpha only, and needs ``problem.solve`` or its ``correction``.
+        fewer rows as a rule (not more, and not the fewest possible), serves one alpha only, and needs ``problem.solve`` or its
+        ``correction``.
     total_weight : bool, optional
         Also keep the total weight; by default yes, but not with ``absorb``.
     """
@@ -273,7 +276,7 @@ class LpRegression(_Penalised):
         if not isinstance(self.p, int | np.integer) or isinstance(self.p, bool) or self.p < 2 or self.p % 2:
             raise InputError(
                 f"LpRegression needs an even p of at least 2, not {self.p!r}: for odd p the loss |r|^p is not a polynomial "
-                "of the data, and no finite kernelization exists."
+                "of the data: it has a kink at another place for every row, and no finite kernelization exists."
             )
         super().__post_init__()
 

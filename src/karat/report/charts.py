@@ -15,6 +15,7 @@ from karat._core.wording import PAGE, TIMES, number
 
 WIDTH, HEIGHT = 460, 320
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 42
+TICK = 6  # digits before the point that a tick has room for
 FLOOR = 1e-17  # where an error of zero is drawn
 
 
@@ -43,7 +44,7 @@ class Scale:
         values = (_decades if self.logarithmic else _steps)(self.low, self.high, most)
         if self.whole:
             values = [value for value in values if value == int(value)]
-        return [{"at": float(self(value)), "label": number(value, 4).removeprefix(f"1 {TIMES} ")} for value in values]
+        return [{"at": float(self(value)), "label": number(value, 4, TICK).removeprefix(f"1 {TIMES} ")} for value in values]
 
 
 def _steps(low: float, high: float, most: int) -> list[float]:

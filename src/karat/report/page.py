@@ -172,7 +172,7 @@ def _template() -> Any:
     )  # fmt: skip
     page = wording.PAGE
     environment.filters |= {"count": page.count, "number": wording.number, "error": page.error, "duration": page.duration}
-    environment.filters["several"] = page.several
+    environment.filters |= {"several": page.several, "typeset": wording.typeset}
     environment.filters["script_data"] = Markup
     assets = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")}
     environment.globals["wording"] = wording
@@ -241,7 +241,9 @@ def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
         arguments.append(f"columns={origin['columns']!r}")
         roles = {"sample_weight": "weight", "groups": "group", "key": "key", "sequence": "sequence"}
         arguments += [f"{name}={origin['roles'][role]!r}" for name, role in roles.items() if origin["roles"].get(role)]
-        arguments += ["on_missing='drop'"] if origin["on_missing"] == "drop" else []
+        encoded = list((origin.get("encoding") or {}).get("levels", {}))
+        arguments += [f"one_hot={encoded!r}"] if encoded else []
+        arguments += [f"on_missing={origin['on_missing']!r}"] if origin["on_missing"] in ("drop", "mean") else []
         arguments += [f"random_state={origin['seed']}"] if origin["seed"] else []
         call = f"core = karat.coreset_files({', '.join(arguments)})"
     elif origin.get("merged"):

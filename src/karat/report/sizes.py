@@ -1,6 +1,7 @@
 """A plot of the size of a ridge coreset against alpha (the paper's Figure 1).
 
-The stronger the regulariser, the more of the data it can absorb, and the fewer rows are kept.
+The stronger the regulariser, the more of the data it can absorb.  The smallest number of rows falls with alpha; the number that
+the linear programme finds does so on the whole, not at every step.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
 from karat.report.display import CORE, FULL, GUIDE, OTHER, Display
 
-LABELS = {"diagonal": "diagonal (Algorithm 2)", "box": "box (all cross moments)"}
+LABELS = {"diagonal": "diagonal (the paper's experiments)", "box": "box (Algorithm 2)"}
 
 
 class SizeDisplay(Display):

@@ -1,4 +1,4 @@
-"""Absorb a part of the moments into the regulariser: fewer rows, by linear programmes with column generation.
+"""Absorb a part of the moments into the regulariser: few rows, by linear programmes with column generation.
 
 With the weights of the regulariser's rows eliminated, the paper's Algorithms 2 and 3 ask for data weights w >= 0 with
 
@@ -13,8 +13,9 @@ phi the raw monomials of degree p, S their moments, and per monomial
 
 A vertex of this polyhedron has at most as many rows as constraints are tight.  A linear programme finds one on a few
 candidates.  For "box" each row costs 1, the dual prices all other rows in one pass, and rows of negative reduced cost join
-until none is left.  Then costs reweighted by 1/w are tried for a sparser vertex.  What is minimised is a sum of weights: the
-number of rows is small, but not proven to be the smallest.
+until none is left.  Then costs reweighted by 1/w are tried for a sparser vertex.  What is minimised is a sum of weights, and
+with an intercept (or ``total``) that sum is fixed: any vertex is an optimum.  Nothing is claimed about the number of rows.  The
+smallest number falls with alpha; the number found need not, and an exhaustive search may find fewer (docs/mathematics.md).
 
 Whatever the kept rows miss becomes the :class:`~karat.problems.absorb.correction.Correction`; only the moments of zero width
 must be met by the rows, and are polished.  The rows, their weights and the correction, all as they will be stored, are then

@@ -4,7 +4,8 @@
 
 A vertex has at most as many rows as constraints are tight.  HiGHS's dual simplex solves it on the candidates; its dual y prices
 every other row at ``1 - phi_i . y`` in one pass, and rows of negative price join until none is left.  Then the candidates hold
-an optimum over all rows (column generation): of the sum of weights, which is not the number of rows.
+an optimum over all rows (column generation): of the sum of weights, which is not the number of rows.  Where the total weight is
+among the exact constraints, the sum is constant and every feasible point is an optimum.
 
 Nearly collinear features make the simplex stall for minutes.  All programmes of one coreset share a :class:`Budget`; what was
 found when it ends is used.  The solver does not return to Python before it is done, so it runs on a thread of its own.  The
@@ -90,11 +91,15 @@ def programme(features: Array, cost: Array, lower: Array, upper: Array, total: f
     size = np.sqrt(np.square(features).mean(axis=0))
     size[size == 0] = 1.0
     matrix = (features / size).T
-    low, high = lower / size / total, upper / size / total
+    with np.errstate(over="ignore"):  # a bound beyond all numbers is no bound
+        low, high = lower / size / total, upper / size / total
+    exact = lower == upper
+    if not np.isfinite(low[exact]).all():
+        return None
     # Keep clear of a two-sided box, so that the solver's tolerance does not lead out of it.
     inset = np.where(np.isfinite(high - low), np.minimum(10 * FEASIBLE, (high - low) / 4), 0.0)
     low, high = low + inset, high - inset
-    exact, above, below = lower == upper, (lower != upper) & np.isfinite(upper), (lower != upper) & np.isfinite(lower)
+    above, below = ~exact & np.isfinite(high), ~exact & np.isfinite(low)
     options = {"primal_feasibility_tolerance": FEASIBLE, "dual_feasibility_tolerance": FEASIBLE}
     result = _solved(
         budget.share(len(lower)),

@@ -77,12 +77,17 @@ class Regularised:
         self._ready = False
         if comb(self.variables + degree - 1, degree) > LARGEST or not np.isfinite(alpha):
             return
-        with suppress(np.linalg.LinAlgError), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            self._fit(rows, fitted, intercept, progress)
+        # Whitened coordinates mix columns.  A penalty that exceeds the rows by a hundred orders of magnitude along one column
+        # cannot be written in them, but in the columns themselves.
+        for coordinates in (_completed, _unmixed):
+            with suppress(np.linalg.LinAlgError), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                self._fit(rows, coordinates(rows, fitted, intercept), intercept, progress)
+            if self._ready:
+                break
 
-    def _fit(self, rows: Rows, fitted: FittedMoments, intercept: bool, progress: Progress | None) -> None:
+    def _fit(self, rows: Rows, coordinates: Array, intercept: bool, progress: Progress | None) -> None:
         """Sum all rows in coordinates T, and prepare the denominator."""
-        self.map = _completed(rows, fitted, intercept)
+        self.map = coordinates
         self.kernel = powers_within(self.map, self.shift, self.degree, intercept)
         statistic = pass_over(rows, self.kernel, progress)
         self.gram, self.form = statistic[0] / self.total, statistic[-1] / self.total
@@ -205,8 +210,7 @@ def _completed(rows: Rows, fitted: FittedMoments, intercept: bool) -> Array:
     count = rows.columns + int(intercept)
     if white.shape[1] == count:
         return white
-    largest = sweep(rows, shift, lambda b, w, _: np.abs(b).max(axis=0), np.maximum, (1, 1))[1 - int(intercept) :]
-    size = np.where(largest > 0, largest, 1.0)
+    size = _sizes(rows, shift, intercept)
     seen = size[:, None] * white
     seen = seen / np.linalg.norm(seen, axis=0)
     others = sla.qr(seen, check_finite=False)[0][:, white.shape[1] :]
@@ -214,6 +218,17 @@ def _completed(rows: Rows, fitted: FittedMoments, intercept: bool) -> Array:
     white = size[:, None] * white
     others = others - white @ np.linalg.solve(white.T @ gram @ white, white.T @ gram @ others)
     return np.hstack([white, others]) / size[:, None]
+
+
+def _unmixed(rows: Rows, fitted: FittedMoments, intercept: bool) -> Array:
+    """The columns, each in units of its largest value."""
+    return np.diag(1 / _sizes(rows, _coordinates(fitted)[1], intercept))
+
+
+def _sizes(rows: Rows, shift: Array, intercept: bool) -> Array:
+    """The largest absolute value of every column; 1 where all are zero."""
+    largest = sweep(rows, shift, lambda b, w, _: np.abs(b).max(axis=0), np.maximum, (1, 1))[1 - int(intercept) :]
+    return np.where(largest > 0, largest, 1.0)
 
 
 def _stacked(gram: Array, penalty: Array) -> Array | None:

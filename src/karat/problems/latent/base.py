@@ -3,7 +3,7 @@
 Pass one finds the *maps*: whitening M, its dual B, and what else makes a sample's statistics linear (sigma^2, m1, C1, C3).
 With the maps fixed, pass two keeps sums over samples, of (``keep``)
 
-    "tensor"   A   the whitened third-order statistic t~ only, as in the paper: binom(k+2, 3) rows;
+    "tensor"   A   the whitened statistic t~ only, as in the paper: binom(k+2, 3) rows, k more for own variances (ICA: more);
     "moments"  B   all statistics up to that order in k-space, so that the whitening and the means can be re-checked;
     "all"      C   also what the maps themselves are made of: the coreset alone is then enough.
 
@@ -73,18 +73,17 @@ class Latent(Problem):
         """The function from rows to ``M'x``, or to ``(M'(x - mean), 1)`` if they are lifted."""
         if not lifted:
             return lambda x: linalg.mapped(x, M)
-        width = M.shape[1]
-        away = mean @ M
+        width, away = M.shape[1], (mean @ M)[:, None]
         near = bool(np.abs(away).max(initial=0.0) < NEAR)
 
         def whiten_rows(x: Array) -> Array:
-            z = np.empty((len(x), width + 1))
+            z = np.empty((width + 1, len(x)))  # columns of z one after the other, as they are multiplied later
             if near:
-                np.subtract(linalg.mapped(x, M), away, out=z[:, :width])
+                np.subtract(np.dot(x, M).T, away, out=z[:width])
             else:
-                z[:, :width] = linalg.mapped(x - mean, M)
-            z[:, width] = 1.0
-            return z
+                z[:width] = np.dot(x - mean, M).T
+            z[width] = 1.0
+            return z.T
 
         return whiten_rows
 
@@ -111,7 +110,10 @@ class Latent(Problem):
         """The stored maps of the full data; in mode C those of the kept rows, which are the same."""
         if core.maps is not None:
             return core.maps
-        return self.maps(kept) | {"n": np.array(float(core.n_rows))}  # sampling noise is that of all rows
+        maps, n = self.maps(kept), float(core.n_rows)  # sampling noise is that of all rows
+        if "effective" in maps and np.isclose(float(maps["total"]), n):  # rows of weight 1; of others the noise is not known
+            maps["effective"] = np.array(n)
+        return maps | {"n": np.array(n)}
 
     def empty_message(self, inputs: int, dropped: int) -> str:
         """The error message if no sample is left."""
@@ -165,6 +167,10 @@ class Latent(Problem):
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
         """The features to keep, and the number of coordinates; without maps, only for counting."""
 
+    def kept_terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
+        """The features that a coreset keeps: those of :meth:`terms`, or others of the same span that cost less."""
+        return self.terms(columns, maps, keep)
+
     def __post_init__(self) -> None:
         """Check the parameters that all latent-variable problems have."""
         check_whole(f"The number of {self.parts}", self.k)
@@ -176,7 +182,7 @@ class Latent(Problem):
         """Raise if k > d + ``more``."""
         if self.k > columns + more:
             raise InputError(
-                f"{self.k} {self.parts} cannot be told apart in {columns} {what}: the method needs k <= "
+                f"{self.k} {self.parts} cannot be told apart in {columns} {what} (n_features={columns}): the method needs k <= "
                 f"{'d + 1' if more else 'd'}. Ask for at most {columns + more}."
             )
 
@@ -192,7 +198,7 @@ class Latent(Problem):
 
     @property
     def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
-        return "likelihoods (so EM and variational fits)", *NEVER_KEPT[1:]
+        return "likelihoods (so EM and variational fits)", *NEVER_KEPT
 
     def kernel(self, columns: int, targets: int = 0) -> TermKernel:
         """A kernelization of the right width for planning; its features are known once the maps are."""
@@ -220,7 +226,7 @@ class Latent(Problem):
         return kernel
 
     def _terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
-        terms, count = self.terms(columns, maps, keep)
+        terms, count = self.kept_terms(columns, maps, keep)
         if keep != "tensor" or (self.total_weight and not self.lifted(maps)):
             terms = [*terms, Columns("total", None)]
         return terms, count

@@ -1,4 +1,4 @@
-"""Independent components: x = A h + m, the entries of h independent, of unit variance, at most one of them Gaussian.
+"""Independent components: x = A h + m, the entries of h independent, of unit variance, all but one of excess kurtosis not zero.
 
 With cov = E (x-m)(x-m)' whitened, z = M'(x - m), G = E zz' (= I on the full data):
 

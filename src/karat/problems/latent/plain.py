@@ -9,7 +9,7 @@ from scipy import sparse
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows, add, sweep, useful_shift
+from karat.engine.rows import CACHE, Rows, add, sweep, useful_shift
 from karat.problems.latent.sample import Sample, Through, plain_sample
 from karat.problems.latent.sums import Sums, counted
 
@@ -28,8 +28,8 @@ class PlainRows:
         rows = Rows(list(sample.views), sample.weights)
         pilot = rows.take(np.arange(0, len(rows), max(1, len(rows) // 1024)), np.zeros(rows.columns))
         shift = useful_shift(pilot[:, 1:])
-        shape = (rows.columns + 1, rows.columns)
-        (gram,) = sweep(rows, shift, lambda b, w, _: (linalg.gram_with_ones(b, w),), add, shape)
+        piece = (rows.columns + 1, -(-rows.columns // linalg.STACK))  # a block is multiplied in pieces, so it may be long
+        (gram,) = sweep(rows, shift, lambda b, w, _: (linalg.gram_with_ones(b, w),), add, piece, cache=2 * CACHE)
         with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
             first = gram[0, 1:] / gram[0, 0]
             scatter = gram[1:, 1:] - gram[0, 0] * np.outer(first, first)

@@ -149,6 +149,7 @@ class Coordinates:
     """A table whose rows are computed from the views of a sample when they are read."""
 
     dtype = np.dtype(float)
+    by_columns = True  # kernels of latent-variable problems read blocks column by column
 
     def __init__(self, views: tuple[Any, ...], reader: Reader, columns: int) -> None:
         self.views, self.reader = views, reader

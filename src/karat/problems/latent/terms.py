@@ -71,6 +71,13 @@ class Term(ABC):
     def moments(self, statistic: Statistic) -> Array:
         """The summed features, from the summed statistic."""
 
+    def sums(self, c: Array, weights: Array | None) -> tuple[Array, Array]:
+        """The summed features of a block, and the sums of their absolute values."""
+        values = self.features(c)
+        share = np.ones(c.shape[1]) if weights is None else weights
+        total = values @ share
+        return total, np.abs(values, out=values) @ share
+
 
 def _weighted(values: Array, weights: Array | None) -> Array:
     return values if weights is None else values * weights
@@ -94,6 +101,9 @@ class Columns(Term):
 
     def moments(self, statistic: Statistic) -> Array:
         return statistic[0]
+
+    def sums(self, c: Array, weights: Array | None) -> tuple[Array, Array]:
+        return self.statistic(c, weights)[0], np.abs(_weighted(self.features(c), weights)).sum(axis=1)
 
 
 @final
@@ -121,6 +131,14 @@ class Power(Term):
 
     def moments(self, statistic: Statistic) -> Array:
         return np.asarray(self.root * statistic[0][self.first, self.last])
+
+    def sums(self, c: Array, weights: Array | None) -> tuple[Array, Array]:
+        """A monomial is a product of two lower ones, and so is its absolute value: no feature of a single sample is formed."""
+        z = c[self.columns]
+        left, right = self.left.values(z), _weighted(self.right.values(z), weights)
+        products = (np.dot(a, b.T) for a, b in ((left, right), (np.abs(left), np.abs(right))))
+        total, absolute = (self.moments((product,)) for product in products)
+        return total, absolute
 
 
 @final
@@ -165,6 +183,9 @@ class Product(Term):
 
     def moments(self, statistic: Statistic) -> Array:
         return statistic[0].ravel()
+
+    def sums(self, c: Array, weights: Array | None) -> tuple[Array, Array]:
+        return self.moments(self.statistic(c, weights)), self.moments(self.statistic(np.abs(c), weights))
 
 
 @final
@@ -225,14 +246,9 @@ class TermKernel(Kernel):
         return self  # whitening has been done by the maps
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
-        values = self._features(np.ascontiguousarray(block[:, 1:].T))
-        share = np.ones(len(block)) if weights is None else weights
-        sums = values @ share
-        return sums, np.abs(values, out=values) @ share
-
-    def _features(self, c: Array) -> Array:
-        values = [term.features(c) for term in self.terms]
-        return values[0] if len(values) == 1 and isinstance(self.terms[0], Cubic) else np.concatenate(values)
+        c = np.ascontiguousarray(block[:, 1:].T)
+        sums, absolute = zip(*(term.sums(c, weights) for term in self.terms), strict=True)
+        return np.concatenate(sums), np.concatenate(absolute)
 
     def _sums(self, c: Array, weights: Array | None) -> Statistic:
         return tuple(part for term in self.terms for part in term.statistic(c, weights))
@@ -250,7 +266,7 @@ class TermKernel(Kernel):
 
     def features(self, block: Array) -> Array:
         c = np.ascontiguousarray(block[:, 1:].T)
-        return self._features(c).T
+        return np.concatenate([term.features(c) for term in self.terms]).T
 
     def moments(self, block: Array, weights: Array) -> Array:
         return self._moments(self._sums(np.ascontiguousarray(block[:, 1:].T), weights))

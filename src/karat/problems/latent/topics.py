@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
+from numbers import Real
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -184,15 +185,16 @@ def checked_counts(table: Any) -> sparse.csr_array:
     counts = sparse.csr_array(table if sparse.issparse(table) else table[:], dtype=float)
     values = counts.data
     for bad, what in (
-        (~np.isfinite(values), "not finite"),
+        (~np.isfinite(values), "NaN or infinite"),
         (values < 0, "negative"),
         (values != np.floor(values), "not whole"),
     ):
         if bad.any():
             first = int(np.flatnonzero(bad)[0])
             row = int(np.searchsorted(counts.indptr, first, side="right")) - 1
+            sign = "Negative values in data: " if what == "negative" else ""
             raise InputError(
-                f"{int(bad.sum())} counts are {what}, the first in document {row}, word {counts.indices[first]} "
+                f"{sign}{int(bad.sum())} counts are {what}, the first in document {row}, word {counts.indices[first]} "
                 f"({values[first]:g}); topics need word counts, not frequencies or tf-idf."
             )
     return counts
@@ -242,8 +244,10 @@ class LatentDirichlet(_Topics):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.alpha0, int | float) and isfinite(self.alpha0) and self.alpha0 > 0):
-            raise InputError(f"alpha0 must be a positive number, not {self.alpha0!r}; alpha0 -> 0 is SingleTopic.")
+        given: Any = self.alpha0
+        if not (isinstance(given, Real) and isfinite(given) and float(given) > 0):
+            raise InputError(f"alpha0 must be a positive number, not {given!r}; alpha0 -> 0 is SingleTopic.")
+        vars(self)["alpha0"] = float(given)  # JSON has no NumPy numbers
 
     @property
     def concentration(self) -> float:

@@ -5,7 +5,8 @@
 Features that hold all moments up to the third at once (modes B and C) nearly depend on each other when 1 is nearly a
 combination of the z, as for word counts.  :func:`unit_axes` gives better coordinates z* = (z - centre) axes of the same span.
 
-(The paper's ``V' sqrt(Sigma)`` gives ``Sigma^2`` in place of I; and singular values would accept negative eigenvalues.)
+(The paper asks for the same; the formula of its Algorithm 4, ``V' sqrt(Sigma)``, gives ``Sigma^2`` in place of I.  And singular
+values would accept negative eigenvalues.)
 """
 
 from __future__ import annotations

@@ -21,16 +21,18 @@
   const { columns, shown } = JSON.parse(get("rows-data").textContent);
   const THIN = "\u202f", POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
-  // The number format of karat._core.wording.number.
+  const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, THIN);
+
+  // The number format of karat._core.wording.number, to six digits.
   function number(value) {
-    if (value === 0) return "0";
+    if (Number.isInteger(value) && Math.abs(value) < 1e15) return grouped(value).replace("-", "−");
     const [digits, power] = value.toExponential(5).split("e");
     const exponent = Number(power);
     let text;
-    if (exponent >= -3 && exponent < 6) {
+    if (exponent >= -3 && exponent < 7) {
       const [whole, part] = Number(`${digits}e${power}`).toFixed(Math.max(0, 5 - exponent)).split(".");
       const rest = part ? part.replace(/0+$/, "") : "";
-      text = whole.replace(/\B(?=(\d{3})+$)/g, THIN) + (rest ? `.${rest}` : "");
+      text = grouped(whole) + (rest ? `.${rest}` : "");
     } else {
       const raised = String(Math.abs(exponent)).replace(/\d/g, (d) => POWERS[d]);
       text = `${digits.replace(/\.?0+$/, "")} × 10${exponent < 0 ? "⁻" : ""}${raised}`;
@@ -41,7 +43,7 @@
     const value = column.values[row];
     if (value === null) return "–";
     if (typeof value !== "number") return String(value);
-    return column.role === "index" ? String(value).replace(/\B(?=(\d{3})+$)/g, THIN) : number(value);
+    return number(value);
   };
 
   // Where a key leads among some things in a row; null if nowhere.
@@ -72,8 +74,8 @@
     }
     body.replaceChildren(fresh);
     const last = Math.min(first + size, rows.length);
-    get("place").textContent = rows.length ? `${first + 1}–${last} of ${rows.length}` : "0 of 0";
-    get("found").textContent = rows.length === shown ? "" : `${rows.length} of ${shown} ${shown === 1 ? "row matches" : "rows match"}`;
+    get("place").textContent = rows.length ? `${grouped(first + 1)}–${grouped(last)} of ${grouped(rows.length)}` : "0 of 0";
+    get("found").textContent = rows.length === shown ? "" : `${grouped(rows.length)} of ${grouped(shown)} ${shown === 1 ? "row matches" : "rows match"}`;
     get("back").disabled = first === 0;
     get("forward").disabled = last >= rows.length;
   }

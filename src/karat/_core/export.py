@@ -1,0 +1,99 @@
+"""The kept rows as one table of another library, and the summary of a coreset.
+
+Columns keep their names and types: whole numbers stay whole numbers.  A name that the data uses already gets an underscore:
+``weight_`` beside a feature ``weight``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from karat._core import wording
+from karat._core.facts import facts, kept_columns
+from karat.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from karat._core.coreset import Coreset
+
+OWN = ("index", "weight", "group", "key")  # roles that karat names, after those whose names come from the data
+
+
+def to_pandas(core: Coreset) -> Any:
+    """See :meth:`karat.Coreset.to_pandas`."""
+    pandas = _library("pandas")
+    columns = _columns(core)
+    row = next(iter(columns))
+    labels = core.X.index if hasattr(core.X, "iloc") else pandas.Index(columns[row], name=row)
+    rest = {name: values for name, values in columns.items() if name != row}
+    return pandas.DataFrame({name: pandas.Series(values, index=labels, dtype=_dtype(values)) for name, values in rest.items()})
+
+
+def to_polars(core: Coreset) -> Any:
+    """See :meth:`karat.Coreset.to_polars`."""
+    return _library("polars").DataFrame(_columns(core))
+
+
+def to_arrow(core: Coreset) -> Any:
+    """See :meth:`karat.Coreset.to_arrow`."""
+    return _library("pyarrow").table(_columns(core))
+
+
+def _columns(core: Coreset) -> dict[str, np.ndarray]:
+    """Every column of the kept rows under a name of its own: the row number first, the weight (group, key) last."""
+    found = kept_columns(core)
+    given = [column for column in found if column.role not in OWN]
+    data = dict(zip(_distinct([column.name for column in given]), given, strict=True))
+    names = {role: _free("row" if role == "index" else role, data) for role in OWN}
+    beside = {names[column.role]: column for column in found if column.role in OWN}
+    row = {names["index"]: beside.pop(names["index"])}
+    return {name: np.asarray(column.values) for name, column in (row | data | beside).items()}
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """The name, with underscores if it is taken."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Names of which none comes twice: a target may be called like a feature."""
+    found: list[str] = []
+    for name in names:
+        found.append(_free(name, found))
+    return found
+
+
+def _dtype(values: np.ndarray) -> Any:
+    return None if values.dtype.kind in "OUS" else values.dtype
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingExtraError(f"A table of {name} (pip install {name} is enough)", "io") from None
+
+
+class Summary:
+    """The facts about a coreset as text (``print``), and as a table in a notebook."""
+
+    def __init__(self, core: Coreset) -> None:
+        self.core = core
+
+    def __str__(self) -> str:
+        known = facts(self.core)
+        rows = wording.summary(known, wording.TERMINAL) | wording.details(known, wording.TERMINAL)
+        width = max(map(len, rows))
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from karat._core.html import coreset_html
+
+        return coreset_html(self.core)

@@ -1,0 +1,84 @@
+"""Advice for error messages: what a caller probably meant.  The module is imported when something is wrong, not before."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from karat import problems
+
+# Names that other libraries give to an argument of karat.
+SYNONYMS = {
+    "sample_weight": ("weights", "weight", "sample_weights", "w"),
+    "groups": ("group", "by", "fold", "folds"),
+    "random_state": ("seed", "rng"),
+    "problem": ("loss", "objective", "model", "task"),
+    "y": ("target", "targets", "label", "labels"),
+    "target": ("y", "label", "labels", "targets"),
+    "X": ("data", "df", "frame"),
+    "columns": ("features", "feature_names"),
+    "on_missing": ("missing", "na", "dropna"),
+    "source": ("path", "paths", "files"),
+}
+# Names under which a problem is known elsewhere.
+KNOWN_AS = {
+    "LeastSquares": ("ols", "linear", "linearregression", "regression", "squarederror", "mse", "lasso", "elasticnet"),
+    "LpRegression": ("lp",),
+    "GroupedLogistic": ("logistic", "logisticregression", "logit"),
+    "TensorContraction": ("tensor",),
+    "GaussianMixture": ("gmm", "mixture", "em"),
+    "LatentDirichlet": ("lda", "latentdirichletallocation"),
+    "HiddenMarkov": ("hmm", "gaussianhmm", "categoricalhmm"),
+    "ICA": ("fastica",),
+    "Moments": ("covariance", "gram", "pca"),
+}
+EXAMPLES = {"p": "4", "alpha0": "1.0", "function": "function", "problem": "karat.problems.LeastSquares()"}
+DATES = (
+    "a date is no number until you choose one: days since a start (in pandas: (t - t.min()) / pandas.Timedelta('1D')), or "
+    "parts of the date, such as month and weekday (t.dt.month, t.dt.dayofweek)"
+)
+DURATIONS = "choose the unit of a duration: divide it by one hour or one day (in pandas: t / pandas.Timedelta('1h'))"
+
+
+def unknown_argument(function: Callable[..., Any], unknown: Iterable[str]) -> TypeError:
+    """The error for an argument that a function does not have; it names the one that was probably meant."""
+    known = [name for name in inspect.signature(function).parameters if name not in ("self", "unknown")]
+    wrong = next(iter(unknown))
+    meant = [name for name in known if wrong in SYNONYMS.get(name, ())] or get_close_matches(wrong, known, n=1)
+    hint = f"; did you mean {meant[0]}=?" if meant else f"; it takes {', '.join(known)}."
+    return TypeError(f"{function.__name__}() has no argument {wrong!r}{hint}")
+
+
+def problem_correction(given: Any) -> str:
+    """What to write instead of something that is not a problem."""
+    name = given if isinstance(given, str) else given.__name__ if isinstance(given, type) else type(given).__name__
+    plain = "".join(letter for letter in name.lower() if letter.isalnum())
+    kinds = {each.lower(): each for each in problems.__all__ if each != "Problem"}
+    kinds |= {other: each for each, others in KNOWN_AS.items() for other in others}
+    close = [plain] if plain in kinds else get_close_matches(plain, kinds, n=1, cutoff=0.75)
+    if not close:
+        return f"problem must be one of karat.problems, such as karat.problems.LeastSquares(), not {given!r}."
+    call = example_call(getattr(problems, kinds[close[0]]))
+    if isinstance(given, type) and issubclass(given, problems.Problem):
+        return f"problem is the class {name}; it must be an instance: problem={call}."
+    if isinstance(given, str):
+        return f"problem is the text {given!r}; it must be an object: problem={call}."
+    return f"problem is the estimator {name}; it must say what a coreset keeps: problem={call}, and then core.fit({name}(...))."
+
+
+def example_call(kind: type) -> str:
+    """A call that makes such a problem, with an example for every parameter that has no default."""
+    if hasattr(kind, "of"):  # made from the data
+        return f"karat.problems.{kind.__name__}.of(X)"
+    required = [p.name for p in inspect.signature(kind).parameters.values() if p.default is inspect.Parameter.empty]
+    return f"karat.problems.{kind.__name__}({', '.join(f'{name}={EXAMPLES.get(name, 3)}' for name in required)})"
+
+
+def about_time(kind: Any) -> str | None:
+    """Advice for a column of dates or durations; None for another type."""
+    name = str(kind).lower()
+    if name.startswith(("datetime", "date", "timestamp", "time32", "time64")) or name == "time" or "<m8" in name:
+        return DURATIONS if "<m8" in name and not name.startswith("datetime") else DATES
+    return DURATIONS if name.startswith(("timedelta", "duration")) else None

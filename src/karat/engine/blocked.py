@@ -1,0 +1,125 @@
+"""Products and factorisations of large matrices, in single or double precision, by blocks that our own threads share.
+
+Points are the columns of a matrix, one row per feature: ``columns`` is m x N and C-contiguous.  Every block is one product
+by NumPy, during which other threads can go on (SciPy's BLAS holds the interpreter).  Triangular systems become products with
+inverses of diagonal blocks, which are small.  Which blocks there are depends on the sizes alone (:mod:`karat.engine.threads`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import lapack
+
+from karat.engine.threads import share
+
+Real = npt.NDArray[Any]  # float32 or float64
+
+BLOCK = 192  # rows of a block row
+STRIP = 512  # columns that are updated at a time
+
+
+def lapack_routine(name: str, matrix: Real) -> Callable[..., Any]:
+    """A routine of LAPACK for the precision of a matrix."""
+    return getattr(lapack, ("s" if matrix.dtype == np.float32 else "d") + name)  # type: ignore[no-any-return]
+
+
+def _blocks(start: int, stop: int, size: int) -> list[slice]:
+    return [slice(i, min(i + size, stop)) for i in range(start, stop, size)]
+
+
+def product(left: Real, right: Real, threads: int) -> Real:
+    """``left @ right``, a strip of rows at a time."""
+    result = np.empty((left.shape[0], right.shape[1]), dtype=np.result_type(left, right))
+
+    def multiply(rows: slice) -> None:
+        np.matmul(left[rows], right, out=result[rows])
+
+    share(multiply, _blocks(0, len(left), STRIP), threads)
+    return result
+
+
+def add_gram(gram: Real, columns: Real, signs: Real | None, threads: int) -> None:
+    """Add ``columns diag(signs) columns'`` to the upper triangle of a matrix (and some of it to the lower)."""
+    signed = columns if signs is None else columns * signs
+
+    def add(rows: slice) -> None:
+        gram[rows, rows.start :] += columns[rows] @ signed[rows.start :].T
+
+    share(add, _blocks(0, len(gram), BLOCK), threads)
+
+
+def cholesky(gram: Real, threads: int) -> Real | None:
+    """Upper factor R of ``gram = R'R``, whose upper triangle is used; None if it is not numerically positive definite."""
+    factor = np.zeros_like(gram)
+    size = len(gram)
+    for rows in _blocks(0, size, BLOCK):
+        above = factor[: rows.start, rows].T
+
+        def reduce(columns: slice, rows: slice = rows, above: Real = above) -> None:
+            factor[rows, columns] = gram[rows, columns]
+            if rows.start:
+                factor[rows, columns] -= above @ factor[: rows.start, columns]
+
+        share(reduce, _blocks(rows.start, size, STRIP), threads)
+        corner, info = lapack_routine("potrf", gram)(factor[rows, rows], lower=0, clean=1)
+        if info:
+            return None
+        inverse = np.triu(lapack_routine("trtri", gram)(corner, lower=0)[0]).T
+
+        def solve(columns: slice, rows: slice = rows, inverse: Real = inverse) -> None:
+            factor[rows, columns] = inverse @ factor[rows, columns]
+
+        share(solve, _blocks(rows.stop, size, STRIP), threads)
+        factor[rows, rows] = corner
+    return factor
+
+
+def null_table(columns: Real, threads: int) -> tuple[npt.NDArray[np.intp], Real]:
+    """Express N - m of N points by the m others, as in :func:`karat.engine.linalg.null_table`; overwrites ``columns`` (m x N).
+
+    Gaussian elimination of the points with pivoting among them: after a block of features, the others are updated.
+    """
+    width, count = columns.shape
+    order = np.arange(count)
+    for rows in _blocks(0, width, BLOCK):
+        here = slice(rows.start, count)
+        lower, swaps, _ = lapack_routine("getrf", columns)(columns[rows, here].T)
+        moved = np.arange(count)
+        for i, j in enumerate(swaps + rows.start, rows.start):
+            moved[i], moved[j] = moved[j], moved[i]
+        order = order[moved]
+        changed = np.flatnonzero(moved != np.arange(count))
+        columns[:, changed] = columns[:, moved[changed]]
+        columns[rows, here] = lower.T
+        size = rows.stop - rows.start
+        corner = _unit_inverse(lower[:size])
+        below = columns[rows, rows.stop :]
+
+        def update(others: slice, rows: slice = rows, corner: Real = corner, below: Real = below) -> None:
+            columns[others, rows] = columns[others, rows] @ corner.T
+            columns[others, rows.stop :] -= columns[others, rows] @ below
+
+        share(update, _blocks(rows.stop, width, BLOCK), threads)
+    entering = columns[:, width:]
+    table = np.empty((count - width, width), dtype=columns.dtype)
+
+    def solve(points: slice) -> None:
+        part = np.empty((width, points.stop - points.start), dtype=columns.dtype)
+        for rows in reversed(_blocks(0, width, BLOCK)):
+            rest = entering[rows, points] - columns[rows, rows.stop : width] @ part[rows.stop :]
+            part[rows] = _unit_inverse(columns[rows, rows].T).T @ rest
+        table[points] = part.T
+
+    share(solve, _blocks(0, count - width, STRIP // 2), threads)
+    return order, table
+
+
+def _unit_inverse(lower: Real) -> Real:
+    """Inverse of the unit lower triangle of a small matrix."""
+    inverse: Real = np.tril(lapack_routine("trtri", lower)(lower, lower=1, unitdiag=1)[0], -1)
+    inverse[np.diag_indices_from(inverse)] = 1.0
+    return inverse

@@ -1,0 +1,120 @@
+"""The pass before the first: levels and means of an encoding are learned from all rows, and kept in the checkpoint.
+
+A run that was killed resumes with what its checkpoint holds; the data is then not read for it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import fsum
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from karat._core.construct import Progress
+from karat._data.batch import Batch
+from karat._storage.archive import read_archive
+from karat._stream.stored import admit
+from karat.errors import InputError
+from karat.io.consumers import Consumer
+from karat.io.encoding import Encoding, as_text
+from karat.io.layout import Layout
+from karat.io.scan import changed_file, require_rows, scan
+from karat.io.source import Chunk, ResumePoint, Source
+
+MOST = 10_000  # levels of a column
+
+
+def learned(
+    source: Source, layout: Layout, rows: int, checkpoint: str | Path | None, progress: Progress | None
+) -> tuple[Layout, Progress | None]:
+    """The layout with the encoding of all rows, and the progress of the passes that follow."""
+    if layout.encoding is None:
+        return layout, progress
+    if source.once:
+        raise InputError("A stream comes only once; one_hot and on_missing='mean' read the data twice. Write it to files.")
+    stored = _stored(checkpoint, layout.encoding)
+    if stored is not None:
+        return replace(layout, encoding=stored), progress
+    before, learn = source.identity(), Learn(layout.encoding, layout.roles.features)
+    first = None if progress is None else lambda done, total: progress(done, 2 * total)
+    require_rows(source, layout, scan(source, layout, [learn], rows, progress=first))
+    if source.identity() != before:
+        raise InputError(f"{changed_file(before, source.identity())} changed while it was read; run again.")
+    encoding = learn.learned()
+    encoding.names(layout.roles.features)  # refused here, if two have one name
+    whole = source.bytes_done(ResumePoint(len(source.names)))[1] if progress is not None else 0
+    later = None if progress is None else lambda done, total: progress(whole + done, whole + total)
+    return replace(layout, encoding=encoding), later
+
+
+def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
+    """What the checkpoint of a run with the same encoding has learned; others are refused later, by what differs."""
+    if checkpoint is None or not Path(checkpoint).exists():
+        return None
+    header, _ = read_archive(Path(checkpoint), "a checkpoint", admit)
+    call = header.get("extra", {}).get("call", {})
+    found = Encoding.read(call.get("encoding")) if isinstance(call, dict) else None
+    if found is None or (found.columns, found.fill) != (asked.columns, asked.fill):
+        return None
+    return replace(found, lenient=False)
+
+
+class Learn(Consumer):
+    """Collects levels, and sums for the means, of the rows that count."""
+
+    def __init__(self, encoding: Encoding, features: Sequence[str]) -> None:
+        self.encoding = encoding
+        self.numbers = [name for name in features if name not in encoding.columns]
+        self.places = [i for i, name in enumerate(features) if name not in encoding.columns]
+        self.levels: dict[str, set[str | None]] = {name: set() for name in encoding.columns}
+        self.sums: dict[str, list[tuple[float, float]]] = {name: [] for name in self.numbers}
+        self.rows = 0
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        where = pa.array(batch.numbers - self.rows)
+        self.rows += chunk.table.num_rows
+        for name, levels in self.levels.items():
+            levels.update(pc.unique(as_text(chunk.table.column(name)).take(where)).to_pylist())
+            if len(levels) > MOST:
+                raise InputError(
+                    f"Column {name!r} has more than {MOST:,} levels up to {chunk.where(0)}; so many one-hot columns cannot be "
+                    "kept. Leave it out, or join rare levels first.",
+                    column=name,
+                )
+        if self.encoding.fill:
+            for name, place in zip(self.numbers, self.places, strict=True):
+                self.sums[name].append(_sums(batch.parts[place][:, 0], batch.weights))
+
+    def learned(self) -> Encoding:
+        """The encoding of all rows."""
+        means = {name: _mean(name, sums) for name, sums in self.sums.items() if self.encoding.fill}
+        levels = {name: tuple(sorted(found, key=_order)) for name, found in self.levels.items()}
+        return replace(self.encoding, levels=levels, means=means)
+
+
+def _sums(values: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:
+    """Total weight, and weighted sum, of the values that are there."""
+    there = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), dtype=bool)
+    mass = there.astype(float) if weights is None else np.where(there, weights, 0.0)
+    return float(mass.sum()), float((np.where(there, values, 0) * mass).sum())
+
+
+def _mean(name: str, sums: Sequence[tuple[float, float]]) -> float:
+    total = fsum(mass for mass, _ in sums)
+    if not total > 0:
+        raise InputError(f"Column {name!r} has no value in any row, so it has no mean; leave it out.", column=name)
+    return fsum(value for _, value in sums) / total
+
+
+def _order(level: str | None) -> tuple[int, float, str]:
+    """Numbers by size, then text, then the missing level."""
+    if level is None:
+        return 2, 0.0, ""
+    try:
+        return 0, float(level), level
+    except ValueError:
+        return 1, 0.0, level
