@@ -31,7 +31,7 @@ def main(n: int = 40_000) -> None:
     assert change < 1e-8
 
     try:
-        from karat.estimators.inference import ols
+        from karat.inference import ols
 
         print(ols(merged).summary().tables[1])
     except karat.MissingExtraError as missing:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from karat._core.coreset import Coreset
     from karat._core.files import load
     from karat._core.plan import Plan, plan
+    from karat._cube import Cube, cube
     from karat._stream.sketch import Sketch
     from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
     from karat.estimators import CoresetClassifier, CoresetRegressor, exact_cv
@@ -26,6 +27,7 @@ __all__ = [
     "Coreset",
     "CoresetClassifier",
     "CoresetRegressor",
+    "Cube",
     "FileVerification",
     "InputError",
     "MissingExtraError",
@@ -35,6 +37,7 @@ __all__ = [
     "StorageError",
     "coreset",
     "coreset_files",
+    "cube",
     "exact_cv",
     "load",
     "plan",
@@ -49,13 +52,14 @@ _HOMES = {
     "_core.coreset": ["Coreset"],
     "_core.files": ["load"],
     "_core.plan": ["Plan", "plan"],
+    "_cube": ["Cube", "cube"],
     "_stream.sketch": ["Sketch"],
     "errors": ["InputError", "MissingExtraError", "NotExactError", "StorageError"],
     "estimators": ["CoresetClassifier", "CoresetRegressor", "exact_cv"],
     "io": ["FileVerification", "coreset_files", "verify_files"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ["dask", "estimators", "io", "models", "problems", "report", "spark"]
+_MODULES = ["dask", "estimators", "inference", "io", "models", "problems", "report", "spark"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from karat.errors import MissingExtraError
 try:
     import pyarrow as pa
     from dask.array import Array
+    from dask.base import compute
     from dask.delayed import Delayed, delayed
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
@@ -29,6 +30,8 @@ from karat.io.build import checked_problem
 from karat.io.layout import Layout
 from karat.problems import Problem
 from karat.problems.latent import Latent
+
+NAME = "Dask"
 
 
 def coreset(
@@ -77,7 +80,7 @@ def coreset(
         check_taken(problem, y=target, groups=groups)
         return _two_passes(data, problem, columns, sample_weight, sequence, key, on_missing, random_state, compute)
     refuse_sequence(problem, sequence)
-    if _is_frame(data):
+    if is_frame(data):
         work, parts = _frame(data, target, problem, columns, sample_weight, groups, key, on_missing, random_state)
     elif isinstance(data, Array):
         _refuse_names(columns, key, on_missing)
@@ -87,7 +90,22 @@ def coreset(
     return _finished(delayed(work, pure=False, traverse=False), parts, compute)
 
 
-def _is_frame(data: Any) -> bool:
+def frame_schema(data: Any) -> pa.Schema:
+    """The columns of a Dask data frame, as numbers or text."""
+    if not is_frame(data):
+        raise _wrong_kind(data)
+    kinds = ((str(name), kind) for name, kind in zip(data.columns, data.dtypes, strict=True))
+    return pa.schema([(name, pa.float64() if getattr(kind, "kind", "O") in "fiub" else pa.string()) for name, kind in kinds])
+
+
+def messages(data: Any, layout: Layout, work: Any) -> list[bytes]:
+    """What the partitions of a data frame have to say (``work.part``), joined until few messages are left (``work.join``)."""
+    task = delayed(work, pure=False, traverse=False)
+    parts = [delayed(part_of_frame, pure=False)(task, i, part) for i, part in enumerate(partitions(data, layout.columns))]
+    return list(compute(*tree(task, parts)))
+
+
+def is_frame(data: Any) -> bool:
     """Whether data is a Dask data frame; a Delayed object claims to have any attribute."""
     return (
         not isinstance(data, Delayed)
@@ -109,7 +127,7 @@ def _wrong_kind(data: Any, more: str = "") -> InputError:
     return InputError(f"data must be a Dask data frame or array{more}, not {kind}; {remedy}.", argument="data")
 
 
-def _tree(work: Delayed, parts: list[Any]) -> list[Any]:
+def tree(work: Delayed, parts: list[Any]) -> list[Any]:
     """Messages joined until few are left."""
     while len(parts) > FAN:
         parts = [work.join(parts[i : i + FAN]) for i in range(0, len(parts), FAN)]
@@ -117,7 +135,7 @@ def _tree(work: Delayed, parts: list[Any]) -> list[Any]:
 
 
 def _finished(work: Delayed, parts: list[Any], compute: bool) -> Coreset | Delayed:
-    result = work.finish(_tree(work, parts), "partitions merged by Dask")
+    result = work.finish(tree(work, parts), "partitions merged by Dask")
     return result.compute() if compute else result
 
 
@@ -136,12 +154,12 @@ def _frame(
     target, columns, weight, groups, key = (as_text(a, labels) for a in (target, columns, sample_weight, groups, key))
     problem = checked_problem(problem, target)
     roles = column_roles(problem, target, columns, weight, groups, key, None).among([str(label) for label in labels])
-    chosen = _chosen(data, roles.columns)
+    chosen = partitions(data, roles.columns)
     work = Task(problem, Layout.of(problem, roles, None, on_missing), random_state)
-    return work, [delayed(_part_of_frame, pure=False)(work, i, part) for i, part in enumerate(chosen)]
+    return work, [delayed(part_of_frame, pure=False)(work, i, part) for i, part in enumerate(chosen)]
 
 
-def _chosen(data: Any, wanted: list[str]) -> list[Any]:
+def partitions(data: Any, wanted: list[str]) -> list[Any]:
     """The partitions of some columns."""
     labels = list(data.columns)
     twice = [label for i, label in enumerate(labels) if label in labels[:i]]
@@ -150,11 +168,12 @@ def _chosen(data: Any, wanted: list[str]) -> list[Any]:
     return list(data[[labels[i] for i in positions(wanted, labels)]].to_delayed())
 
 
-def _part_of_frame(work: Task | FirstTask, number: int, frame: Any) -> bytes:
+def part_of_frame(work: Any, number: int, frame: Any) -> bytes:
+    """The message of a partition of a data frame."""
     assert work.layout is not None
     table = pa.Table.from_pandas(frame.set_axis(work.layout.columns, axis=1), preserve_index=False)
     work.layout.among(table.schema)
-    return work.part(number, [table])
+    return bytes(work.part(number, [table]))
 
 
 def _array(
@@ -195,13 +214,13 @@ def _two_passes(
     first: Callable[..., bytes]
     second: Callable[..., bytes]
     views = data if isinstance(data, tuple | list) else (data,)
-    if _is_frame(data):
+    if is_frame(data):
         labels = list(data.columns)
         columns, weight, sequence, key = (as_text(a, labels) for a in (columns, sample_weight, sequence, key))
         roles = column_roles(problem, None, columns, weight, None, key, sequence).among([str(label) for label in labels])
         work = FirstTask(problem, Layout.of(problem, roles, None, on_missing), roles.widths, int(random_state))
-        parts = list(enumerate(_chosen(data, roles.columns)))
-        first = second = _part_of_frame
+        parts = list(enumerate(partitions(data, roles.columns)))
+        first = second = part_of_frame
     elif all(isinstance(view, Array) for view in views) and len(views) == problem.input_tables:
         refuse_sequence(problem, sequence)
         _refuse_names(columns, key, on_missing)
@@ -224,7 +243,7 @@ def _run_passes(work: FirstTask, parts: list[Any], first: Callable[..., bytes], 
     """
     opening = delayed(work, pure=False, traverse=False)
     sums = [delayed(first, pure=False)(opening, *part) for part in parts]
-    known = opening.second(_tree(opening, sums)).compute()
+    known = opening.second(tree(opening, sums)).compute()
     again = delayed(known, pure=False, traverse=False)
     core = _finished(again, [delayed(second, pure=False)(again, *part) for part in parts], True)
     assert isinstance(core, Coreset)

@@ -29,6 +29,7 @@ from karat.problems import Problem
 from karat.problems.latent import Latent
 
 NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean"}
+NAME = "Spark"
 SCHEMA = "part int, message binary"
 ARROW = pa.schema([("part", pa.int32()), ("message", pa.binary())])
 
@@ -79,14 +80,20 @@ def coreset(
     layout = Layout.of(problem, roles, None, on_missing)
     if isinstance(problem, Latent):
         first = FirstTask(problem, layout, roles.widths, int(random_state))
-        work = first.second(_messages(df, layout, first))
+        work = first.second(messages(df, layout, first))
     else:
         work = Task(problem, layout, random_state)
-    return work.finish(_messages(df, layout, work), "partitions merged by Spark")
+    return work.finish(messages(df, layout, work), "partitions merged by Spark")
 
 
-def _messages(df: Any, layout: Layout, work: Task | FirstTask) -> list[bytes]:
-    """What the partitions have to say, by one job; joined here until few messages are left.
+def frame_schema(df: Any) -> pa.Schema:
+    """The columns of a Spark data frame, as numbers or text."""
+    kinds = ((name, kind.partition("(")[0]) for name, kind in df.dtypes)
+    return pa.schema([(name, pa.float64() if kind in NUMBERS else pa.string()) for name, kind in kinds])
+
+
+def messages(df: Any, layout: Layout, work: Any) -> list[bytes]:
+    """What the partitions have to say, by one job (``work.part``); joined here until few are left (``work.join``).
 
     The number of partitions is known when the job has run: to ask for it before would compute the data another time.
     """
@@ -103,13 +110,13 @@ def _messages(df: Any, layout: Layout, work: Task | FirstTask) -> list[bytes]:
         if said is None:
             raise
         raise {"InputError": InputError, "NotExactError": NotExactError}[said[1]](said[2]) from error
-    messages = [bytes(row["message"]) for row in sorted(rows, key=lambda row: row["part"])]
-    while len(messages) > FAN:
-        messages = [work.join(messages[i : i + FAN]) for i in range(0, len(messages), FAN)]
-    return messages
+    found = [bytes(row["message"]) for row in sorted(rows, key=lambda row: row["part"])]
+    while len(found) > FAN:
+        found = [work.join(found[i : i + FAN]) for i in range(0, len(found), FAN)]
+    return found
 
 
-def _parts(work: Task | FirstTask, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _parts(work: Any, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = TaskContext.get().partitionId()
         renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)

@@ -18,7 +18,7 @@ from cli.conftest import KARAT, command, environment, leftovers
 
 import karat
 
-COMMANDS = ["build", "train", "verify", "report", "inspect", "merge", "plan", "demo", "reproduce"]
+COMMANDS = ["build", "train", "regress", "verify", "report", "inspect", "merge", "plan", "demo", "reproduce"]
 
 
 @pytest.fixture(scope="module")

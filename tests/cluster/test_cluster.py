@@ -10,6 +10,8 @@ import time
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from tables import COLUMNS, Latent, arrays, make, write
 
@@ -226,3 +228,20 @@ class TestSpark:
         ]:
             with pytest.raises(karat.InputError, match=words):
                 call()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_a_cube_of_a_spark_frame(spark, table, tmp_path):
+    whole = table.append_column("part", pa.array(np.arange(len(table)) % 7))
+    pq.write_table(whole, tmp_path / "rows.parquet")
+    data = spark.read.parquet(str(tmp_path / "rows.parquet")).repartition(3)
+    cube = karat.cube(data, target="y", by=["g", "part"], columns=COLUMNS, key="id")
+    assert len(cube) == 21
+    core = cube.select(g="south")
+    mine = whole.filter(pc.equal(whole["g"], "south"))
+    D = np.column_stack([np.ones(len(mine)), *(mine[name] for name in (*COLUMNS, "y"))])
+    K = np.column_stack([np.ones(len(core)), *(core.X[name] for name in COLUMNS), core.y])
+    np.testing.assert_allclose((K.T * core.weights) @ K, D.T @ D, rtol=1e-10)
+    assert core.n_rows == len(mine)
+    assert core.certificate.ok

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import karat
 
@@ -55,7 +56,27 @@ def scale(names: dict[str, Any]) -> None:
     frames = [pa.table({f"x{i}": r for i, r in enumerate(part.T[:-1])} | {"id": part[:, -1]}) for part in np.split(rows, 5)]
     names["batches"] = list(zip((f.to_pandas() for f in frames), np.split(y, 5), strict=True))
     folder("sales", with_target("price") | {"region": np.array(["north", "south"])[np.arange(5000) % 2]})
+    database(names)
     latent(names)
+
+
+def database(names: dict[str, Any]) -> None:
+    """A DuckDB file, and an open cursor."""
+    names["duckdb"] = duckdb = pytest.importorskip("duckdb")
+    X, y = table()
+    sales = pa.table({"size": X[:, 0], "age": X[:, 1], "price": y, "year": 2019 + np.arange(5000) % 4, "id": np.arange(5000)})
+    with duckdb.connect("shop.duckdb") as connection:
+        connection.register("given", sales)
+        connection.execute("CREATE TABLE sales AS SELECT * FROM given")
+
+    class Cursor:
+        def execute(self, sql: str) -> None:
+            self.rows = sales.select(["size", "age", "price"])
+
+        def fetch_record_batch(self) -> pa.RecordBatchReader:
+            return self.rows.to_reader(1000)
+
+    names["cursor"] = Cursor()
 
 
 def latent(names: dict[str, Any]) -> None:
@@ -85,7 +106,25 @@ def latent(names: dict[str, Any]) -> None:
     names["ddf"] = dask.dataframe.from_pandas(frame, npartitions=2)
 
 
-PREPARED = {"README.md": readme, "docs/laptop-to-cluster.md": scale}
+def shop(names: dict[str, Any]) -> None:
+    """Sales of two regions over half a year, in a folder, and those of one more day."""
+    names["karat"] = karat
+    rng = np.random.default_rng(7)
+    n = 20_000
+    day = np.datetime64("2026-01-01") + rng.integers(0, 181, n)
+    columns = {"size": rng.gamma(2.0, 50.0, n), "age": rng.uniform(0, 90, n), "id": np.arange(n), "day": day}
+    price = 3 * columns["size"] - columns["age"] + rng.normal(0, 20, n)
+    columns |= {"region": np.array(["EU", "US"])[rng.integers(2, size=n)], "price": price}
+    folder("sales", columns)
+    today = {
+        name: values[:200] + (np.timedelta64(200, "D") if name == "day" else 0)
+        for name, values in columns.items()
+        if name != "region"
+    }
+    pq.write_table(pa.table(today | {"region": columns["region"][:200]}), "today.parquet")
+
+
+PREPARED = {"README.md": readme, "docs/laptop-to-cluster.md": scale, "docs/cube.md": shop}
 
 
 def prepare(page: str, names: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import oracles
 import pytest
 from hostile_groups import HOSTILE
 
+import karat
 from karat.engine.group_weights import eliminate, match_moments, reduce_points
 from karat.engine.groups import in_stacks, reduce_many, rounded_up
 from karat.engine.powers import Powers
@@ -204,3 +205,14 @@ def test_elimination_and_matching_keep_the_sums():
     good = np.arange(7) != 5
     assert (met[good] >= 0).all()
     assert np.allclose(np.einsum("gn,gnk->gk", met, points)[good], target[good])
+
+
+def test_the_number_of_threads_does_not_matter(monkeypatch):
+    rng = np.random.default_rng(3)
+    X, labels = rng.standard_normal((60_000, 3)), np.repeat(np.arange(600), 100)
+    y = X @ [1.0, 2.0, 3.0] + rng.standard_normal(60_000)
+    few = karat.coreset(X, y, groups=labels)
+    monkeypatch.setattr("karat.engine.linalg.threads", lambda: 7)
+    many = karat.coreset(X, y, groups=labels)
+    assert np.array_equal(few.indices, many.indices)
+    assert np.array_equal(few.weights, many.weights)

@@ -17,6 +17,7 @@ NAMES = [
     "streams",
     "cost",
     "new_problem",
+    "flights",
 ]
 
 

@@ -395,6 +395,9 @@ def test_a_source_that_changes_between_passes():
     class Fickle:
         calls = 0
 
+        def __len__(self):  # what has a length is a table, which can be read again
+            return N
+
         def __arrow_c_stream__(self, schema=None):
             self.calls += 1
             return tables[self.calls > 1].__arrow_c_stream__(schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ pytestmark = [
 # Runs where only NumPy and SciPy are installed.  Prints the extra that each name asks for.
 BARE = r"""
 import importlib.util, re
-for name in ("sklearn", "pandas", "pyarrow", "narwhals", "matplotlib", "typer", "dask", "pyspark"):
+for name in ("sklearn", "pandas", "pyarrow", "narwhals", "matplotlib", "typer", "dask", "pyspark", "statsmodels"):
     assert importlib.util.find_spec(name) is None, name
 
 import numpy as np
@@ -55,17 +56,19 @@ print("regressor", asked(lambda: karat.CoresetRegressor))
 print("cv", asked(lambda: karat.exact_cv))
 print("files", asked(lambda: karat.coreset_files))
 print("verify", asked(lambda: karat.verify_files))
+print("cube", asked(lambda: karat.cube))
 print("fit", asked(lambda: core.fit(None)))
 print("report", asked(lambda: karat.report.write_report(core, "report.html")))
 print("display", asked(lambda: karat.report.WeightsDisplay.from_coreset(core).plot()))
 print("parquet", asked(lambda: core.save("core.parquet")))
 print("models", asked(lambda: karat.models.GaussianMixture))
+print("inference", asked(lambda: karat.inference.ols(core)))
 print("dask", asked(lambda: karat.dask.coreset))
 print("spark", asked(lambda: karat.spark.coreset))
 """
 EXTRAS = {
-    "regressor": "sklearn", "cv": "sklearn", "files": "io", "verify": "io", "fit": "sklearn", "report": "report",
-    "display": "report", "parquet": "io", "models": "models", "dask": "dask", "spark": "spark",
+    "regressor": "sklearn", "cv": "sklearn", "files": "io", "verify": "io", "cube": "io", "fit": "sklearn", "report": "report",
+    "display": "report", "parquet": "io", "models": "models", "inference": "inference", "dask": "dask", "spark": "spark",
 }  # fmt: skip
 
 
@@ -172,3 +175,11 @@ def files(folder: Path) -> list[Path]:
     """All files below a folder, without caches."""
     inside = [(path, path.relative_to(folder).parts) for path in folder.rglob("*") if path.is_file()]
     return [path for path, parts in inside if not any(part.startswith((".", "__pycache__")) for part in parts)]
+
+
+def test_links_of_the_packaged_readme_are_absolute(sdist):
+    text = (sdist / "PKG-INFO").read_text()
+    links = re.findall(r"\]\(([^)]+)\)", text.partition("\n\n")[2])
+    assert len(links) > 10
+    assert all(link.startswith("https://") for link in links)
+    assert any("/docs/pictures/losses.png" in link for link in links)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -264,7 +264,20 @@ def centred_kernel(found: Reduction) -> Kernel | None:
     return None if linear is None else linear.kernel.centred(linear)
 
 
-def inherited_error(parts: Sequence[Coreset]) -> float:
+class Part(Protocol):
+    """A coreset, or a cell of a cube, whose kept rows are reduced together with others."""
+
+    @property
+    def certificate(self) -> Certificate: ...
+    @property
+    def problem(self) -> Problem: ...
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def absorbed(self) -> Any: ...
+
+
+def inherited_error(parts: Sequence[Part]) -> float:
     """What a coreset of kept rows inherits of the loss errors of its parts.
 
     Each is relative to a loss that is smaller than that of the union.  With a correction each of them is relative to a loss
@@ -274,7 +287,7 @@ def inherited_error(parts: Sequence[Coreset]) -> float:
     return sum(errors) if any(core.absorbed for core in parts) else max(errors)
 
 
-def certify_union(fresh: Certificate, parts: Sequence[Coreset], notes: Sequence[str]) -> Certificate:
+def certify_union(fresh: Certificate, parts: Sequence[Part], notes: Sequence[str]) -> Certificate:
     """The certificate of a coreset of kept rows, with what it inherits from the reductions of its parts."""
     proofs = [core.certificate for core in parts]
     inherited = inherited_error(parts)

@@ -11,6 +11,7 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.provenance import Provenance
+from karat._core.regression import Regression
 from karat._data import containers
 from karat._data.checks import features_of, read_input
 from karat.engine.linalg import Array
@@ -50,6 +51,8 @@ class Coreset:
         Where the rows came from (files, columns, seed, version, content hashes), as :func:`karat.coreset_files` writes it.
     absorbed : Correction or None
         What an absorbing regulariser carries.
+    regression : Regression or None
+        The formula and the robust sums of a regression table (:func:`karat.inference.ols`).
     """
 
     indices: np.ndarray
@@ -64,6 +67,7 @@ class Coreset:
     maps: dict[str, Array] | None = None
     provenance: dict[str, Any] | None = None
     absorbed: Correction | None = None
+    regression: Regression | None = None
 
     def __post_init__(self) -> None:
         for array in (self.indices, self.weights):
@@ -185,6 +189,29 @@ class Coreset:
         from karat._core.merge import merge
 
         return merge(self, other, random_state)
+
+    def contains(self, keys: Any) -> np.ndarray:
+        """Which of some keys are those of kept rows.
+
+        A row that is not kept has still taken part in the weights of its cell or coreset: to delete it, build that again.
+
+        Parameters
+        ----------
+        keys : array or a single key
+            Values of the key column.
+
+        Returns
+        -------
+        array of bool
+        """
+        if self.keys is None:
+            raise InputError("The coreset has no keys; build it with key=, the column that identifies rows.", argument="key")
+        wanted = np.atleast_1d(np.asarray(keys))
+        if wanted.dtype.kind == "O":
+            wanted = wanted.astype(str)
+        if len(wanted) and (wanted.dtype.kind in "US") != (self.keys.dtype.kind in "US"):
+            raise InputError(f"Keys are like {self.keys[0].item()!r}, not like {wanted[0].item()!r}.", argument="keys")
+        return np.isin(wanted, self.keys)
 
     def to_pandas(self) -> Any:
         """The kept rows as a pandas frame: features and target under their own names, then ``weight`` (``group``, ``key``).

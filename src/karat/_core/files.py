@@ -13,6 +13,7 @@ from karat import problems
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._core.provenance import Provenance
+from karat._core.regression import Regression
 from karat._core.stored import admit, check_certificate, check_provenance, check_values
 from karat._data import containers, frames
 from karat._storage.archive import ZIP, plain, read_bytes, unpack, write_archive
@@ -92,6 +93,9 @@ def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
     if core.absorbed is not None:
         arrays |= {"correction_sets": core.absorbed.sets, "correction_delta": core.absorbed.delta}
     header = {"certificate": core.certificate.to_dict(), "n_rows": core.n_rows, "containers": containers}
+    if core.regression is not None:
+        arrays |= core.regression.arrays()
+        header["regression"] = core.regression.facts
     return problem_header(core.problem) | header | {"provenance": core.provenance}, arrays
 
 
@@ -113,6 +117,7 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
         maps=maps or None,
         provenance=header.get("provenance"),
         absorbed=correction,
+        regression=Regression.restored(header.get("regression"), arrays),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from karat._core import regression
 from karat._core.certify import certify_union, inherited_error, require_proven
 from karat._core.construct import assemble, reduced
 from karat._core.coreset import Coreset
@@ -71,6 +72,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     certificate = certify_union(merged.certificate, (first, second), list(notes))
     require_proven(certificate, reductions, table.names)
     merged = replace(merged, certificate=certificate, provenance=joined(first.provenance, second.provenance))
+    merged = replace(merged, regression=regression.joined(first.regression, second.regression))
     return merged.renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 

@@ -31,7 +31,7 @@ class Provenance:
     created: str | None = None  # the time (UTC)
     command: str | None = None  # the line that was typed (set by the command line)
     # {"given": the paths passed, "files": [{"name" below their common folder, "size", "rows"}]}; both empty where rows did not
-    # come from files
+    # come from files; a query of a database is in "query": {"sql", "database"}
     source: Mapping[str, Any] = field(default_factory=dict)
     target: str | Sequence[str] | None = None
     columns: Sequence[Any] = ()  # the features; of MultiView a list per view
@@ -44,6 +44,7 @@ class Provenance:
     seed: int | None = None
     content: dict[str, Any] | None = None  # hashes of the rows (:mod:`karat.io.row_hashes`)
     digest: dict[str, Any] | None = None  # of the used columns, if it was asked for (:mod:`karat.io.content_digest`)
+    cells: Sequence[str] | None = None  # identifiers of the cells of a cube that it is the union of
     merged: tuple[Provenance | None, ...] = ()  # the provenance of each part that was merged, None where a part has none
 
     @staticmethod
@@ -58,7 +59,8 @@ class Provenance:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "merged"}
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "merged"}
+        return found if self.cells is not None else {name: value for name, value in found.items() if name != "cells"}
 
     @property
     def parts(self) -> tuple[Provenance, ...]:
@@ -69,6 +71,11 @@ class Provenance:
     def given(self) -> list[str]:
         """The paths that were passed, of all parts."""
         return [path for part in self.parts for path in part.source.get("given", [])]
+
+    @property
+    def query(self) -> Mapping[str, Any] | None:
+        """The query of a database that gave the rows; None if there is none, or if several parts were merged."""
+        return self.source.get("query")
 
     @property
     def left_out(self) -> int:
@@ -101,11 +108,11 @@ class Provenance:
 
 
 def same_source(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> bool:
-    """Whether two coresets have a part in common, by the hashes of its rows."""
-    mine, theirs = (
-        {tuple(part.content["sums"]) for part in Provenance.read(one).parts if part.content} for one in (first, second)
-    )
-    return bool(mine & theirs)
+    """Whether two coresets have a part in common, by the hashes of its rows, or a cell of a cube."""
+    parts = [Provenance.read(one).parts for one in (first, second)]
+    mine, theirs = ({tuple(part.content["sums"]) for part in some if part.content} for some in parts)
+    my_cells, their_cells = ({cell for part in some for cell in part.cells or ()} for some in parts)
+    return bool(mine & theirs or my_cells & their_cells)
 
 
 def joined(first: dict[str, Any] | None, second: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -14,8 +14,10 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.provenance import Provenance
+from karat._core.regression import PREFIX
 from karat._storage.damage import require
 from karat._storage.members import Spec
+from karat.errors import InputError
 
 NUMBERS = "biuf"
 SPARSE = ("data", "indices", "indptr")
@@ -28,6 +30,8 @@ UNSIGNED = ("loss_error", "rounding", "remainder", "moment_error", "total_error"
 
 def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     """Raise unless the arrays are those that the header speaks of, with one entry for each kept row."""
+    if header.get("kind") == "cube":
+        raise InputError("The file is a cube, not a coreset; load it with karat.Cube.load, and take a slice with select().")
     rows = header["n_rows"]
     require(type(rows) is int and 0 < rows < 2**63, f"it was made of {rows!r} rows")
     kept = specs["weights"].shape
@@ -51,7 +55,10 @@ def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
         expected |= {"correction_sets", "correction_delta"}
     maps = {name for name in specs if name.startswith("map_")}
     require(all(specs[name].dtype.kind in NUMBERS for name in maps), "maps that are not numbers")
-    strange = sorted(set(specs) - expected - maps)
+    sums = {name for name in specs if name.startswith(PREFIX)}
+    squares = (len(specs[name].shape) == 2 and specs[name].shape[0] == specs[name].shape[1] for name in sums)
+    require(all(squares) and all(specs[name].dtype == np.float64 for name in sums), "sums of a regression of another shape")
+    strange = sorted(set(specs) - expected - maps - sums)
     require(not strange, f"it holds an array {strange[:1]} that does not belong to it")
 
 
@@ -90,6 +97,8 @@ def check_values(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> No
     for name, values in arrays.items():
         if name.startswith("map_") and values.dtype.kind == "f":
             require(bool(np.isfinite(values).all()), f"the map {name[4:]!r} is not finite")
+        if name.startswith(PREFIX):
+            require(bool(np.isfinite(values).all()), "a sum of its regression is not finite")
 
 
 def check_certificate(certificate: Certificate, rows: int, kept: int) -> None:
@@ -115,6 +124,8 @@ def check_provenance(stored: Any) -> None:
         require(all(text is None or isinstance(text, str) for text in texts), "its provenance is not text")
         require(all(isinstance(name, str) for name in roles.columns), "its provenance names no columns")
         require(all(isinstance(path, str) for path in part.given) and part.left_out >= 0, "its provenance names no paths")
+        require(all(isinstance(cell, str) for cell in part.cells or ()), "its provenance names no cells")
+        require(part.query is None or isinstance(part.query["sql"], str), "its provenance names no query")
         require(part.digest is None or isinstance(part.digest["value"], str), "its digest is none")
         if part.content is not None:
             content = part.content

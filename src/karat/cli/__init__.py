@@ -1,9 +1,10 @@
-"""The command line: ``karat build``, ``verify``, ``inspect``, ``merge``, ``plan``, ``train``, ``demo`` and more.
+"""The command line: ``karat build``, ``verify``, ``inspect``, ``merge``, ``plan``, ``train``,
+``regress``, ``demo`` and more.
 
 Each command is a file with one function, whose docstring is the help text.  They share ``_app`` (the list of commands),
 ``_errors`` (exit codes and error messages), ``_options`` (options of several commands), ``_problems`` (from ``--problem`` to a
-Problem), ``_columns`` (roles of the columns), ``_models`` (for ``train``), ``_cores`` (a coreset as text), ``_outputs``
-(checks of ``--output``), ``_show`` (tables and ``--json``) and ``_progress``.
+Problem), ``_columns`` (roles of the columns), ``_database`` (rows of a query), ``_models`` (for ``train``), ``_cores`` (a
+coreset as text), ``_outputs`` (checks of ``--output``), ``_show`` (tables and ``--json``) and ``_progress``.
 """
 
 import sys

@@ -6,6 +6,7 @@ import importlib
 import shutil
 from collections.abc import Callable
 from inspect import cleandoc
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -13,7 +14,8 @@ import typer
 from karat.cli._options import expanded
 
 NARROW = 70  # terminal columns below which help in frames would cut the names of options
-COMMANDS = ("build", "train", "verify", "report", "inspect", "merge", "plan", "demo", "reproduce")
+COMMANDS = ("build", "train", "regress", "verify", "report", "inspect", "merge", "cube", "plan", "demo", "reproduce")
+GROUPS = ("cube",)  # of commands of their own
 
 
 def application(arguments: list[str]) -> typer.Typer:
@@ -27,8 +29,21 @@ def application(arguments: list[str]) -> typer.Typer:
     )
     app.callback(epilog="Example:  karat build data.parquet --target y -o core.parquet")(karat)
     for name in arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS:
-        _add(app, getattr(importlib.import_module(f"karat.cli.{name}"), name))
+        module = importlib.import_module(f"karat.cli.{name}")
+        if name in GROUPS:
+            app.add_typer(_group(name, module), name=name)
+        else:
+            _add(app, getattr(module, name))
     return app
+
+
+def _group(name: str, module: ModuleType) -> typer.Typer:
+    """A command with commands of its own; its help is the docstring of the module."""
+    text = cleandoc(module.__doc__ or "").removeprefix(f"karat {name}: ")
+    group = typer.Typer(name=name, no_args_is_help=True, help=text[:1].upper() + text[1:])
+    for command in module.COMMANDS:
+        _add(group, command)
+    return group
 
 
 def _add(app: typer.Typer, command: Callable[..., None]) -> None:

@@ -19,8 +19,10 @@ FIRST = ("index", "weight", "target")  # roles of the columns that come first, s
 def summary(core: Coreset) -> dict[str, Any]:
     """The facts about a coreset, for ``--json``."""
     from karat._core.facts import facts
+    from karat._core.regression import answers
 
     found = facts(core)
+    found |= {"regression": answers(core.regression)} if core.regression is not None else {}
     return {"rows_in": found.pop("rows"), "rows_kept": found.pop("kept")} | found
 
 

@@ -31,6 +31,8 @@ REMEDIES = {  # by the argument of the library that would help: what to do, in t
     "on_missing": "Correct the data, leave such rows out with --on-missing drop, or fill features with --on-missing mean.",
     "pipeline": "Leave it out with --drop-columns, or encode it with --one-hot.",
     "target": "Name it: add --target.",
+    "cluster": "Name their column: --cov cluster:COLUMN.",
+    "sql": "Name the query with --sql, and its --database.",
     "sequence": "--sequence is for hidden-markov only.",
     "columns": "Name them: add --columns; --problem multi-view needs --view three times.",
 }

@@ -43,7 +43,7 @@ class Model(StrEnum):
     ICA = "ica"
 
 
-_LINEAR = (Model.OLS, Model.RIDGE, Model.LASSO, Model.ELASTIC_NET, Model.LP)
+LINEAR = (Model.OLS, Model.RIDGE, Model.LASSO, Model.ELASTIC_NET, Model.LP)
 _OWN = {"LeastSquares": Model.OLS} | {kind.name: Model(name.value) for name, kind in KINDS.items() if name.value in set(Model)}
 
 
@@ -114,7 +114,7 @@ def trainer(
     model = model or own
     if model is None:
         raise InputError(f"A coreset of {problem.describe()} has no model of its own; name one with --model.")
-    linear = model in _LINEAR
+    linear = model in LINEAR
     given = {"--alpha": alpha is not None, "--l1-ratio": l1_ratio is not None, "--no-intercept": not intercept}
     takes = {"--alpha": linear and model is not Model.OLS, "--l1-ratio": model is Model.ELASTIC_NET, "--no-intercept": linear}
     for option, takes_it in takes.items():
@@ -139,6 +139,19 @@ def trainer(
         return model, exact
     plain = _estimator(model, alpha, share, intercept, converged=False)
     return model, exact._replace(tolerance=CONVERGED["tol"], usual=_by_estimator(plain)._replace(tolerance=plain.tol))
+
+
+def linear_estimator(model: Model, alpha: float | None, l1_ratio: float | None, intercept: bool) -> Any:
+    """A linear model of scikit-learn; an option that it does not have is an error."""
+    if model not in LINEAR or model is Model.LP:
+        raise InputError(f"--model {model} cannot be fitted by label; use ols, ridge, lasso or elastic-net.")
+    if (alpha is None) != (model is Model.OLS):
+        raise InputError(f"--model {model} needs --alpha." if alpha is None else f"--alpha does not apply to --model {model}.")
+    if alpha is not None and not 0 <= alpha < math.inf:
+        raise InputError(f"--alpha must be a number of at least 0, not {alpha:g}.")
+    if l1_ratio is not None and model is not Model.ELASTIC_NET:
+        raise InputError(f"--l1-ratio does not apply to --model {model}.")
+    return _estimator(model, alpha, 0.5 if l1_ratio is None else l1_ratio, intercept)
 
 
 def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | None, intercept: bool) -> Trainer:

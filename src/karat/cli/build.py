@@ -13,6 +13,7 @@ import typer
 
 from karat.cli import _cores, _show
 from karat.cli._columns import Roles, named, panel_option
+from karat.cli._database import Database
 from karat.cli._options import Common, size
 from karat.cli._outputs import check_output
 from karat.cli._problems import Name, ProblemOptions
@@ -38,14 +39,15 @@ class Algorithm(StrEnum):
 
 
 def build(
-    source: Annotated[
-        list[str], typer.Argument(metavar="DATA", help="Parquet, CSV (also .gz) or Arrow files, folders or globs.")
-    ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The coreset to write: .parquet or .npz.")],
     roles: Roles,
     problem: ProblemOptions,
+    stored: Database,
     shown: Common,
     context: typer.Context,
+    source: Annotated[
+        list[str] | None, typer.Argument(metavar="DATA", help="Parquet, CSV (also .gz) or Arrow files, folders or globs.")
+    ] = None,
     on_missing: Annotated[
         OnMissing, typer.Option(help="Refuse rows with missing values, leave them out, or fill features with their mean.")
     ] = OnMissing.ERROR,
@@ -72,14 +74,15 @@ def build(
     chosen = problem.chosen(bool(roles.target))
     if roles.view is not None and problem.problem is not Name.MULTI_VIEW:
         raise InputError("--view is for multi-view only; name the features with --columns.")
-    check_output(output, source, force)
+    check_output(output, [*(source or ()), *stored.files], force)
     if checkpoint is not None and checkpoint.resolve() == output.resolve():
         raise InputError("--checkpoint and --output are the same file; choose another name for the checkpoint.")
     from karat import coreset_files
-    from karat.io.source import open_source
 
     start = time.perf_counter()
-    opened = open_source(source)
+    opened = stored.source(source)
+    if opened is None:
+        raise InputError("Missing argument 'DATA': name files, or rows of a database with --sql.")
     known = opened.schema().names
     options = roles.arguments(known) | ({} if memory is None else {"memory": memory})
     options["one_hot"] = named("--one-hot", one_hot, known)
@@ -103,4 +106,4 @@ def build(
 
 def _rows(source: Source) -> int | None:
     """About how many rows there are, where the files say so at once."""
-    return None if any("://" in one for one in source.given) else source.row_count()[0]
+    return None if not source.given or any("://" in one for one in source.given) else source.row_count()[0]

@@ -48,7 +48,21 @@ def _details(core: Coreset) -> dict[str, str]:
     found = wording.details(facts(core), wording.TERMINAL)
     if core.maps is not None:
         found["maps"] = ", ".join(core.maps)
-    return found | _origin(core)
+    return found | _answers(core) | _origin(core)
+
+
+def _answers(core: Coreset) -> dict[str, str]:
+    """Rows about the regression tables that it can answer."""
+    from karat._core.regression import answers
+
+    found = answers(core.regression)
+    if not found and core.y is not None and core.problem.keeps_squares and core.absorbed is None:
+        return {"tables": "nonrobust (karat regress)"}
+    return (
+        {}
+        if not found
+        else {"formula": found["formula"], "tables": ", ".join(found["tables"]), "submodels": found["submodels"]}
+    )
 
 
 def _origin(core: Coreset) -> dict[str, str]:

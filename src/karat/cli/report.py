@@ -10,6 +10,7 @@ import typer
 
 from karat._core import wording
 from karat.cli import _show
+from karat.cli._database import Database
 from karat.cli._errors import FAILED
 from karat.cli._options import Common
 from karat.cli._outputs import Kind, check_output
@@ -19,6 +20,7 @@ from karat.cli._progress import progress
 def report(
     core: Annotated[Path, typer.Argument(metavar="CORE", help="A coreset file.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write: .html.")],
+    stored: Database,
     shown: Common,
     data: Annotated[
         list[str] | None,
@@ -38,7 +40,7 @@ def report(
     start = time.perf_counter()
     loaded = karat.load(core)
     with progress("Reading", not shown.as_json) as advance:
-        found = facts(loaded, data, progress=advance)
+        found = facts(loaded, stored.source(data), progress=advance)
     write_page(found, output)
     seconds, verified = time.perf_counter() - start, found["verified"]
     if shown.as_json:

@@ -11,6 +11,7 @@ import typer
 from karat._core import wording
 from karat.cli import _show
 from karat.cli._columns import named
+from karat.cli._database import Database
 from karat.cli._errors import FAILED
 from karat.cli._options import Common, size
 from karat.cli._progress import progress
@@ -20,6 +21,7 @@ BLOCKS = 3  # changed blocks that are named
 
 def verify(
     core: Annotated[Path, typer.Argument(metavar="CORESET", help="A coreset file.")],
+    stored: Database,
     shown: Common,
     source: Annotated[
         list[str] | None, typer.Argument(metavar="DATA", help="Its data; by default the files it was made from.")
@@ -45,13 +47,8 @@ def verify(
 
     verify_files = karat.verify_files
     start = time.perf_counter()
-    opened: Any = source or None
-    known: list[str] = []
-    if source and (target or columns):
-        from karat.io.source import open_source
-
-        opened = open_source(source)
-        known = opened.schema().names
+    opened = stored.source(source)
+    known: list[str] = opened.schema().names if opened is not None and (target or columns) else []
     options: dict[str, Any] = {
         "target": named("--target", target, known) or None,
         "columns": named("--columns", columns, known) or None,

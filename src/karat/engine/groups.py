@@ -16,7 +16,6 @@ lead to a proof (tails, collinear columns, ...) goes the ordinary way, from its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 import numpy as np
@@ -29,11 +28,11 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.reduce import COMPLETE, Reduction, build
 from karat.engine.rows import Progress, Rows
-from karat.engine.threads import cores
+from karat.engine.threads import share
 from karat.engine.weights import SECOND
 
 WIDE = 120  # features up to which stacks are faster
-FEW = 64  # groups of one size that are not worth another thread
+MANY = 256  # groups of one size that a thread takes at a time; it must not depend on the number of threads
 STACK = 2**18  # numbers of one stack
 STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
 TIERS = (3.5, SECOND)  # sampled candidates per feature: a stack that fails half is costly
@@ -127,19 +126,14 @@ def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterato
     work = []
     for size in np.unique(sizes[counts <= COMPLETE]).tolist():
         same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
-        work += [(size, some) for some in np.array_split(same, min(cores(), 1 + len(same) // FEW))]
+        work += [(size, some) for some in np.array_split(same, 1 + len(same) // MANY)]
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
         size, some = part
         found = Groups(rows, kernel, starts[some], counts[some], size, seed).reduced()
         return [(int(some[place]), reduction) for place, reduction in found]
 
-    threads = min(cores(), len(work))
-    if threads <= 1:
-        yield from chain.from_iterable(map(do, work))
-        return
-    with ThreadPoolExecutor(threads) as workers:
-        yield from chain.from_iterable(workers.map(do, work))
+    yield from chain.from_iterable(share(do, work, linalg.threads()))
 
 
 class Groups:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import has_fit_parameter
 from karat._data import containers
 from karat.errors import NotExactError
 from karat.estimators import registry
-from karat.problems import GroupedLogistic, LeastSquares, LpRegression, Moments, Problem, Ridge, Transformed
+from karat.problems import GroupedLogistic, Transformed
 
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
@@ -62,7 +62,7 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
         raise refuse(leaf, "this coreset was built on transformed columns; give the pipeline to karat.CoresetRegressor")
     if key_of(leaf) in registry.SQUARED_LOSS and core.y is None:
         raise NotExactError(f"{name} needs a target, but the coreset was built without y.")
-    if not keeps_squares(problem):
+    if not problem.keeps_squares:
         raise NotExactError(
             f"{name} needs second moments (the squared loss), which a coreset of {problem.describe()} does not keep; "
             "use LeastSquares() or Moments(2)."
@@ -77,13 +77,6 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
         raise NotExactError(
             f"{name} divides by the total weight, which this coreset does not keep; build with total_weight=True."
         )
-
-
-def keeps_squares(problem: Problem) -> bool:
-    """Whether all second moments of columns and target are kept."""
-    if isinstance(problem, LpRegression):
-        return problem.p == 2 or problem.fit_intercept  # degree <= p in (x, y) includes the squares
-    return isinstance(problem, LeastSquares | Ridge) or (isinstance(problem, Moments) and problem.degree >= 2)
 
 
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:

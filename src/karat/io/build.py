@@ -72,8 +72,9 @@ def coreset_files(
     ----------
     source : path, list of paths, stream, or an open source
         Parquet, CSV (also ``.gz``) or Arrow/Feather files: one, a list, a pattern (``part-*.parquet``, ``**``), or a folder
-        (``year=2024/`` in its names gives columns).  Addresses such as ``s3://`` are opened by pyarrow or fsspec.  Also an
-        Arrow record-batch reader, a DuckDB relation, or anything else with an Arrow stream.
+        (``year=2024/`` in its names gives columns).  Addresses such as ``s3://`` are opened by pyarrow or fsspec.  Also a
+        query of a database (:func:`karat.io.query`), a DuckDB relation, an ADBC cursor, an Arrow record-batch reader, or
+        anything else with an Arrow stream; all are read in batches.
     target : str or list of str, optional
         The target column or columns.
     problem : Problem, optional
@@ -369,7 +370,7 @@ def described_source(source: Source, files: Sequence[Sequence[Any]], rows: dict[
     """The paths that were passed (none, if it was a stream), and the files found there: ``files`` have path and size first."""
     names = short_names([str(f[0]) for f in files])
     found = [{"name": name, "size": f[1], "rows": rows.get(i, 0)} for i, (name, f) in enumerate(zip(names, files, strict=True))]
-    return {"given": list(source.given), "files": found}
+    return {"given": list(source.given), "files": found} | ({} if source.query is None else {"query": source.query})
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

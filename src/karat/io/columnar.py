@@ -144,6 +144,7 @@ class Stream(Source):
         self.reader = open()
 
     def read_schema(self) -> pa.Schema:
+        refuse_twins(self.names[0], self.reader.schema.names)
         return self.reader.schema
 
     def chunks(
@@ -152,12 +153,19 @@ class Stream(Source):
         Expected(columns).check(self.names[0], self.schema())
         reader, self.reader = self.reader or self.open(), None
         place = start
-        for batch in reader:
+        while (batch := self._next(reader, place)) is not None:
             for first in range(0, batch.num_rows, rows):
                 some = batch.select(list(columns)).slice(first, rows)
                 after = replace(place, row=place.row + some.num_rows)
                 yield Chunk(self, some, 0, place.row, after)
                 place = after
+
+    def _next(self, reader: Any, place: ResumePoint) -> Any:
+        """The next batch; a database may fail at any row."""
+        try:
+            return next(reader, None)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.where(0, place.row)} cannot be read ({_brief(error)}).") from error
 
 
 class Scan(Source):

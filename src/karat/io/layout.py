@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -45,7 +45,7 @@ class Layout:
     roles: ColumnRoles
     pipeline: Any = None
     drop: bool = False
-    encoding: Encoding | None = None
+    encoding: Encoding | None = field(default=None, kw_only=True)
 
     @staticmethod
     def encoded(problem: Problem, roles: ColumnRoles, pipeline: Any, on_missing: str, one_hot: Sequence[str]) -> Layout:
@@ -87,8 +87,7 @@ class Layout:
             if name not in layout.roles.features:
                 there = "is not a feature" if name in schema.names else "is no column of the data"
                 raise InputError(f"The column {name!r} of one_hot {there}; name features only.", argument="one_hot")
-        for name in layout.numeric:
-            layout._check_number(schema.field(name))
+        layout.check_numbers(schema)
         return layout
 
     def provenance(
@@ -146,6 +145,11 @@ class Layout:
     def width(self) -> int:
         """Number of features, as far as it is known before a pipeline."""
         return len(self.roles.features if self.encoding is None else self.encoding.names(self.roles.features))
+
+    def check_numbers(self, schema: pa.Schema) -> None:
+        """Refuse a column that must hold numbers and does not."""
+        for name in self.numeric:
+            self._check_number(schema.field(name))
 
     def _check_number(self, field: pa.Field) -> None:
         culprit = (field.metadata or {}).get(NOT_A_NUMBER)
@@ -205,7 +209,7 @@ class Layout:
             parts = [self._transformed(table, keep, where), *parts]
         if self.encoding is not None:
             self.encoding.check_known(dict(zip(roles.features, parts, strict=False)), keep, where)
-        labels, keys = (None if c is None else self._labels(table, c, where) for c in (roles.label, roles.key))
+        labels, keys = (None if c is None else self.labels(table, c, where) for c in (roles.label, roles.key))
         if weights is not None and (weights[keep] < 0).any():
             row = int(np.flatnonzero((weights < 0) & keep)[0])
             raise InputError(f"{where(row)}: the weight in column {roles.weight!r} is negative; weights must be at least 0.")
@@ -305,7 +309,7 @@ class Layout:
             )
         return "Impute it, or leave such rows out with on_missing='drop' (or, features only, on_missing='mean')."
 
-    def _labels(self, table: Any, name: str, where: Callable[[int], str]) -> np.ndarray:
+    def labels(self, table: Any, name: str, where: Callable[[int], str]) -> np.ndarray:
         column = table.column(name)
         if column.null_count:
             row = int(np.flatnonzero(np.asarray(column.is_null()))[0])

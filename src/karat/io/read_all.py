@@ -71,7 +71,7 @@ def layout_of(core: Coreset) -> Layout:
             "with karat.coreset_files or karat build."
         )
     roles = known.column_roles
-    return Layout(replace(roles, group=None, key=None), None, known.on_missing == "drop", stored_encoding(known))
+    return Layout(replace(roles, group=None, key=None), None, known.on_missing == "drop", encoding=stored_encoding(known))
 
 
 def stored_encoding(known: Provenance) -> Encoding | None:

@@ -10,7 +10,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,12 +66,15 @@ class Source(ABC):
         What the certificate should say about how the source was read.
     once : bool
         Its rows come only once.
+    query : dict or None
+        The query of a database that gives the rows (:mod:`karat.io.database`).
     """
 
     names: Sequence[str]
     given: Sequence[str] = ()
     notes: Sequence[str] = ()
     once = False
+    query: dict[str, str | None] | None = None
     _schema: pa.Schema | None = None
 
     def schema(self) -> pa.Schema:
@@ -143,26 +145,20 @@ def open_source(source: Any, *, rows: int = ROWS, block_bytes: int = 2**24, firs
     ----------
     source : path, list of paths, stream or Source
     rows : int
-        Rows that a DuckDB relation gives at a time.
+        Rows that a query gives at a time.
     block_bytes, first_bytes : int
         Bytes of a CSV file that are read at a time, and those that tell numbers from text.
     """
-    from karat.io.columnar import ColumnarFiles, Scan, Stream
+    from karat.io.columnar import ColumnarFiles, Scan
     from karat.io.csv import CsvFiles
+    from karat.io.database import stream_of
 
     if isinstance(source, Source):
         return source
-    if isinstance(source, pa.RecordBatchReader):
-        return Stream(lambda: source, once=True)
     if isinstance(source, pads.Dataset | pads.Scanner):
         return Scan(source)
-    if hasattr(source, "iloc") and hasattr(source, "columns"):  # the index of a pandas frame is no feature
-        source = pa.Table.from_pandas(source, preserve_index=False)
-    for method in ("to_arrow_reader", "fetch_arrow_reader"):  # a DuckDB relation, new and old
-        if hasattr(source, method):
-            return Stream(partial(getattr(source, method), rows))
-    if hasattr(source, "__arrow_c_stream__"):
-        return Stream(lambda: pa.RecordBatchReader.from_stream(source))
+    if (stream := stream_of(source, rows)) is not None:
+        return stream
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         source = [source]
     if not isinstance(source, list | tuple) or not source:

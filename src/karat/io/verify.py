@@ -10,7 +10,7 @@ in one scan and bounded memory.  The problem is lowered first: the maps of a lat
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -90,20 +90,27 @@ def verify_files(
     core = core if isinstance(core, Coreset) else load(core)
     known = Provenance.read(core.provenance)
     source = source if source is not None else known.given
+    if isinstance(source, list) and not source and known.query is not None:  # a file must not run queries by itself
+        raise InputError("The coreset was made from a query.", f"Pass it as the source: {_called(known.query)}", argument="sql")
     if isinstance(source, list) and not source:
         raise InputError("The coreset does not say what it was made from; pass the source.")
     roles = _roles(core, target, columns, sample_weight, groups, key)
-    layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop", stored_encoding(known))
+    layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop", encoding=stored_encoding(known))
     with progress_bar(progress, "B") as advance:
         opened = open_source(source)
         found = FileCheck(core, opened, layout, memory, advance).run()
     return replace(found, changed=read_changed(opened, layout, found.changed)) if locate else found
 
 
+def _called(known: Mapping[str, Any]) -> str:
+    """A stored query as a call."""
+    return f"karat.io.query({known.get('sql')!r}, {known.get('database')!r})."
+
+
 def stored_layout(core: Coreset) -> Layout:
     """How the data of a coreset is read, as far as the coreset knows."""
     known = Provenance.read(core.provenance)
-    return Layout(_roles(core), None, known.on_missing == "drop", stored_encoding(known))
+    return Layout(_roles(core), None, known.on_missing == "drop", encoding=stored_encoding(known))
 
 
 def _roles(

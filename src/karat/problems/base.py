@@ -80,6 +80,11 @@ class Problem(ABC):
         """Whether the total weight is kept even where the loss does not ask for it."""
         return self.total_weight is not False
 
+    @property
+    def keeps_squares(self) -> bool:
+        """Whether all second moments of columns and target are kept."""
+        return False
+
     @abstractmethod
     def kernel(self, columns: int, targets: int) -> Kernel:
         """The kernelization for rows of ``columns`` inputs and ``targets`` targets."""

@@ -144,6 +144,10 @@ class Moments(Problem):
         return Powers(columns + targets, self.degree, affine=True, single=single)
 
     @property
+    def keeps_squares(self) -> bool:
+        return self.degree >= 2
+
+    @property
     def shifts(self) -> bool:
         return True
 

@@ -69,6 +69,10 @@ class _Regression(Problem):
     def keeps_total(self) -> bool:
         return self.absorb is None if self.total_weight is None else self.total_weight
 
+    @property
+    def keeps_squares(self) -> bool:
+        return self.power == 2 or self.fit_intercept  # degree <= p in (x, y) includes the squares
+
     def kernel(self, columns: int, targets: int) -> Kernel:
         total = self.fit_intercept or self.keeps_total  # with an intercept the constant is a feature anyway
         return Powers(columns + targets, self.power, affine=self.fit_intercept, total=total, separate_targets=targets)

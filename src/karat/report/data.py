@@ -72,15 +72,15 @@ def open_data(
     size: int = SAMPLE,
     seed: int = 0,
 ) -> Data:
-    """A reader for ``(X, y)``, for a table X alone, or for files, of which it samples ``size`` rows."""
-    if are_paths(data):
+    """A reader for ``(X, y)``, for a table X alone, or for files and queries, of which it samples ``size`` rows."""
+    if are_paths(data) or is_source(data):
         if any(value is not None for value in (sample_weight, groups, lengths)):
             raise InputError("sample_weight, groups and lengths are for data in memory; the coreset knows them of files.")
         if find_spec("pyarrow") is None:
             raise MissingExtraError("Reading files", "io")
         from karat.report.files import FileData
 
-        return FileData(core, data if isinstance(data, str | Path) else list(data), size, seed, progress)
+        return FileData(core, list(data) if isinstance(data, tuple) else data, size, seed, progress)
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     return MemoryData(core, containers.collected(X), containers.collected(y), sample_weight, groups, lengths, size, seed)
 
@@ -89,6 +89,12 @@ def are_paths(data: Any) -> bool:
     """Whether data is named rather than given."""
     several = isinstance(data, list | tuple) and len(data) > 0
     return isinstance(data, str | Path) or (several and all(isinstance(one, str | Path) for one in data))
+
+
+def is_source(data: Any) -> bool:
+    """Whether rows come in batches: of an open source, a query, a cursor or a reader (:mod:`karat.io.database`)."""
+    known = ("read_schema", "read_next_batch", "to_arrow_reader", "fetch_arrow_reader", "fetch_record_batch")
+    return any(hasattr(data, name) for name in known)
 
 
 class MemoryData(Data):

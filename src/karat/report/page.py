@@ -236,7 +236,7 @@ def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
     problem = f"karat.problems.{known['problem']}" if core.problem.storable else f"problem  # {type(core.problem).__name__}"
     if origin.get("source"):
         given = origin["source"]["given"]
-        named = repr(given[0] if len(given) == 1 else given) if given else "stream"
+        named = repr(given[0] if len(given) == 1 else given) if given else _named_stream(origin["source"].get("query"))
         arguments = [named, f"target={origin['target']!r}", f"problem={problem}"]
         arguments.append(f"columns={origin['columns']!r}")
         roles = {"sample_weight": "weight", "groups": "group", "key": "key", "sequence": "sequence"}
@@ -253,3 +253,7 @@ def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
         arguments += ["groups=groups"] if core.groups is not None else []
         call = f"core = karat.coreset({', '.join(arguments)})"
     return {"command": origin.get("command"), "python": call}
+
+
+def _named_stream(query: dict[str, Any] | None) -> str:
+    return "stream" if query is None else f"karat.io.query({query['sql']!r}, {query['database']!r})"

@@ -1,0 +1,155 @@
+"""Measure ``karat.inference.ols`` with clustered errors from Parquet: each pass against reading the columns and D'D.
+
+    python benchmarks/inference.py                    1e6 rows, 1e5 clusters
+    python benchmarks/inference.py --rows 10000000    1e7 rows, 1e6 clusters, for docs/inference.md
+
+The formula has ten columns: eight numbers and a category of three levels.  Passes: levels, moments, scores.  Runs alternate,
+and the best of each is taken, of the clock and of the processor (all threads), which counts where others use the machine.  Peak
+memory is measured in processes of their own, and statsmodels is timed on the same rows in memory, if they fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+NUMBERS = [f"x{i}" for i in range(8)]
+FORMULA = f"y ~ {' + '.join(NUMBERS)} + C(arm)"
+PER_FILE = 1_000_000
+SAMPLED = 2_000_000  # rows above which statsmodels is timed on a part only
+
+
+def write(folder: Path, rows: int, clusters: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    effect = rng.standard_normal(clusters)
+    for start in range(0, rows, PER_FILE):
+        n = min(PER_FILE, rows - start)
+        X, user, arm = rng.standard_normal((n, len(NUMBERS))), rng.integers(0, clusters, n), rng.integers(0, 3, n)
+        y = X.sum(axis=1) + arm + effect[user] + rng.standard_normal(n) * (1 + np.abs(X[:, 0]))
+        columns = {name: X[:, i] for i, name in enumerate(NUMBERS)}
+        columns |= {"arm": pa.array(["control", "red", "blue"]).take(pa.array(arm)), "user": user, "y": y}
+        pq.write_table(pa.table(columns), folder / f"{start:012d}.parquet", row_group_size=250_000)
+
+
+class Clock:
+    """Seconds of the clock and of the processor since it was made."""
+
+    def __init__(self) -> None:
+        self.start = (time.perf_counter(), time.process_time())
+
+    def read(self) -> tuple[float, float]:
+        return time.perf_counter() - self.start[0], time.process_time() - self.start[1]
+
+
+def plain(folder: Path, columns: list[str]) -> tuple[float, float]:
+    """Read columns and compute D'D of those that are numbers; the others are read only."""
+    import pyarrow.dataset as pads
+
+    clock, gram = Clock(), 0.0
+    for batch in pads.dataset(folder).to_batches(columns=columns):
+        numbers = [
+            column.to_numpy() for name, column in zip(columns, batch.columns, strict=True) if name not in ("arm", "user")
+        ]
+        if numbers:
+            D = np.column_stack([np.ones(batch.num_rows), *numbers, *numbers[:2]])  # as many columns as the design has
+            gram = gram + D.T @ D
+    return clock.read()
+
+
+def passes(folder: Path) -> dict[str, tuple[float, float]]:
+    """The seconds of every pass of a clustered table."""
+    from karat.inference import ols
+    from karat.inference.passes import SourceRows
+
+    taken: list[tuple[float, float]] = []
+
+    class Timed(SourceRows):
+        def scan(self, layout, consumer):
+            clock = Clock()
+            found = super().scan(layout, consumer)
+            taken.append(clock.read())
+            return found
+
+        def coreset(self, layout):
+            clock = Clock()
+            found = super().coreset(layout)
+            taken.append(clock.read())
+            return found
+
+    import karat.inference.passes as module
+
+    module.SourceRows = Timed
+    clock = Clock()
+    ols(FORMULA, str(folder), cov_type="cluster", cluster="user")
+    whole = clock.read()
+    module.SourceRows = SourceRows
+    return dict(zip(("levels", "moments", "scores"), taken, strict=True)) | {"whole": whole}
+
+
+def statsmodels(folder: Path, rows: int | None) -> float:
+    import pyarrow.dataset as pads
+    import statsmodels.formula.api as smf
+
+    frame = (pads.dataset(folder).head(rows) if rows else pads.dataset(folder).to_table()).to_pandas()
+    start = time.perf_counter()
+    smf.ols(FORMULA, frame).fit(cov_type="cluster", cov_kwds={"groups": frame["user"]}).summary()
+    return time.perf_counter() - start
+
+
+def peak(what: str, folder: Path) -> float:
+    """Peak memory of a process of its own, in MB."""
+    done = subprocess.run([sys.executable, __file__, "--child", what, str(folder)], capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--clusters", type=int)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--no-statsmodels", action="store_true")
+    parser.add_argument("--child", nargs=2)
+    given = parser.parse_args()
+    if given.child:
+        passes(Path(given.child[1])) if given.child[0] == "karat" else plain(Path(given.child[1]), [*NUMBERS, "y"])
+        lines = Path("/proc/self/status").read_text().splitlines()  # the peak of rusage would be that of the parent
+        print(int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024)
+        return
+    clusters = given.clusters or given.rows // 10
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, given.rows, clusters)
+        best: dict[str, np.ndarray] = {}
+        columns = {"levels": ["arm"], "moments": [*NUMBERS, "arm", "y"], "scores": [*NUMBERS, "arm", "y", "user"]}
+        for _ in range(given.repeat):
+            found = passes(folder) | {f"plain {key}": plain(folder, read) for key, read in columns.items()}
+            for key, value in found.items():
+                best[key] = np.minimum(best.get(key, np.inf), value)
+        print(f"{given.rows:,} rows, {clusters:,} clusters, 10 columns; seconds of the clock, and of the processor")
+        for key in columns:
+            own, other = best[key], best[f"plain {key}"]
+            whole = own / best["plain moments"]
+            print(
+                f"  {key:8} {own[0]:6.2f} {own[1]:6.2f}   reading its columns and D'D {other[0]:6.2f} {other[1]:6.2f}   "
+                f"ratio {own[0] / other[0]:.2f} {own[1] / other[1]:.2f}   of reading all columns {whole[0]:.2f} {whole[1]:.2f}"
+            )
+        print(f"  all      {best['whole'][0]:6.2f} {best['whole'][1]:6.2f}")
+        print(f"  peak memory: {peak('karat', folder):,.0f} MB, of plain reading {peak('plain', folder):,.0f} MB")
+        if not given.no_statsmodels:
+            part = SAMPLED if given.rows > SAMPLED else None
+            seconds = statsmodels(folder, part)
+            print(f"  statsmodels in memory: {seconds:.1f} s" + (f" for the first {part:,} rows" if part else ""))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What a coreset knows about a regression: how its columns were made, and sums over all rows that no few rows carry.
+
+``facts`` is JSON: the formula, the encoding of its terms, the number of observations, and which covariances were summed.
+``sums`` holds one matrix per covariance (:mod:`karat.inference.scores`).  This module only carries them: they are made and
+read by :mod:`karat.inference`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from karat._storage.damage import require
+from karat.engine.linalg import Array
+
+ADDED = ("observations", "log_weights")  # facts that add up where coresets are merged
+OWN = (*ADDED, "covariances", "row")  # facts in which the parts may differ
+PREFIX = "regression_"  # of the arrays in a file
+FACTS: dict[str, type] = {  # that every regression has
+    "formula": str, "response": str, "columns": list, "intercept": bool, "observations": int, "covariances": dict,
+    "levels": dict, "states": dict, "row": dict, "terms": list,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """The facts of a regression, and its sums over all rows."""
+
+    facts: dict[str, Any]
+    sums: dict[str, Array] = field(default_factory=dict)
+
+    def arrays(self) -> dict[str, Array]:
+        """The sums by the names that they have in a file."""
+        return {PREFIX + name: value for name, value in self.sums.items()}
+
+    @staticmethod
+    def restored(facts: Any, arrays: dict[str, Any]) -> Regression | None:
+        """From the header and the arrays of a file."""
+        sums = {name.removeprefix(PREFIX): value for name, value in arrays.items() if name.startswith(PREFIX)}
+        if facts is None:
+            require(not sums, "sums of a regression that is not there")
+            return None
+        require(isinstance(facts, dict), "its regression is no object")
+        for name, kind in FACTS.items():
+            require(isinstance(facts.get(name), kind), f"its regression has no {name}")
+        require(all(isinstance(name, str) for name in facts["columns"]), "the columns of its regression have no names")
+        require(all(isinstance(told, dict) for told in facts["covariances"].values()), "covariances that are not described")
+        width = len(facts["columns"]) + facts["intercept"]
+        require(all(value.shape == (width, width) for value in sums.values()), "sums of another number of columns")
+        require(set(sums) == set(facts.get("covariances", {})), "sums of a regression that its header does not name")
+        return Regression(facts, sums)
+
+
+def joined(first: Regression | None, second: Regression | None) -> Regression | None:
+    """The facts of a union: robust sums are of one solution each, so they are not carried on."""
+    if first is None or second is None:
+        return None
+    own, other = ({name: value for name, value in one.facts.items() if name not in OWN} for one in (first, second))
+    if own != other:
+        return None
+    own["row"] = first.facts["row"]
+    added = {name: first.facts[name] + second.facts[name] for name in ADDED if first.facts.get(name) is not None}
+    return Regression(own | added | {"covariances": {}})
+
+
+def answers(stored: Regression | None) -> dict[str, Any]:
+    """Which tables a coreset can answer: its formula, its covariances and its submodels."""
+    if stored is None:
+        return {}
+    kinds = ["nonrobust"]
+    for kind in sorted(stored.sums):
+        told = stored.facts["covariances"][kind]
+        kinds += (
+            ["HC0", "HC1"] if kind == "HC0" else [kind] if not told else [f"cluster:{told['column']} ({told['clusters']:,})"]
+        )
+    return {
+        "formula": stored.facts["formula"],
+        "observations": stored.facts["observations"],
+        "weights": stored.facts.get("weights"),
+        "columns": (["Intercept"] if stored.facts["intercept"] else []) + list(stored.facts["columns"]),
+        "tables": kinds,
+        "submodels": "any choice of these columns, with classical errors",
+    }

@@ -1,0 +1,369 @@
+"""Cube: an exact coreset for every cell, and from these any slice, window or refit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from karat._core.certify import Certificate
+from karat._core.coreset import Coreset
+from karat._cube.build import new_reducer
+from karat._cube.cells import Cells, joined, label_list, label_set
+from karat._cube.file import identity, locked, pack_cube, read_cube, unpack_cube, write_cube
+from karat._cube.frames import native_frame
+from karat._cube.gather import gather
+from karat._cube.layout import CellLayout
+from karat._cube.reduce import Reducer, union_certificate
+from karat._cube.select import matching
+from karat._data.frames import frame_of
+from karat.engine.linalg import Indices
+from karat.errors import InputError, StorageError
+from karat.io.build import MEMORY
+from karat.problems import Problem
+
+if TYPE_CHECKING:
+    from karat._cube.compare import Comparison
+    from karat._cube.fits import Fits
+    from karat._cube.rolling import Rolling
+
+UNION = "The union of {} cells; reduce=True keeps the fewest rows."
+Selection = Mapping[str, Any]
+
+
+class Cube:
+    """One exact coreset per cell: any slice, window or refit is a union of a few rows.
+
+    Made by :func:`karat.cube`, or read by :meth:`load`.  A cube that has a ``path`` writes every change to its file, in one
+    step, before the change shows here; a process that is killed leaves the old file or the new one.
+
+    Attributes
+    ----------
+    problem : Problem
+        What is kept of every cell.
+    by : tuple of str
+        The columns that label cells.
+    columns, targets : tuple of str
+        The features and the targets.
+    path : Path or None
+        The file.
+    history : tuple of dict
+        What the rows came by: for every change its kind, time, source and number of rows.
+    """
+
+    def __init__(
+        self, cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]], path: Path | None = None,
+        seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.cells, self.problem, self.layout, self.seed = cells, problem, layout, seed
+        self.history, self.path = tuple(history), path
+        self.by, self.columns, self.targets = layout.by, layout.roles.features, layout.roles.targets
+        self._identity = None if path is None else identity(path)
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: everything but the lock."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __repr__(self) -> str:
+        kept, rows = int(self.cells.starts[-1]), int(self.cells.counts.sum())
+        return f"Cube({len(self):,} cells by {', '.join(self.by)}, {kept:,} of {rows:,} rows, {self.problem.describe()})"
+
+    @property
+    def reducer(self) -> Reducer:
+        """Merges cells."""
+        return new_reducer(self.problem, self.layout, self.seed)
+
+    # What the cells are
+
+    def labels(self, name: str) -> np.ndarray:
+        """The distinct labels of a column, in order."""
+        if name not in self.by:
+            raise InputError(f"Cells have no label {name!r}; they are labelled by {', '.join(self.by)}.")
+        return np.unique(self.cells.labels[self.by.index(name)])
+
+    def certificate(self, selection: Selection | None = None, **labels: Any) -> Certificate:
+        """The certificate of a cell, or of several together."""
+        which = matching(self.cells, self.by, {**(selection or {}), **labels})
+        return union_certificate([self.cells.certificates[i] for i in which], self.problem)
+
+    def to_frame(self) -> Any:
+        """One line per cell: labels, rows, kept rows, total weight, error, and the changes that it came by."""
+        return native_frame(self.table())
+
+    def table(self) -> dict[str, np.ndarray]:
+        """The columns of :meth:`to_frame`."""
+        cells = self.cells
+        return dict(zip(self.by, cells.labels, strict=True)) | {
+            "rows": cells.counts,
+            "kept": cells.sizes,
+            "weight": cells.totals,
+            "loss_error": np.array([one.loss_error for one in cells.certificates]),
+            "ok": np.array([one.ok for one in cells.certificates]),
+            "changes": np.array([",".join(map(str, origin)) for origin in cells.origins]),
+        }
+
+    # What they are good for
+
+    def select(self, selection: Selection | None = None, /, *, reduce: bool = False, **labels: Any) -> Coreset:
+        """The coreset of a slice: the union of its cells.
+
+        Parameters
+        ----------
+        selection : dict, optional
+            Labels by name, where a name cannot be an argument.
+        reduce : bool
+            Keep the fewest rows; by default all kept rows of the cells.
+        **labels
+            For each name a label, a list of labels, or a slice (both ends included; dates may be text, and "2026-03" means
+            every day of that month).
+        """
+        which = matching(self.cells, self.by, {**(selection or {}), **labels})
+        core = self.coreset_of(self._coarser(which, ()), np.arange(1)) if reduce else self.coreset_of(self.cells, which)
+        return replace(core, provenance=(core.provenance or {}) | {"cells": self.cells.identifiers(which)})
+
+    def coreset_of(self, cells: Cells, which: Indices) -> Coreset:
+        """The rows of some cells as a coreset, numbered one cell after the other."""
+        rows, counts = cells.rows_of(which), cells.counts[which]
+        numbers = cells.numbers[rows] + np.repeat(np.cumsum(counts) - counts, cells.sizes[which])
+        certificate = union_certificate([cells.certificates[i] for i in which], self.problem)
+        if len(which) > 1:
+            certificate = replace(certificate, notes=(*certificate.notes, UNION.format(f"{len(which):,}")))
+        columns, d = [column[rows] for column in cells.columns], len(self.columns)
+        X = frame_of("pyarrow", dict(zip(self.columns, columns[:d], strict=True)), False, None)
+        y = None
+        if self.targets:
+            y = frame_of("pyarrow", dict(zip(self.targets, columns[d:], strict=True)), len(self.targets) == 1, None)
+        return Coreset(
+            indices=numbers,
+            weights=cells.weights[rows],
+            X=X,
+            y=y,
+            groups=None,
+            n_rows=int(counts.sum()),
+            problem=self.problem,
+            certificate=certificate,
+            keys=None if cells.keys is None else cells.keys[rows],
+            provenance=self._provenance(cells, which),
+        )
+
+    def _provenance(self, cells: Cells, which: Indices) -> dict[str, Any]:
+        changes = sorted({origin for i in which for origin in cells.origins[i]})
+        known = self.layout.provenance(self.problem, self.seed, {"given": [], "files": []}, {}, None)
+        return known | {"changes": [self.history[i] for i in changes]}
+
+    def rollup(self, by: str | Sequence[str] = ()) -> Cube:
+        """A cube of fewer labels: cells that agree in ``by`` become one."""
+        names = self._names(by)
+        cells = self._coarser(np.arange(len(self.cells)), names)
+        return Cube(cells, self.problem, replace(self.layout, by=names), self.history, seed=self.seed)
+
+    def _names(self, by: str | Sequence[str]) -> tuple[str, ...]:
+        names = (by,) if isinstance(by, str) else tuple(by)
+        for name in names:
+            if name not in self.by:
+                raise InputError(f"Cells have no label {name!r}; they are labelled by {', '.join(self.by)}.", argument="by")
+        return names
+
+    def _coarser(self, which: Indices, by: tuple[str, ...]) -> Cells:
+        """Some cells, made one where they agree in ``by``."""
+        cells = self.cells if len(which) == len(self.cells) else self.cells.chosen(which)
+        return self.reducer.merged(cells.labelled(tuple(cells.labels[self.by.index(name)] for name in by)))
+
+    def fit(self, estimator: Any, by: str | Sequence[str] = (), selection: Selection | None = None, **labels: Any) -> Fits:
+        """Fit a scikit-learn estimator on the rows of every label; each is the model of all rows of that label.
+
+        Parameters
+        ----------
+        estimator : scikit-learn estimator
+            It is copied for every label.
+        by : str or list of str
+            One model for each of these labels; by default one for all rows.
+        selection, **labels
+            Cells to use, as in :meth:`select`.
+
+        Returns
+        -------
+        Fits
+            ``fits[label]`` is a fitted model, ``fits.coefficients`` a frame with one line per label and term.
+        """
+        from karat._cube.fits import fit_cells
+
+        which = matching(self.cells, self.by, {**(selection or {}), **labels})
+        names = self._names(by)
+        return fit_cells(self, self._coarser(which, names), names, estimator)
+
+    def rolling(self, name: str, window: int, by: str | Sequence[str] = ()) -> Rolling:
+        """Windows of ``window`` consecutive labels of a column, for each label of ``by``."""
+        from karat._cube.rolling import Rolling
+
+        return Rolling(self, name, window, self._names(by))
+
+    def compare(self, first: Selection, second: Selection) -> Comparison:
+        """Whether two slices follow the same linear model: the Chow test, from the few rows."""
+        from karat._cube.compare import chow
+
+        return chow(self.select(first), self.select(second))
+
+    # How they change
+
+    def update(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
+        """Add rows to their cells; new cells appear.
+
+        Parameters
+        ----------
+        rows : frame, path, list of paths, stream
+            With the columns of the cube, as in :func:`karat.cube`.
+        memory : int
+            Bytes that may be used.
+        content : bool
+            Hash the rows, so that the same rows are not added twice.
+        """
+
+        def added(cells: Cells, new: Cells) -> Cells:
+            return self.reducer.merged(joined([cells, new]))
+
+        return self._with_rows("update", rows, memory, content, added)
+
+    def replace(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
+        """Rebuild the cells that occur in ``rows``, which has all their rows; other cells stay as they are.
+
+        For late or corrected data, for deleted, relabelled and re-weighted rows.
+        """
+
+        def rebuilt(cells: Cells, new: Cells) -> Cells:
+            known = label_set(new)
+            rest = np.array([i for i, label in enumerate(label_list(cells)) if label not in known], dtype=np.intp)
+            return self.reducer.merged(joined([cells.chosen(rest), new]))
+
+        return self._with_rows("replace", rows, memory, content, rebuilt)
+
+    def drop(self, selection: Selection | None = None, /, **labels: Any) -> Cube:
+        """Remove cells, chosen as in :meth:`select`."""
+        wanted = {**(selection or {}), **labels}
+        if not wanted:
+            raise InputError("Say which cells to remove: cube.drop(day='2024-01-01').")
+
+        def dropped(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
+            which = matching(cells, self.by, wanted)
+            rows = int(cells.counts[which].sum())
+            rest = np.setdiff1d(np.arange(len(cells)), which)
+            if not len(rest):
+                raise InputError("These are all cells, so no cell would be left; delete the cube instead.")
+            return cells.chosen(rest), {"change": "drop", "cells": len(which), "rows": rows}
+
+        return self._change(dropped)
+
+    def merge(self, other: Cube) -> Cube:
+        """Add the cells of another cube."""
+        if not isinstance(other, Cube):
+            raise InputError(f"merge takes another Cube, not {type(other).__name__}.")
+        if (other.problem, other.layout) != (self.problem, self.layout):
+            raise InputError("The cubes keep different things, or of other columns; build both by the same call.")
+
+        def merged(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
+            first = len(history)
+            theirs = [change for change in other.history if change.get("content")]
+            self._refuse_again(cells, history, [change["content"] for change in theirs])
+            moved = tuple((first,) for _ in other.cells.origins)
+            both = self.reducer.merged(joined([cells, replace(other.cells, origins=moved)]))
+            record = {"change": "merge", "rows": int(other.cells.counts.sum()), "history": list(other.history)}
+            return both, record
+
+        return self._change(merged)
+
+    def _with_rows(self, kind: str, rows: Any, memory: int, content: bool, put: Callable[[Cells, Cells], Cells]) -> Cube:
+        def changed(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
+            new, found, _ = gather(rows, self.layout, self.problem, self.seed, len(history), memory, content)
+            if kind == "update" and found["content"]:
+                self._refuse_again(cells, history, [found["content"]])
+            return put(cells, new), {"change": kind} | found
+
+        return self._change(changed)
+
+    def _refuse_again(self, cells: Cells, history: Sequence[dict[str, Any]], contents: list[Any]) -> None:
+        """Refuse rows that are in the cells already, by their hashes."""
+        alive = {origin for origins in cells.origins for origin in origins}
+        for i in alive:
+            for known in (history[i], *history[i].get("history", ())):
+                if known.get("content") and known["content"] in contents:
+                    raise InputError(
+                        f"These rows are in the cube already, by the change of {history[i]['time']}: they would count twice. "
+                        "To rebuild their cells use replace."
+                    )
+
+    def _change(self, change: Callable[[Cells, tuple[dict[str, Any], ...]], tuple[Cells, dict[str, Any]]]) -> Cube:
+        """Make a change: of the file first, in one step, then here."""
+        with self._lock:
+            if self.path is None:
+                self._put(*change(self.cells, self.history))
+                return self
+            with locked(self.path):
+                if identity(self.path) != self._identity:
+                    raise StorageError(
+                        f"{self.path} was changed by another process since it was read; load it again, then make the change."
+                    )
+                cells, record = change(self.cells, self.history)
+                record = stamped(record)
+                write_cube(self.path, cells, self.problem, self.layout, (*self.history, record))
+                self._identity = identity(self.path)
+            self._put(cells, record)
+        return self
+
+    def _put(self, cells: Cells, record: dict[str, Any]) -> None:
+        self.cells, self.history = cells, (*self.history, stamped(record))
+
+    # Files
+
+    def save(self, path: str | Path) -> None:
+        """Write to a Parquet file, atomically; from then on changes are written to it, too."""
+        path = Path(path)
+        if path.suffix != ".parquet":
+            raise InputError(f"A cube is saved as .parquet, not {path.suffix or 'without a suffix'!r}: {path}.")
+        with self._lock, locked(path):
+            write_cube(path, self.cells, self.problem, self.layout, self.history)
+            self.path, self._identity = path, identity(path)
+
+    @staticmethod
+    def load(path: str | Path, problem: Problem | None = None) -> Cube:
+        """Read a file that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : path
+        problem : Problem, optional
+            Needed where the problem holds a user's function, which is not saved.
+        """
+        path = Path(path)
+        known = identity(path)
+        cube = Cube(*read_cube(path, problem), path=path)
+        cube._identity = known
+        return cube
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file, to send a cube elsewhere."""
+        return pack_cube(self.cells, self.problem, self.layout, self.history)
+
+    @staticmethod
+    def from_bytes(data: bytes, problem: Problem | None = None) -> Cube:
+        """What :meth:`to_bytes` gave."""
+        return Cube(*unpack_cube(data, "The message", problem))
+
+
+def stamped(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of a change, with the time and the version."""
+    from karat import __version__
+
+    return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record

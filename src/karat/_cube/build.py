@@ -1,0 +1,182 @@
+"""Cells of rows in files, frames and databases: one pass, bounded memory.
+
+    rows of a batch   -> the number of the cell of each, and its number within the cell
+    wait              -> until they fill the memory that they may take
+    fold              -> every cell that has many rows keeps a few (:class:`karat._cube.reduce.Reducer`)
+
+Cells of which all rows come together are reduced once.  Others are reduced again when more rows have come, together with the
+rows that they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from karat._core.certify import Certificate
+from karat._core.construct import Progress
+from karat._cube.cells import Cells, in_order
+from karat._cube.layout import CellLayout, Labels, named_columns
+from karat._cube.reduce import Reducer
+from karat._data.batch import Batch
+from karat._data.frames import stack_rows
+from karat.engine.linalg import Array, Indices
+from karat.errors import InputError
+from karat.io.build import described_source
+from karat.io.consumers import Consumer, Hashes
+from karat.io.row_hashes import RowHashes
+from karat.io.scan import Position, require_rows, scan
+from karat.io.source import Chunk, Source
+
+BATCH = 2**19  # rows that are read at a time
+SHARE = 4  # parts of the memory: rows wait in one, and are sorted and reduced in others
+MANY = 4  # rows per feature above which a cell is reduced before the end
+
+
+class Piece(NamedTuple):
+    """Rows that wait, or that are held."""
+
+    columns: tuple[np.ndarray, ...]
+    weights: Array | None
+    codes: Indices
+    numbers: np.ndarray
+    keys: np.ndarray | None
+
+
+class CollectCells(Consumer):
+    """Sorts rows into cells, and keeps a few of each.
+
+    Parameters
+    ----------
+    reducer : Reducer
+    layout : CellLayout
+    most : int
+        Rows that may wait.
+    """
+
+    def __init__(self, reducer: Reducer, layout: CellLayout, most: int) -> None:
+        self.reducer, self.layout, self.most = reducer, layout, most
+        self.labels = Labels(layout)
+        self.pieces: list[Piece] = []
+        self.claims: dict[int, Certificate] = {}  # of the cells that hold rows for others
+        self.counts = np.zeros(0, dtype=np.int64)  # rows of each cell so far
+        self.seen = self.waiting = 0
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        codes = self.labels.codes(chunk.table, chunk.where)
+        if len(batch) < chunk.table.num_rows:
+            codes = codes[batch.numbers - self.seen]
+        self.seen += chunk.table.num_rows
+        if len(batch):
+            columns = tuple(np.asarray(part)[:, 0] for part in batch.parts)
+            self.pieces.append(Piece(columns, batch.weights, codes, self._numbered(codes), batch.keys))
+            self.waiting += len(batch)
+            if self.waiting >= self.most:
+                self.fold(MANY * self.reducer.width)
+
+    def _numbered(self, codes: Indices) -> np.ndarray:
+        """The number of each row within its cell."""
+        counts = np.bincount(codes, minlength=len(self.labels))
+        before = np.zeros(len(self.labels), dtype=np.int64)
+        before[: len(self.counts)] = self.counts
+        order = _sorted(codes, len(counts))
+        numbers = np.empty(len(codes), dtype=np.int64)
+        starts = np.cumsum(counts) - counts
+        numbers[order] = np.arange(len(codes)) - np.repeat(starts - before, counts)
+        self.counts = before + counts
+        return numbers
+
+    def fold(self, least: int = 0) -> None:
+        """Reduce the cells that have more than ``least`` rows; the rows of others wait on."""
+        if not self.pieces:
+            return
+        piece = _joined(self.pieces)
+        self.pieces = []
+        positive = None if piece.weights is None else piece.weights > 0
+        counts = np.bincount(piece.codes if positive is None else piece.codes[positive], minlength=len(self.labels))
+        many = counts > least
+        many[[c for c, claim in self.claims.items() if claim.n_rows == self.counts[c]]] = False  # nothing has come since
+        order = _sorted(piece.codes, len(counts))
+        chosen = many[piece.codes[order]]
+        if positive is not None:
+            chosen &= positive[order]
+        rest, order = order[~chosen], order[chosen]
+        cells = np.flatnonzero(many)
+        starts = np.concatenate([[0], np.cumsum(counts[cells])]).astype(np.intp)
+        sorted_rows = _taken(piece, order)
+        claims = [[self.claims[c]] if c in self.claims else [] for c in cells.tolist()]
+        kept = self.reducer.reduce(sorted_rows.columns, sorted_rows.weights, starts, self.counts[cells], claims)
+        held = np.concatenate([start + one.positions for start, one in zip(starts[:-1], kept, strict=True)] or [order[:0]])
+        reduced = _taken(sorted_rows, held)._replace(weights=np.concatenate([one.weights for one in kept] or [np.zeros(0)]))
+        self.claims |= {c: one.certificate for c, one in zip(cells.tolist(), kept, strict=True)}
+        self.pieces = [reduced] if not len(rest) else [reduced, _taken(piece, rest)]
+        self.waiting = sum(len(one.codes) for one in self.pieces)
+        self.most = max(self.most, 2 * self.waiting)  # many cells: what they hold must not be folded again and again
+
+    def cells(self, origin: int) -> Cells:
+        """All cells; ``origin`` is the number of the change that they are part of."""
+        self.fold()
+        labels = self.labels.arrays()
+        empty = sorted(set(range(len(self.labels))) - set(self.claims))
+        if empty:
+            label = ", ".join(f"{name}={values[empty[0]]}" for name, values in zip(self.layout.by, labels, strict=True))
+            raise InputError(f"Cell {label} has no row of positive weight; leave its rows out or correct their weights.")
+        rows = _joined(self.pieces)
+        rows = _taken(rows, _sorted(rows.codes, len(self.labels)))
+        rows = _taken(rows, np.flatnonzero(np.asarray(rows.weights)))
+        order, _ = in_order(labels, len(self.labels))
+        sizes = np.bincount(rows.codes, minlength=len(order))
+        found = Cells(
+            labels, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp), rows.columns, np.asarray(rows.weights),
+            rows.numbers, rows.keys, tuple(self.claims[c] for c in range(len(order))), ((origin,),) * len(order),
+        )  # fmt: skip
+        return found.chosen(order)
+
+
+def collect(
+    source: Source, layout: CellLayout, reducer: Reducer, origin: int, memory: int, content: bool, progress: Progress | None
+) -> tuple[Cells, dict[str, Any]]:
+    """The cells of a source, and what is to be remembered of it; ``layout`` knows its columns."""
+    each = 8 * (len(layout.columns) + 3)
+    collector = CollectCells(reducer, layout, max(10**5, memory // (SHARE * each)))
+    hashes = [Hashes(RowHashes(layout.roles.columns, layout.gaps))] if content else []  # labels: see karat._cube.gather
+    files = source.identity()
+    position: Position = scan(source, layout, [*hashes, collector], BATCH, progress=progress)
+    require_rows(source, layout, position)
+    if not position.rows:
+        raise InputError("The data has no rows; a cube needs at least one.")
+    found = {
+        "source": described_source(source, files, position.counts),
+        "rows": position.rows,
+        "dropped": {"missing": position.dropped, "broken": position.bad},
+        "content": hashes[0].rows.to_dict()["sums"] if hashes else None,
+    }
+    return collector.cells(origin), found
+
+
+def new_reducer(problem: Any, layout: CellLayout, seed: int) -> Reducer:
+    """For the rows of a layout that knows its columns."""
+    return Reducer(problem, tuple(named_columns(layout)), len(layout.roles.targets), seed)
+
+
+def _sorted(codes: Indices, most: int) -> Indices:
+    """The order of codes; few codes are sorted by counting."""
+    return np.argsort(codes.astype(np.uint16) if most <= 2**16 else codes, kind="stable")
+
+
+def _taken(piece: Piece, rows: Indices) -> Piece:
+    columns = tuple(column[rows] for column in piece.columns)
+    weights = None if piece.weights is None else piece.weights[rows]
+    return Piece(columns, weights, piece.codes[rows], piece.numbers[rows], None if piece.keys is None else piece.keys[rows])
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece:
+    weights = None
+    if any(piece.weights is not None for piece in pieces):
+        weights = np.concatenate([np.ones(len(p.codes)) if p.weights is None else p.weights for p in pieces])
+    keys = None if pieces[0].keys is None else np.concatenate([np.asarray(piece.keys) for piece in pieces])
+    columns = tuple(stack_rows(*parts) for parts in zip(*(piece.columns for piece in pieces), strict=True))
+    codes, numbers = (np.concatenate([piece[i] for piece in pieces]) for i in (2, 3))
+    return Piece(columns, weights, codes, numbers, keys)

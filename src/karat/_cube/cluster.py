@@ -1,0 +1,111 @@
+"""Cubes of Dask and Spark frames: the cells of a partition where it lies, merged in a tree; only kept rows travel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from karat._cluster.task import Partition
+from karat._cube.build import collect, new_reducer
+from karat._cube.cells import Cells, joined
+from karat._cube.file import pack_cube, unpack_cube
+from karat._cube.layout import CellLayout
+from karat.errors import InputError
+from karat.problems import Problem
+
+MODULUS = 2**64
+
+
+@dataclass(frozen=True)
+class CubeTask:
+    """What a worker must know.
+
+    Attributes
+    ----------
+    problem : Problem
+    layout : CellLayout
+        Which knows its columns.
+    seed, memory : int
+    content : bool
+    """
+
+    problem: Problem
+    layout: CellLayout
+    seed: int
+    memory: int
+    content: bool
+
+    def part(self, number: int, tables: Iterable[Any]) -> bytes:
+        """The cells of one partition, given as Arrow tables or batches; nothing, if it is empty."""
+        tables = [table for table in tables if table.num_rows]
+        if not tables:
+            return b""
+        source = Partition(number, tables)
+        reducer = new_reducer(self.problem, self.layout, self.seed)
+        try:
+            cells, found = collect(source, self.layout, reducer, 0, self.memory, self.content, None)
+        except InputError as error:
+            if "were left out" in str(error):
+                return b""
+            raise
+        return pack_cube(cells, self.problem, self.layout, [found])
+
+    def join(self, messages: Sequence[bytes]) -> bytes:
+        """One message from several."""
+        found = self.merged(messages)
+        return b"" if found is None else pack_cube(found[0], self.problem, self.layout, [found[1]])
+
+    def merged(self, messages: Sequence[bytes]) -> tuple[Cells, dict[str, Any]] | None:
+        """The cells of several messages, and what is to be remembered of them; None, if there are none."""
+        parts = [unpack_cube(message, "The message", self.problem) for message in messages if message]
+        if not parts:
+            return None
+        reducer = new_reducer(self.problem, self.layout, self.seed)
+        records = [part[3][0] for part in parts]
+        return reducer.merged(joined([part[0] for part in parts])), _summed(records)
+
+
+def _summed(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    content = None
+    if all(record["content"] for record in records):
+        content = [f"{sum(int(record['content'][i], 16) for record in records) % MODULUS:016x}" for i in (0, 1)]
+    dropped = {name: sum(record["dropped"][name] for record in records) for name in ("missing", "broken")}
+    rows = sum(record["rows"] for record in records)
+    return {"source": {"given": [], "files": []}, "rows": rows, "dropped": dropped, "content": content}
+
+
+Found = tuple[Cells, dict[str, Any], CellLayout]
+
+
+def from_dask(data: Any, layout: CellLayout, work: Callable[[CellLayout], CubeTask]) -> Found | None:
+    """The cells of a Dask frame, what is to be remembered of it, and its layout; ``work`` makes the task."""
+    from dask.delayed import delayed
+
+    from karat.dask import part_of_frame, partitions, tree
+
+    task = work(_named(layout, [str(name) for name in data.columns]))
+    sender = delayed(task, pure=False, traverse=False)
+    parts = [
+        delayed(part_of_frame, pure=False)(sender, i, part) for i, part in enumerate(partitions(data, task.layout.columns))
+    ]
+    found = sender.merged(tree(sender, parts)).compute()
+    return None if found is None else (*found, task.layout)
+
+
+def from_spark(data: Any, layout: CellLayout, work: Callable[[CellLayout], CubeTask]) -> Found | None:
+    """The same of a Spark frame."""
+    from karat.spark import messages
+
+    task = work(_named(layout, list(data.columns)))
+    found = task.merged(messages(data, task.layout, task))
+    return None if found is None else (*found, task.layout)
+
+
+def _named(layout: CellLayout, names: list[str]) -> CellLayout:
+    """The layout among columns whose types only the workers see."""
+    missing = next((name for name in layout.by if name not in names), None)
+    if missing is not None:
+        raise InputError(f"The data has no column {missing!r} to label cells by; it has {', '.join(names)}.")
+    apart = names if layout.roles.features else [name for name in names if name not in layout.by]
+    return replace(layout, roles=layout.roles.among(apart))

@@ -1,0 +1,134 @@
+"""The Chow test: whether two sets of rows follow the same linear model.
+
+With A = Xa'Xa and B = Xb'Xb, coefficients a and b and sums of squared residuals Sa and Sb of k terms and na and nb rows,
+
+    F = (a - b)' (A^-1 + B^-1)^-1 (a - b) / k  /  ((Sa + Sb) / (na + nb - 2 k))
+
+is distributed as F(k, na + nb - 2 k) where the models are equal and errors are normal, of one variance.  The numerator is the
+increase of the sum of squares when both share one model; in this form nothing cancels.  Everything is a function of second
+moments, which the kept rows carry exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg, stats
+
+from karat._core.coreset import Coreset
+from karat._cube.frames import native_frame
+from karat._data import containers
+from karat.engine.linalg import Array
+from karat.errors import InputError, NotExactError
+
+DEPENDENT = 1e-10  # relative size of a pivot below which terms are not independent
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The Chow test of two slices.
+
+    Attributes
+    ----------
+    statistic, pvalue : float
+        F, and the probability of so large a value where the models are equal.
+    df : (int, int)
+        Degrees of freedom.
+    terms : tuple of str
+    first, second : array
+        The coefficients of both, by ordinary least squares.
+    errors : array
+        Standard errors of their differences, from the pooled variance.
+    n_rows : (int, int)
+    """
+
+    statistic: float
+    pvalue: float
+    df: tuple[int, int]
+    terms: tuple[str, ...]
+    first: Array
+    second: Array
+    errors: Array
+    n_rows: tuple[int, int]
+
+    @property
+    def coefficients(self) -> Any:
+        """One line per term: both coefficients, their difference, and its standard error."""
+        columns = {"term": np.array(self.terms), "first": self.first, "second": self.second}
+        return native_frame(columns | {"difference": self.second - self.first, "standard_error": self.errors})
+
+    def __str__(self) -> str:
+        return (
+            f"Chow test of {self.n_rows[0]:,} and {self.n_rows[1]:,} rows: F({self.df[0]}, {self.df[1]:,}) = "
+            f"{self.statistic:.6g}, p = {self.pvalue:.3g}"
+        )
+
+
+class _Model(NamedTuple):
+    coef: Array
+    root: Array  # R of the QR decomposition of the weighted rows
+    residual: float
+
+
+def chow(first: Coreset, second: Coreset) -> Comparison:
+    """Compare the linear models of two coresets."""
+    names = _check(first)
+    one, two = _model(first, names), _model(second, names)
+    k, n = len(names), first.n_rows + second.n_rows
+    if n <= 2 * k:
+        raise InputError(f"{n:,} rows are too few to compare two models of {k} terms.")
+    difference = two.coef - one.coef
+    # A^-1 + B^-1 = U'U for U stacked of the inverse roots, so that the form is |U^-T d|^2.
+    identity = np.eye(k)
+    halves = [linalg.solve_triangular(model.root, identity, trans="T") for model in (one, two)]
+    both = linalg.qr(np.vstack(halves), mode="economic")[1]
+    increase = float(np.square(linalg.solve_triangular(both, difference, trans="T")).sum())
+    variance = (one.residual + two.residual) / (n - 2 * k)
+    statistic = increase / k / variance if variance > 0 else np.inf if increase > 0 else np.nan
+    errors = np.sqrt(variance * np.square(both).sum(axis=0))
+    pvalue = float(stats.f.sf(statistic, k, n - 2 * k))
+    return Comparison(
+        float(statistic), pvalue, (k, n - 2 * k), names, one.coef, two.coef, errors, (first.n_rows, second.n_rows)
+    )
+
+
+def _check(core: Coreset) -> tuple[str, ...]:
+    """The terms of the model; an error if the coreset does not keep what is needed."""
+    if core.y is None:
+        raise InputError("A comparison needs a target; build the cube with target=.")
+    if not core.problem.keeps_squares:
+        raise NotExactError(f"A comparison needs second moments, which {core.problem.describe()} does not keep.")
+    if containers.dimensions(core.y) != 1:
+        raise InputError("A comparison is of one target; build a cube for each.")
+    features = tuple(map(str, core.X.column_names))
+    return ("intercept", *features) if core.problem.shifts else features
+
+
+def _model(core: Coreset, names: tuple[str, ...]) -> _Model:
+    """Least squares by QR of the weighted rows, about their means, where there is an intercept."""
+    X, y = core.arrays()
+    assert y is not None
+    if core.n_rows <= len(names):
+        raise InputError(f"A slice of {core.n_rows:,} rows is too small for {len(names)} terms.")
+    shift = core.weights @ X / core.weights.sum() if core.problem.shifts else np.zeros(X.shape[1])
+    level = float(core.weights @ y / core.weights.sum()) if core.problem.shifts else 0.0
+    root = np.sqrt(core.weights)
+    table = np.column_stack([*([np.ones(len(y))] if core.problem.shifts else []), X - shift, y - level]) * root[:, None]
+    few = max(0, table.shape[1] - len(table))
+    R = linalg.qr(np.vstack([table, np.zeros((few, table.shape[1]))]), mode="r")[0][: table.shape[1]]
+    k = len(names)
+    sizes = np.sqrt(np.square(R[:, :k]).sum(axis=0))
+    weak = np.flatnonzero(np.abs(np.diag(R)[:k]) <= DEPENDENT * sizes)
+    if len(weak):
+        raise InputError(f"The term {names[weak[0]]!r} is constant in a slice, or depends on others there; leave it out.")
+    coef = linalg.solve_triangular(R[:k, :k], R[:k, k])
+    residual = float(R[k, k] ** 2)
+    if not core.problem.shifts:
+        return _Model(coef, R[:k, :k], residual)
+    back = np.eye(k)  # from coefficients about the means to those about zero
+    back[0, 1:] = -shift
+    coef = back @ coef
+    coef[0] += level
+    return _Model(coef, linalg.qr(linalg.solve(back.T, R[:k, :k].T).T, mode="r")[0], residual)

@@ -1,0 +1,162 @@
+"""How rows are read for a cube: the columns of a coreset, and those that label its cells.
+
+A label is text, a number, a truth value, a date or a time.  Labels of a batch are found by Arrow's dictionary encoding, so that
+Python sees each of them once a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from karat._data.roles import column_roles
+from karat.engine.linalg import Indices
+from karat.errors import InputError
+from karat.io.layout import Layout, pandas_index
+from karat.problems import Problem
+
+DAY = 86_400 * 10**6  # microseconds
+
+
+@dataclass(frozen=True)
+class CellLayout(Layout):
+    """A layout with columns that label cells.
+
+    Attributes
+    ----------
+    by : tuple of str
+    """
+
+    by: tuple[str, ...] = ()
+
+    @staticmethod
+    def for_cells(
+        problem: Problem, target: Any, by: Any, columns: Any, weight: str | None, key: str | None, on_missing: str
+    ) -> CellLayout:
+        """From the arguments of :func:`karat.cube`."""
+        names = (by,) if isinstance(by, str) else tuple(by or ())
+        if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise InputError(f"by must name one column or several that label the cells, each once, not {by!r}.", argument="by")
+        layout = Layout.of(problem, column_roles(problem, target, columns, weight, None, key, None), None, on_missing)
+        taken = {*layout.roles.targets, *(name for name in (weight, key) if name is not None)}
+        if taken & set(names):
+            raise InputError(f"Column {min(taken & set(names))!r} labels cells, so it cannot be the target, a weight or a key.")
+        return CellLayout(layout.roles, drop=layout.drop, by=names)
+
+    @property
+    def columns(self) -> list[str]:
+        """All that must be read, each once."""
+        return list(dict.fromkeys([*self.roles.columns, *self.by]))
+
+    def among(self, schema: pa.Schema) -> CellLayout:
+        """The same for columns that are there; labels are features only where they are named as such."""
+        for name in self.by:
+            if name not in schema.names:
+                raise InputError(f"The data has no column {name!r} to label cells by; it has {', '.join(schema.names)}.")
+        apart = {*self.by, *pandas_index(schema)}
+        names = schema.names if self.roles.features else [name for name in schema.names if name not in apart]
+        layout = replace(self, roles=self.roles.among(names))
+        layout.check_numbers(schema)
+        return layout
+
+
+class Labels:
+    """The labels of cells as they come, numbered from 0 on.
+
+    Attributes
+    ----------
+    numbers : dict
+        The number of each label, a tuple of plain values.
+    """
+
+    def __init__(self, layout: CellLayout) -> None:
+        self.layout = layout
+        self.numbers: dict[tuple[Any, ...], int] = {}
+        self.times = [False] * len(layout.by)  # which columns hold dates or times, in microseconds
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def codes(self, table: Any, where: Callable[[int], str]) -> Indices:
+        """The number of the cell of every row."""
+        joint, radix, values = np.zeros(table.num_rows, dtype=np.int64), 1, []
+        for i, name in enumerate(self.layout.by):
+            column = table.column(name)
+            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            self._check(column, name, where)
+            encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+            own = self._plain(i, name, encoded.dictionary, where)
+            joint += np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * radix
+            radix *= max(1, len(own))
+            values.append(own)
+        present, inverse = _present(joint, radix)
+        found = np.empty(len(present), dtype=np.intp)
+        for place, code in enumerate(present.tolist()):
+            label, left = [], code
+            for own in values:
+                left, digit = divmod(left, max(1, len(own)))
+                label.append(own[digit])
+            found[place] = self.numbers.setdefault(tuple(label), len(self.numbers))
+        return found[inverse]
+
+    def _check(self, column: Any, name: str, where: Callable[[int], str]) -> None:
+        if column.null_count:
+            row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+            raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one, to find its cell.", column=name)
+
+    def _plain(self, i: int, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
+        """The values of a dictionary as Python's numbers and texts; times in microseconds."""
+        values = self.layout.labels(pa.table({name: dictionary}), name, where)
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise InputError(
+                f"Column {name!r} has NaN among its labels; every row needs a value, to find its cell.", column=name
+            )
+        if values.dtype.kind == "M":
+            fine = values.astype("datetime64[us]")
+            if (fine.astype(values.dtype) != values).any():
+                raise InputError(
+                    f"Column {name!r} holds times finer than a microsecond; label cells by coarser ones.", column=name
+                )
+            self.times[i] = True
+            return fine.astype(np.int64).tolist()  # type: ignore[no-any-return]
+        if values.dtype.kind not in "biufU":
+            raise InputError(f"Column {name!r} has type {dictionary.type}, which cannot label cells.", column=name)
+        return values.tolist()  # type: ignore[no-any-return]
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """The labels of all cells, an array for each column."""
+        found = []
+        for i, name in enumerate(self.layout.by):
+            values = [label[i] for label in self.numbers]
+            if len({isinstance(value, str) for value in values}) > 1:
+                raise InputError(
+                    f"Column {name!r} is text in some rows and a number in others; convert one of them.", column=name
+                )
+            found.append(as_times(np.array(values, dtype=np.int64)) if self.times[i] else np.array(values))
+        return tuple(found)
+
+
+def as_times(microseconds: np.ndarray) -> np.ndarray:
+    """Dates, if all are midnight; else times."""
+    times = microseconds.astype("datetime64[us]")
+    return times.astype("datetime64[D]") if not (microseconds % DAY).any() else times
+
+
+def _present(codes: Indices, most: int) -> tuple[Indices, Indices]:
+    """The distinct codes, and the place of each code among them; without sorting where codes are small."""
+    if most > max(2**20, 4 * len(codes)):
+        found, inverse = np.unique(codes, return_inverse=True)
+        return found, inverse
+    found = np.flatnonzero(np.bincount(codes, minlength=most))
+    place = np.empty(most, dtype=np.intp)
+    place[found] = np.arange(len(found))
+    return found, place[codes]
+
+
+def named_columns(layout: CellLayout) -> Sequence[str]:
+    """The columns of kept rows: features, then targets."""
+    return (*layout.roles.features, *layout.roles.targets)

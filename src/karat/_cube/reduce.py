@@ -1,0 +1,202 @@
+"""Reductions of many groups of rows at once, each with a certificate of its own; and cells of equal labels made one.
+
+Moments add up, so the coreset of the kept rows of some cells is a coreset of all their rows.  Its certificate inherits what the
+kept rows were off by (:func:`karat._core.certify.certify_union`).  Nothing is ever subtracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from karat._core.certify import Certificate, certify, certify_union, require_proven
+from karat._cube.cells import Cells, in_order, joined
+from karat._data.offsets import find_offsets
+from karat.engine.groups import reduce_many
+from karat.engine.linalg import Array, Indices
+from karat.engine.reduce import NonFiniteError, Reduction, whole
+from karat.engine.rows import Rows
+from karat.errors import InputError, NotExactError
+from karat.problems import Problem
+
+LOOSE = 4  # kept rows per feature up to which a union is left as it is, where that is asked for
+
+
+class Kept(NamedTuple):
+    """What is kept of a group of rows."""
+
+    positions: Indices  # from the start of the group
+    weights: Array
+    certificate: Certificate
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """Reduces groups of rows of the same columns.
+
+    Attributes
+    ----------
+    problem : Problem
+    names : tuple of str
+        Of the columns: features, then targets.
+    targets : int
+    seed : int
+    """
+
+    problem: Problem
+    names: tuple[str, ...]
+    targets: int
+    seed: int = 0
+
+    @property
+    def width(self) -> int:
+        """Rows that are kept of a group, apart from peeled ones."""
+        return self.problem.kernel(len(self.names) - self.targets, self.targets).width
+
+    def reduce(
+        self, columns: Sequence[np.ndarray], weights: Array | None, starts: Indices, counts: np.ndarray,
+        claims: Sequence[Sequence[Certificate]] = (),
+    ) -> list[Kept]:  # fmt: skip
+        """Reduce groups of rows, one after the other in ``columns``.
+
+        Parameters
+        ----------
+        columns, weights
+            Of rows in the order of their groups; every weight is positive.
+        starts : array of shape (groups + 1,)
+        counts : array of shape (groups,)
+            Rows of the data that each group stands for.
+        claims : sequence of sequences of Certificate
+            For each group, those of the kept rows in it; none, if all rows are rows of the data.
+        """
+        shown = [repr(name) for name in self.names]
+        parts = [column[:, None] for column in columns]
+        if all(column.dtype == np.float64 for column in columns):
+            parts = [np.column_stack(columns)]
+        rows = self.problem.view(Rows(parts, weights, offsets=find_offsets(parts, shown, self.problem)))
+        kernel = self.problem.kernel(len(self.names) - self.targets, self.targets)
+        try:
+            found = reduce_many(rows, starts, kernel, "auto", self.seed)
+        except NonFiniteError:
+            raise _non_finite(columns, self.names) from None
+        kept = []
+        for g, reduction in enumerate(found):
+            inherited = claims[g] if len(claims) else ()
+            some = rows.run(int(starts[g]), int(starts[g + 1]))
+            kept.append(self._certified(some, reduction, inherited, int(counts[g]), shown))
+        return kept
+
+    def _certified(self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, names: list[str]) -> Kept:
+        if claims:
+            found = replace(found, inflation=max(claim.inflation for claim in claims))
+            inherited = max(claim.loss_error - claim.covered for claim in claims)
+            within = found.proof.loss_error + inherited <= found.proof.tolerance
+            if not (found.proof.ok and within and found.remainder <= 1.0):
+                found = whole(rows, found)  # adds nothing to what is inherited
+        certificate = certify(self.problem, [found], rows.total, count, 0.0)
+        if claims:
+            parts = [Claim(claim, self.problem, 0 if i else count) for i, claim in enumerate(claims)]
+            certificate = certify_union(certificate, parts, ())
+        require_proven(certificate, [found], names, found.in_the_way.tolist())
+        return Kept(found.positions, found.weights, certificate)
+
+    def merged(self, cells: Cells, loose: bool = False) -> Cells:
+        """Cells of equal labels made one, in the order of their labels; a cell that has its label alone stays as it is.
+
+        With ``loose``, rows are only put together where there are few of them.
+        """
+        order, edges = in_order(cells.labels, len(cells))
+        if len(edges) - 1 == len(cells):
+            return cells if np.array_equal(order, np.arange(len(cells))) else cells.chosen(order)
+        firsts, several = order[edges[:-1]], np.diff(edges) > 1
+        members = [order[a:b] for a, b in zip(edges[:-1][several], edges[1:][several], strict=True)]
+        together = self._together(cells, members, tuple(values[firsts[several]] for values in cells.labels), loose)
+        alone = cells.chosen(firsts[~several])
+        both = joined([alone, together])
+        return both.chosen(np.argsort(np.concatenate([np.flatnonzero(~several), np.flatnonzero(several)])))
+
+    def _together(self, cells: Cells, members: list[Indices], labels: tuple[np.ndarray, ...], loose: bool) -> Cells:
+        """One cell from each list of cells."""
+        which = np.concatenate(members)
+        counts, sizes = cells.counts, cells.sizes
+        before = np.concatenate([np.cumsum(counts[some]) - counts[some] for some in members])
+        rows = cells.rows_of(which)
+        numbers = cells.numbers[rows] + np.repeat(before, sizes[which])
+        lengths = np.array([int(sizes[some].sum()) for some in members])
+        united = Cells(
+            labels, np.concatenate([[0], np.cumsum(lengths)]).astype(np.intp), tuple(column[rows] for column in cells.columns),
+            cells.weights[rows], numbers, None if cells.keys is None else cells.keys[rows],
+            tuple(union_certificate([cells.certificates[i] for i in some], self.problem) for some in members),
+            tuple(tuple(sorted({o for i in some for o in cells.origins[i]})) for some in members),
+        )  # fmt: skip
+        much = np.flatnonzero(lengths > (LOOSE if loose else 1) * self.width)
+        if not len(much):
+            return united
+        claims = [[cells.certificates[i] for i in members[g]] for g in much]
+        reduced = self.reduced(united.chosen(much), claims)
+        rest = np.setdiff1d(np.arange(len(united)), much)
+        return joined([united.chosen(rest), reduced]).chosen(np.argsort(np.concatenate([rest, much])))
+
+    def reduced(self, cells: Cells, claims: Sequence[Sequence[Certificate]]) -> Cells:
+        """Every cell reduced; ``claims`` are those of the rows in it."""
+        kept = self.reduce(cells.columns, cells.weights, cells.starts, cells.counts, claims)
+        sizes = np.array([len(one.positions) for one in kept])
+        rows = np.concatenate([start + one.positions for start, one in zip(cells.starts[:-1], kept, strict=True)])
+        return Cells(
+            cells.labels, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp),
+            tuple(column[rows] for column in cells.columns), np.concatenate([one.weights for one in kept]),
+            cells.numbers[rows], None if cells.keys is None else cells.keys[rows],
+            tuple(one.certificate for one in kept), cells.origins,
+        )  # fmt: skip
+
+
+class Claim(NamedTuple):
+    """What :func:`karat._core.certify.certify_union` asks of a part; the rows are counted with the first."""
+
+    certificate: Certificate
+    problem: Problem
+    n_rows: int
+    absorbed: None = None
+
+
+def union_certificate(parts: Sequence[Certificate], problem: Problem) -> Certificate:
+    """The certificate of kept rows of several cells put together: as exact as the least exact of them."""
+    if len(parts) == 1:
+        return parts[0]
+    worst, rows = max(parts, key=lambda part: part.loss_error), sum(part.n_rows for part in parts)
+    handed_on = max(part.loss_error - part.covered for part in parts)
+    standard = None if worst.standard_errors is None else worst.loss_error * float(np.sqrt(rows))
+    return replace(
+        worst,
+        covered=max(0.0, worst.loss_error - handed_on),
+        rounding=max(part.rounding for part in parts),
+        spent=max(part.spent for part in parts),
+        remainder=max(part.remainder for part in parts),
+        moment_error=max(part.moment_error for part in parts),
+        total_error=max(part.total_error for part in parts),
+        condition=max(part.condition for part in parts),
+        inflation=max(part.inflation for part in parts),
+        rank=sum(part.rank for part in parts),
+        size=sum(part.size for part in parts),
+        bound=sum(part.bound for part in parts),
+        peeled=sum(part.peeled for part in parts),
+        excluded_directions=tuple(size for part in parts for size in part.excluded_directions),
+        method=" and ".join(sorted({part.method for part in parts})),
+        passes=max(part.passes for part in parts),
+        seconds=sum(part.seconds for part in parts),
+        n_rows=rows,
+        standard_errors=standard,
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        proof_version=min(part.proof_version for part in parts),
+        refuted=any(part.refuted for part in parts),
+    )
+
+
+def _non_finite(columns: Sequence[np.ndarray], names: Sequence[str]) -> Exception:
+    for name, column in zip(names, columns, strict=True):
+        if not np.isfinite(column.astype(float)).all():
+            return InputError(f"Column {name!r} has values that are not finite; drop or impute those rows.", column=name)
+    return NotExactError("Powers of the columns overflow double precision; rescale the columns.")

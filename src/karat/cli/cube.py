@@ -1,0 +1,270 @@
+"""karat cube: one exact coreset per cell in one file; build it, fit models by label, add rows, show its cells."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from karat.cli import _show
+from karat.cli._columns import Roles, named
+from karat.cli._database import Database
+from karat.cli._models import LINEAR, Model, linear_estimator
+from karat.cli._options import Common, size
+from karat.cli._outputs import Kind, check_output
+from karat.cli._problems import ProblemOptions
+from karat.cli._progress import progress
+from karat.errors import InputError
+
+if TYPE_CHECKING:
+    from karat import Cube
+
+File = Annotated[Path, typer.Argument(metavar="CUBE", help="A cube file.")]
+Data = Annotated[list[str] | None, typer.Argument(metavar="DATA", help="Parquet, CSV or Arrow files, folders or globs.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LABEL=VALUE", help="Only some cells: region=EU, or day=2026-01-01..2026-06-30. Repeat for several."),
+]
+
+
+class Missing(StrEnum):
+    """What to do with rows that lack a value."""
+
+    ERROR = "error"
+    DROP = "drop"
+
+
+def build(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The cube to write: .parquet.")],
+    by: Annotated[list[str], typer.Option(metavar="COLUMN", help="The columns that label cells, separated by commas.")],
+    roles: Roles,
+    problem: ProblemOptions,
+    stored: Database,
+    shown: Common,
+    source: Data = None,
+    on_missing: Annotated[Missing, typer.Option(help="Refuse rows with missing values, or leave them out.")] = Missing.ERROR,
+    memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for the choice of rows; the cube is exact with any.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a cube.")] = False,
+) -> None:
+    """Make a cube: a few rows, with weights, for every label, on which models are those of all rows.
+
+    Example:  karat cube build data/ --by region,day --target y -o cube.parquet
+    """
+    for option, value in {"--view": roles.view, "--sequence": roles.sequence, "--groups": roles.groups}.items():
+        if value is not None:
+            raise InputError(f"{option} does not apply to cubes.")
+    chosen = problem.chosen(bool(roles.target))
+    check_output(output, [*(source or ()), *stored.files], force, Kind("a cube", (".parquet",), _is_cube))
+    import karat
+
+    start = time.perf_counter()
+    opened = stored.source(source)
+    if opened is None:
+        raise InputError("Missing argument 'DATA': name files, or rows of a database with --sql.")
+    known = opened.schema().names
+    labels = named("--by", by, known)
+    options = roles.arguments([name for name in known if name not in labels or name in (roles.columns or ())])
+    options = {name: value for name, value in options.items() if name not in ("groups", "sequence")}
+    options |= {} if memory is None else {"memory": memory}
+    with progress("Reading", not shown.as_json) as advance:
+        cube = karat.cube(
+            opened, by=labels, problem=chosen, on_missing=on_missing.value, path=output, random_state=seed, progress=advance,
+            **options,
+        )  # fmt: skip
+    _told(cube, output, time.perf_counter() - start, shown, f"{int(cube.cells.counts.sum()):,} rows became {len(cube):,} cells")
+
+
+def fit(
+    cube: File,
+    shown: Common,
+    by: Annotated[list[str] | None, typer.Option(metavar="LABEL", help="One model for each of these labels.")] = None,
+    model: Annotated[Model, typer.Option(metavar="NAME", help=f"One of {', '.join(LINEAR)}.")] = Model.OLS,
+    alpha: Annotated[float | None, typer.Option(help="Penalty, as in scikit-learn.")] = None,
+    l1_ratio: Annotated[float | None, typer.Option(min=0, max=1, help="Share of the l1 penalty in elastic-net (0.5).")] = None,
+    no_intercept: Annotated[bool, typer.Option("--no-intercept", help="The models have no intercept.")] = False,
+    where: Where = None,
+    rolling: Annotated[str | None, typer.Option(metavar="LABEL:STEPS", help="One model per window, such as day:28.")] = None,
+) -> None:
+    """Fit a model on the rows of every label; each is the model of all rows of that label.
+
+    Example:  karat cube fit cube.parquet --by region --model ridge --alpha 1
+    """
+    import karat
+
+    loaded = karat.Cube.load(cube)
+    names = named("--by", by, loaded.by)
+    estimator = linear_estimator(model, alpha, l1_ratio, not no_intercept)
+    start = time.perf_counter()
+    if rolling is not None:
+        if where:
+            raise InputError("--where and --rolling exclude each other; use one of them.")
+        fits = loaded.rolling(*_window(rolling), by=names).fit(estimator)
+    else:
+        fits = loaded.fit(estimator, by=names, selection=_selection(loaded, where))
+    seconds = time.perf_counter() - start
+    tidy = fits.tidy()
+    if shown.as_json:
+        _show.document({"model": model.value, "by": list(fits.by), "seconds": seconds, "coefficients": _records(tidy)})
+        return
+    _show.say(f"{model.value}: {len(fits):,} models of {int(fits.rows.sum()):,} rows in {_show.seconds(seconds)}", style="bold")
+    terms = list(dict.fromkeys(tidy["term"].tolist()))
+    values = tidy["coefficient"].reshape(len(fits), -1, len(terms))
+    for place, target in enumerate(fits.targets):
+        if len(fits.targets) > 1:
+            _show.say(f"\n{target}", style="bold")
+        labels = [[str(value) for value in label] for label in fits.labels]
+        table = [[*(own[i] for own in labels), int(fits.rows[i]), *values[i, place].tolist()] for i in range(len(fits))]
+        _show.grid([*fits.by, "rows", *terms], table)
+
+
+def update(
+    cube: File,
+    stored: Database,
+    shown: Common,
+    source: Data = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Rebuild the cells that occur in the data, which has all their rows.")
+    ] = False,
+) -> None:
+    """Add rows to their cells; new cells appear. The file is replaced in one step.
+
+    Example:  karat cube update cube.parquet today.parquet
+    """
+    import karat
+
+    start = time.perf_counter()
+    loaded = karat.Cube.load(cube)
+    opened = stored.source(source)
+    if opened is None:
+        raise InputError("Missing argument 'DATA': name files, or rows of a database with --sql.")
+    before = len(loaded)
+    changed = loaded.replace(opened) if replace else loaded.update(opened)
+    rows = changed.history[-1]["rows"]
+    said = f"{rows:,} rows {'rebuilt their cells' if replace else 'added'}, {len(changed) - before:,} new cells"
+    _told(changed, cube, time.perf_counter() - start, shown, said)
+
+
+def show(
+    cube: File,
+    shown: Common,
+    where: Where = None,
+    cells: Annotated[int, typer.Option(min=0, help="Cells to show, the largest errors first.")] = 20,
+) -> None:
+    """Show the cells of a cube: rows, kept rows, weight, error.
+
+    Example:  karat cube show cube.parquet --where region=EU
+    """
+    import karat
+
+    loaded = karat.Cube.load(cube)
+    from karat._cube.select import matching
+
+    table = loaded.table()
+    which = matching(loaded.cells, loaded.by, _selection(loaded, where))
+    worst = which[(-table["loss_error"][which]).argsort(kind="stable")][:cells]
+    lines = _records({name: values[worst] for name, values in table.items()})
+    if shown.as_json:
+        _show.document(_facts(loaded, cube) | {"history": list(loaded.history), "table": lines})
+        return
+    _show.facts(str(cube), _lines(loaded, cube), _show.GOLD)
+    if cells:
+        names = (*loaded.by, "rows", "kept", "weight")
+        _show.grid([*names, "error"], [[*(line[name] for name in names), f"{line['loss_error']:.1e}"] for line in lines])
+    if len(which) > cells:
+        _show.say(f"({cells:,} of {len(which):,} cells)")
+
+
+COMMANDS = (build, fit, update, show)
+
+
+def _facts(cube: Cube, path: Path) -> dict[str, Any]:
+    kept, rows = int(cube.cells.starts[-1]), int(cube.cells.counts.sum())
+    found = {"cells": len(cube), "by": list(cube.by), "rows_in": rows, "rows_kept": kept, "problem": cube.problem.describe()}
+    errors = {"worst_error": float(max(one.loss_error for one in cube.cells.certificates))}
+    exact = {"exact": all(one.ok for one in cube.cells.certificates), "changes": len(cube.history)}
+    return found | errors | exact | {"bytes": path.stat().st_size}
+
+
+def _lines(cube: Cube, path: Path) -> dict[str, str]:
+    found = _facts(cube, path)
+    return {
+        "cells": f"{found['cells']:,} by {', '.join(cube.by)}",
+        "rows": f"{found['rows_kept']:,} kept of {found['rows_in']:,}",
+        "problem": found["problem"],
+        "worst error": f"{found['worst_error']:.1e}: {'exact' if found['exact'] else 'NOT exact'}",
+        "changes": f"{found['changes']:,}, the last of {cube.history[-1]['time']}",
+        "file": f"{path} ({_show.amount(found['bytes'])})",
+    }
+
+
+def _told(cube: Cube, path: Path, seconds: float, shown: Common, title: str) -> None:
+    if shown.as_json:
+        _show.document(_facts(cube, path) | {"output": str(path), "seconds": seconds})
+    else:
+        _show.facts(title, _lines(cube, path) | {"time": _show.seconds(seconds)}, _show.GOLD)
+
+
+def _records(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """Columns as lines; dates as text."""
+    plain = [values.astype(str).tolist() if values.dtype.kind == "M" else values.tolist() for values in columns.values()]
+    return [dict(zip(columns, line, strict=True)) for line in zip(*plain, strict=True)]
+
+
+def _selection(cube: Cube, where: list[str] | None) -> dict[str, Any]:
+    """Labels by name; two dots are a slice."""
+    found: dict[str, Any] = {}
+    for text in where or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"--where {text}: write it as LABEL=VALUE, such as region=EU.")
+        read = _read(cube, name)
+        first, dots, last = value.partition("..")
+        if dots and name not in found:
+            found[name] = slice(read(first) if first else None, read(last) if last else None)
+        elif dots or isinstance(found.get(name), slice):
+            raise InputError(f"--where {text}: {name} is given several times; a range stands alone.")
+        else:
+            found[name] = [*found.get(name, ()), read(value)]
+    return found
+
+
+def _read(cube: Cube, name: str) -> Callable[[str], Any]:
+    """How a label is read: as a number, where the labels are numbers."""
+    kind = cube.labels(name).dtype.kind
+
+    def read(text: str) -> Any:
+        if kind in "US" or kind == "M":
+            return text
+        if kind == "b":
+            return {"true": True, "false": False}.get(text.lower(), text)
+        try:
+            return int(text)
+        except ValueError:
+            try:
+                return float(text)
+            except ValueError:
+                raise InputError(f"--where {name}={text}: the labels are numbers.") from None
+
+    return read
+
+
+def _window(text: str) -> tuple[str, int]:
+    name, colon, steps = text.rpartition(":")
+    if not colon or not steps.isdigit():
+        raise InputError(f"--rolling {text}: write it as LABEL:STEPS, such as day:28.")
+    return name, int(steps)
+
+
+def _is_cube(path: Path) -> bool:
+    import karat
+
+    try:
+        karat.Cube.load(path)
+    except InputError as error:
+        return error.argument == "problem"
+    return True

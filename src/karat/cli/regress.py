@@ -1,0 +1,119 @@
+"""karat regress: the regression table of all rows, from a formula."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from karat.cli import _show
+from karat.cli._options import Common
+from karat.cli._outputs import check_output
+from karat.cli._progress import progress
+from karat.cli.build import OnMissing
+from karat.errors import InputError
+
+
+def regress(
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA... FORMULA", help="Parquet, CSV or Arrow files, folders or globs; the formula comes last."
+        ),
+    ],
+    shown: Common,
+    cov: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cov",
+            metavar="KIND",
+            help="nonrobust, HC0, HC1, HC2, HC3 or cluster:COLUMN. Repeat it to store several; the first is shown.",
+        ),
+    ] = None,
+    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Weights: inverse variances of the rows.")] = None,
+    use_t: Annotated[bool, typer.Option("--use-t", help="The t distribution for robust errors, as in R and Stata.")] = False,
+    on_missing: Annotated[
+        OnMissing, typer.Option(help="Refuse rows with missing values, or leave them out.")
+    ] = OnMissing.ERROR,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Save the coreset with its sums: .parquet or .npz.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a coreset.")] = False,
+) -> None:
+    """Print the regression table of all rows: coefficients, errors, tests, R2, AIC and BIC, as statsmodels gives them.
+
+    One file may be a coreset that an earlier run saved; then the formula may be left out, or be a smaller one.
+
+    Example:  karat regress data.parquet "y ~ a + C(b)" --cov cluster:user_id
+    """
+    paths, formula = _split(source)
+    kinds, cluster = _covariances(cov or ["nonrobust"])
+    if output is not None:
+        check_output(output, paths, force)
+    stored = _coreset(paths)
+    from karat.inference import ols
+
+    options: dict[str, Any] = {"cov_type": kinds, "cluster": cluster, "weights": weight, "use_t": use_t or None}
+    if stored is not None:
+        fit = ols(stored, **options) if formula is None else ols(formula, stored, **options)
+    else:
+        if formula is None:
+            raise InputError('The formula is missing; it comes last: karat regress data.parquet "y ~ a + C(b)".')
+        with progress("Reading", not shown.as_json) as advance:
+            fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
+    if output is not None:
+        fit.coreset.save(output)
+    if shown.as_json:
+        _show.document(_document(fit) | ({} if output is None else {"output": str(output)}))
+        return
+    print(fit.summary())
+    if output is not None:
+        _show.say(f"\nSaved to {output}; karat inspect {output} shows what it can answer.")
+
+
+def _split(words: list[str]) -> tuple[list[str], str | None]:
+    """The paths and the formula, which holds a tilde."""
+    if "~" in words[-1] and not Path(words[-1]).exists():
+        if len(words) == 1:
+            raise InputError("Name the data before the formula: karat regress data.parquet 'y ~ a'.")
+        return words[:-1], words[-1]
+    return words, None
+
+
+def _covariances(typed: list[str]) -> tuple[list[str], str | None]:
+    kinds, columns = [], []
+    for one in typed:
+        kind, colon, column = one.partition(":")
+        if colon and kind != "cluster":
+            raise InputError(f"--cov {one}: only cluster takes a column, as in cluster:user_id.")
+        if column:
+            columns.append(column)
+        kinds.append(kind)
+    if len(columns) > 1:
+        raise InputError("--cov cluster takes one column.")
+    return kinds, columns[0] if columns else None
+
+
+def _coreset(paths: list[str]) -> Any:
+    """The coreset in a file, or None where the paths are data."""
+    import karat
+    from karat.errors import StorageError
+
+    if len(paths) != 1 or Path(paths[0]).suffix not in (".npz", ".parquet") or not Path(paths[0]).is_file():
+        return None
+    try:
+        return karat.load(paths[0])
+    except (InputError, StorageError):
+        if Path(paths[0]).suffix == ".npz":
+            raise
+        return None
+
+
+def _document(fit: Any) -> dict[str, Any]:
+    return {
+        "model": fit.glance().iloc[0].to_dict(),
+        "coefficients": fit.tidy().to_dict("records"),
+        "response": fit.model.endog_names,
+        "clusters": getattr(fit, "n_groups", None),
+    }

@@ -1,0 +1,108 @@
+"""Sums by cluster: G x k numbers for G clusters, added to as rows arrive in any order.
+
+Whole numbers that lie close together are their own addresses; other labels get addresses from a table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from karat.engine.linalg import Array
+
+SPAN = 2**20  # addresses that are taken without asking how many rows there are
+SPARE = 8  # addresses per row
+
+
+class ClusterSums:
+    """Sums of k numbers by label.
+
+    Parameters
+    ----------
+    width : int
+        The numbers of a row.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.sums = np.zeros((width, 0))
+        self.seen = np.zeros(0, dtype=bool)
+        self.low: int | None = None  # the label at address 0, where labels are addresses
+        self.places: dict[Any, int] | None = None  # of other labels
+        self.rows = 0
+
+    def add(self, labels: np.ndarray, values: Array) -> None:
+        """Add the columns of ``values`` to the sums of their labels."""
+        self.rows += len(labels)
+        codes = self._codes(labels)
+        first, last = int(codes.min()), int(codes.max())
+        if first:
+            codes = codes - first
+        for row, value in zip(self.sums, values, strict=True):
+            row[first : last + 1] += np.bincount(codes, value, last + 1 - first)
+        self.seen[first : last + 1][codes] = True
+
+    def _codes(self, labels: np.ndarray) -> np.ndarray:
+        if self.places is None and labels.dtype.kind in "iu":
+            low, high = int(labels.min()), int(labels.max())
+            start = low if self.low is None else min(low, self.low)
+            end = high if self.low is None else max(high, self.low + len(self.seen) - 1)
+            if end - start < max(SPAN, SPARE * self.rows):
+                self._cover(start, end)
+                assert self.low is not None
+                return np.asarray(labels - labels.dtype.type(self.low), dtype=np.intp)
+        if self.places is None:
+            self._tabulate()
+        assert self.places is not None
+        import pandas as pd
+
+        codes, found = pd.factorize(labels)
+        places = self.places
+        known = np.array([places.setdefault(label, len(places)) for label in np.asarray(found).tolist()], dtype=np.intp)
+        if len(places) > len(self.seen):
+            self._move(0, max(len(places), 3 * len(self.seen) // 2))
+        return np.asarray(known[codes])
+
+    def _cover(self, start: int, end: int) -> None:
+        """Make labels from ``start`` to ``end`` addresses, and some beside them: the next rows hold others."""
+        if self.low is not None and self.low <= start and end < self.low + len(self.seen):
+            return
+        beside = (end - start) // 8
+        low = max(start - beside, 0) if start >= 0 else start - beside  # unsigned labels are not below 0
+        low = low if self.low is None else min(low, self.low)
+        self._move(0 if self.low is None else self.low - low, end + beside - low + 1)
+        self.low = low
+
+    def _move(self, before: int, size: int) -> None:
+        """Take ``size`` addresses, ``before`` of them in front of those there are."""
+        sums, seen = np.zeros((len(self.sums), size)), np.zeros(size, dtype=bool)
+        held = len(self.seen)
+        sums[:, before : before + held], seen[before : before + held] = self.sums, self.seen
+        self.sums, self.seen = sums, seen
+
+    def _tabulate(self) -> None:
+        """Go over from addresses to a table."""
+        labels = self.labels() if self.low is not None else []
+        self.sums, self.places, self.low = self.sums[:, self.seen], {label: i for i, label in enumerate(labels)}, None
+        self.seen = np.ones(len(labels), dtype=bool)
+
+    def labels(self) -> list[Any]:
+        """The labels that were seen, in the order of their addresses."""
+        if self.places is not None:
+            return list(self.places)
+        return [] if self.low is None else [self.low + place for place in np.flatnonzero(self.seen).tolist()]
+
+    def merge(self, other: ClusterSums) -> None:
+        """Add the sums of other rows."""
+        labels = other.labels()
+        if labels:
+            self.add(np.asarray(labels, dtype=object if isinstance(labels[0], str) else None), other.sums[:, other.seen])
+
+    @property
+    def count(self) -> int:
+        """Clusters that were seen."""
+        return int(self.seen.sum())
+
+    def outer(self) -> Array:
+        """The sum over the clusters of s s'."""
+        return self.sums @ self.sums.T

@@ -1,0 +1,207 @@
+"""The design: the columns that the terms of a formula become, computed from a batch of Arrow rows.
+
+    term     = product of factors, times a number;  column (j, i) of A:B is A[:, i] * B[:, j]
+    factor   = a column, an expression, or levels: row r of a category has the row ``coding[code[r]]``
+
+formulaic decides once which columns there are (:func:`make_design`); what it decided is stored as JSON, with the levels and the
+states of the transforms, so that other rows are encoded in the same way by anyone who has the coreset.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from karat._storage.damage import reading
+from karat.engine.linalg import Array
+from karat.errors import InputError
+from karat.inference.formula import Factor, Formula, parse
+
+INTERCEPT = "Intercept"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What all rows decide about the encoding.
+
+    Attributes
+    ----------
+    levels : dict
+        Of every category, by the text of its factor.
+    states : dict
+        Of the transforms, by their text.
+    row : dict
+        Values of the columns in some row.
+    """
+
+    levels: dict[str, list[Any]] = field(default_factory=dict)
+    states: dict[str, Any] = field(default_factory=dict)
+    row: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term: names of its columns, its factors (and whether each is reduced), and a number."""
+
+    columns: tuple[str, ...]
+    factors: tuple[tuple[str, bool], ...]
+    scale: float
+
+
+@dataclass(frozen=True)
+class Design:
+    """The columns of a formula."""
+
+    formula: Formula
+    terms: tuple[Term, ...]
+    learned: Learned
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns, without the intercept."""
+        return [name for term in self.terms if term.factors for name in term.columns]
+
+    @property
+    def intercept(self) -> bool:
+        """Whether there is an intercept."""
+        return any(not term.factors for term in self.terms)
+
+    @cached_property
+    def factors(self) -> dict[str, Factor]:
+        return {factor.text: factor for factor in self.formula.factors}
+
+    @cached_property
+    def codings(self) -> dict[tuple[str, bool], Array]:
+        """Of a category: the rows of the design that its levels have."""
+        used = {one for term in self.terms for one in term.factors if one[0] in self.learned.levels}
+        return {(text, reduced): coding(self.factors[text], self.learned.levels[text], reduced) for text, reduced in used}
+
+    def blocks(self, numbers: Callable[[Factor], np.ndarray], codes: Callable[[Factor, list[Any]], np.ndarray]) -> list[Any]:
+        """The columns of a batch, block by block.
+
+        Parameters
+        ----------
+        numbers : callable
+            The values of a factor, with one or more columns.
+        codes : callable
+            The positions of its values among the levels of a category.
+        """
+        known: dict[str, np.ndarray] = {}
+        for text, factor in self.factors.items():
+            levels = self.learned.levels.get(text)
+            known[text] = numbers(factor) if levels is None else codes(factor, levels)
+        return [self._block(term, known) for term in self.terms if term.factors]
+
+    def _block(self, term: Term, known: Mapping[str, np.ndarray]) -> np.ndarray:
+        block: np.ndarray | None = None
+        for text, reduced in term.factors:
+            values = known[text]
+            if text in self.learned.levels:
+                values = self.codings[text, reduced].T.take(values, axis=1).T  # column by column
+            elif reduced:
+                values = values[:, 1:]  # of a basis that contains the constant
+            block = values if block is None else (values[:, :, None] * block[:, None, :]).reshape(len(values), -1)
+        assert block is not None
+        return block if term.scale == 1.0 else term.scale * block
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON, and for :func:`restored`."""
+        return {
+            "formula": self.formula.text,
+            "levels": self.learned.levels,
+            "states": self.learned.states,
+            "row": self.learned.row,
+            "terms": [[list(term.columns), [list(one) for one in term.factors], term.scale] for term in self.terms],
+        }
+
+
+def restored(facts: Mapping[str, Any]) -> Design:
+    """The design of :meth:`Design.facts`."""
+    with reading("The regression of this coreset", "one that karat wrote"):
+        return _restored(facts)
+
+
+def _restored(facts: Mapping[str, Any]) -> Design:
+    terms = tuple(
+        Term(tuple(names), tuple((t, bool(r)) for t, r in factors), scale) for names, factors, scale in facts["terms"]
+    )
+    names = {name for term in terms for name in term.columns}
+    return Design(parse(facts["formula"], sorted(names)), terms, Learned(facts["levels"], facts["states"], facts["row"]))
+
+
+def make_design(formula: Formula, learned: Learned) -> Design:
+    """Ask formulaic which columns the terms have."""
+    import pandas as pd
+    from formulaic import ModelSpec
+    from formulaic.errors import FormulaicError
+    from formulaic.parser.types import Factor as Parsed
+
+    row = {name: [learned.row.get(name, 0.5)] for name in formula.variables}
+    states = {text: (Parsed.Kind.CATEGORICAL, {"categories": list(levels)}) for text, levels in learned.levels.items()}
+    for factor in formula.factors:
+        if factor.looked_up and factor.text in learned.levels:
+            row[factor.text] = [learned.levels[factor.text][0]]
+    frame = pd.DataFrame(
+        {name: pd.Series(value, dtype=object if isinstance(value[0], str) else None) for name, value in row.items()}
+    )
+    spec = ModelSpec.from_spec(
+        formula.terms, encoder_state=states, transform_state=_with_numbers(learned.states), na_action="ignore", output="numpy",
+        cluster_by="numerical_factors",
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the row need not have the values of any term
+        try:
+            made = spec.get_model_matrix(frame)
+        except (FormulaicError, ValueError, TypeError) as error:
+            raise InputError(f"The formula {formula.text!r} cannot be used: {str(error).splitlines()[0]}") from error
+    terms = []
+    for structure in made.model_spec.structure:
+        if not structure.columns:
+            raise InputError(f"The term {str(structure.term)!r} has a single level, so it has no column; leave it out.")
+        place = 0
+        for scoped in structure.scoped_terms:
+            factors = tuple((one.factor.expr, bool(one.reduced)) for one in scoped.factors)
+            count = int(np.prod([_width(formula, text, reduced, learned) for text, reduced in factors]))
+            names = tuple(str(name) for name in structure.columns[place : place + count])
+            terms.append(Term(names, factors, float(scoped.scale)))
+            place += count
+        assert place == len(structure.columns), structure
+    return Design(formula, tuple(terms), learned)
+
+
+def _with_numbers(states: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: {k: {int(i): v for i, v in value.items()} if isinstance(value, dict) else value for k, value in state.items()}
+        for key, state in states.items()
+    }
+
+
+def _width(formula: Formula, text: str, reduced: bool, learned: Learned) -> int:
+    factor = next(f for f in formula.factors if f.text == text)
+    if text in learned.levels:
+        return int(coding(factor, learned.levels[text], reduced).shape[1])
+    if factor.expression is None:
+        return 1
+    columns = {name: np.array([learned.row.get(name, 0.5)]) for name in factor.variables}
+    values = np.asarray(factor.expression.evaluate(columns, learned.states))
+    return (values.shape[1] if values.ndim == 2 else 1) - reduced
+
+
+def coding(factor: Factor, levels: Sequence[Any], reduced: bool) -> Array:
+    """The row of the design that each level of a category has."""
+    import pandas as pd
+    from formulaic.transforms.contrasts import encode_contrasts
+
+    contrasts, _ = factor.contrasts()
+    try:
+        found = encode_contrasts(
+            pd.Series(list(levels)), contrasts=contrasts, levels=list(levels), reduced_rank=reduced, output="pandas"
+        )
+    except (ValueError, TypeError, IndexError) as error:
+        raise InputError(f"The term {factor.text!r} cannot be encoded: {error}") from error
+    return np.ascontiguousarray(np.asarray(found, dtype=float))

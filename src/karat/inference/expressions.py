@@ -1,0 +1,180 @@
+"""Expressions of a formula, such as ``np.log(price)``, ``center(age)`` or ``(size > 3) * rooms``, row by row.
+
+A formula is evaluated in batches, and it is stored with a coreset.  So an expression may use only functions whose value in a
+row depends on that row (``np.mean(x)`` would be another number in each batch), or whose state is learned from all rows first
+(``center``, ``scale``, ``standardize``, ``poly``, ``bs``); nothing else is ever called, whoever wrote the formula.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from karat.errors import InputError
+
+ROW_BY_ROW: dict[str, Callable[..., Any]] = {
+    name: getattr(np, name)
+    for name in (
+        "log", "log2", "log10", "log1p", "exp", "exp2", "expm1", "sqrt", "cbrt", "abs", "sign", "square", "floor", "ceil",
+        "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "minimum", "maximum", "power", "where",
+        "logical_and", "logical_or", "logical_not", "isin", "clip",
+    )
+}  # fmt: skip
+BARE = ("log", "log2", "log10", "exp", "exp2", "I")  # without "np."
+STATEFUL = ("center", "scale", "standardize", "poly", "bs")
+OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.BitAnd: np.logical_and, ast.BitOr: np.logical_or,
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: np.logical_not, ast.Invert: np.logical_not,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}  # fmt: skip
+QUOTED = re.compile(r"`([^`]*)`")
+
+
+class Expression:
+    """A parsed expression; anything that is not row by row is refused.
+
+    Parameters
+    ----------
+    text : str
+        As it stands in the formula; names in backticks may hold any character.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.aliases: dict[str, str] = {}
+        self.tree = parsed(QUOTED.sub(self._alias, text), text)
+        self._check(self.tree)
+
+    def _alias(self, found: re.Match[str]) -> str:
+        name = f"quoted_{len(self.aliases)}_"
+        self.aliases[name] = found[1]
+        return name
+
+    def _check(self, node: ast.expr, inside: str = "") -> None:
+        kind = type(node)
+        if kind in (ast.Name, ast.Constant):
+            return
+        if isinstance(node, ast.Call):
+            name = self._function(node)
+            if inside and name in STATEFUL:
+                raise InputError(f"The term {self.text!r}: {name} inside {inside} would take another pass; use one of them.")
+            for child in (*node.args, *(keyword.value for keyword in node.keywords)):
+                self._check(child, name if name in STATEFUL else inside)
+        elif kind in (ast.BinOp, ast.UnaryOp, ast.Compare, ast.List, ast.Tuple):
+            for part in ast.iter_child_nodes(node):
+                if isinstance(part, ast.expr):
+                    self._check(part, inside)
+                elif not isinstance(part, ast.expr_context) and type(part) not in OPERATORS:
+                    raise self._refused(ast.unparse(node))
+        else:
+            raise self._refused(ast.unparse(node))
+
+    def _function(self, call: ast.Call) -> str:
+        function = call.func
+        if isinstance(function, ast.Name) and function.id in (*BARE, *STATEFUL):
+            return function.id
+        if (
+            isinstance(function, ast.Attribute)
+            and ast.unparse(function.value) in ("np", "numpy")
+            and function.attr in ROW_BY_ROW
+        ):
+            return function.attr
+        raise self._refused(ast.unparse(function))
+
+    def _refused(self, part: str) -> InputError:
+        known = f"np.{', np.'.join(sorted(ROW_BY_ROW))}, I, C, {', '.join(STATEFUL)}"
+        return InputError(
+            f"The term {self.text!r} uses {part!r}, which is not known to depend on one row at a time; make it a column of the "
+            f"data first, or use one of {known}."
+        )
+
+    def variables(self) -> list[str]:
+        """The columns that it reads."""
+        called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
+        called |= {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+        names = [n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in called]
+        return list(dict.fromkeys(self.aliases.get(name, name) for name in names))
+
+    def stateful(self) -> Iterator[tuple[str, str, ast.Call]]:
+        """The key, function and call of every part whose state is learned from all rows."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and self._function(node) in STATEFUL:
+                yield ast.unparse(node), self._function(node), node
+
+    def evaluate(self, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]) -> np.ndarray:
+        """Its values: one column, or several of a spline or polynomial."""
+        try:
+            return self.value(self.tree, columns, states)  # type: ignore[no-any-return]
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            text = ", ".join(repr(name) for name, values in columns.items() if values.dtype == object)
+            said = f"{text} is text, which it cannot take" if text else str(error)
+            raise InputError(f"The term {self.text!r} cannot be computed: {said}.") from error
+
+    def value(self, node: ast.expr, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]) -> Any:
+        """The value of a part; see :meth:`evaluate`."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            return columns[self.aliases.get(node.id, node.id)]
+        if isinstance(node, ast.List | ast.Tuple):
+            return [self.value(child, columns, states) for child in node.elts]
+        if isinstance(node, ast.BinOp):
+            return OPERATORS[type(node.op)](self.value(node.left, columns, states), self.value(node.right, columns, states))
+        if isinstance(node, ast.UnaryOp):
+            return OPERATORS[type(node.op)](self.value(node.operand, columns, states))
+        if isinstance(node, ast.Compare):
+            left, found = self.value(node.left, columns, states), None
+            for sign, right in zip(node.ops, (self.value(c, columns, states) for c in node.comparators), strict=True):
+                one = OPERATORS[type(sign)](left, right)
+                found, left = one if found is None else np.logical_and(found, one), right
+            return found
+        assert isinstance(node, ast.Call)
+        name = self._function(node)
+        arguments, keywords = self.arguments(node, columns, states)
+        if name == "I":
+            return arguments[0]
+        if name in STATEFUL:
+            return transformed(name, arguments, keywords, states[ast.unparse(node)])
+        with np.errstate(all="ignore"):  # what is not a number is reported with its row
+            return ROW_BY_ROW[name](*arguments, **keywords)
+
+    def arguments(
+        self, node: ast.Call, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Those of a call, evaluated."""
+        keywords = {str(keyword.arg): self.value(keyword.value, columns, states) for keyword in node.keywords}
+        return [self.value(child, columns, states) for child in node.args], keywords
+
+
+def parsed(text: str, shown: str) -> ast.expr:
+    """The tree of an expression."""
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise InputError(f"The term {shown!r} is not an expression: {error.msg}.") from None
+
+
+def transformed(name: str, arguments: list[Any], keywords: dict[str, Any], state: Mapping[str, Any]) -> np.ndarray:
+    """A transform of formulaic with a state that was learned."""
+    from formulaic.transforms import TRANSFORMS
+
+    known = dict(state)
+    for key in ("alpha", "norms2"):  # JSON knows no whole numbers as keys
+        if key in known:
+            known[key] = {int(k): v for k, v in known[key].items()}
+    try:
+        found = TRANSFORMS[name](*arguments, _state=known, **keywords)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"The term {name}(...) cannot be computed: {error}") from error
+    if isinstance(found, dict):
+        return np.column_stack([np.asarray(column, dtype=float) for column in found.values()])
+    return np.asarray(getattr(found, "__wrapped__", found), dtype=float)

@@ -1,0 +1,188 @@
+"""A formula: its response, its terms, and which columns of the data they read.
+
+formulaic parses it and decides which columns the terms have.  The values are computed by :mod:`karat.inference.design`, batch
+by batch, straight from Arrow columns.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from karat.errors import InputError, MissingExtraError
+from karat.inference.expressions import Expression, parsed
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m|[⧛⧚]")
+CONTRASTS = ("Treatment", "Sum", "Helmert", "Diff", "Poly")
+IN_R = ("treatment", "SAS", "sum", "helmert", "diff", "poly")  # contr.treatment, ...
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factor of terms: a column, or an expression of columns.
+
+    Attributes
+    ----------
+    text : str
+        As formulaic writes it; it names the columns of the design.
+    looked_up : bool
+        It is the name of a column.
+    """
+
+    text: str
+    looked_up: bool
+
+    @cached_property
+    def category(self) -> ast.Call | None:
+        """The call ``C(...)``, if it is one."""
+        if self.looked_up:
+            return None
+        call = parsed(re.sub(r"`[^`]*`", "quoted", self.text), self.text)
+        return call if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "C" else None
+
+    @cached_property
+    def expression(self) -> Expression | None:
+        """What is evaluated: the expression, or the first argument of ``C(...)``; None where a column is looked up."""
+        if self.looked_up:
+            return None
+        if self.category is None:
+            return Expression(self.text)
+        inner = Expression(_first_argument(self.text))
+        return None if isinstance(inner.tree, ast.Name) else inner
+
+    @property
+    def column(self) -> str | None:
+        """The column that is looked up, also inside ``C(...)``."""
+        if self.looked_up:
+            return self.text
+        if self.expression is None:
+            inner = Expression(_first_argument(self.text))
+            return inner.variables()[0]
+        return None
+
+    @property
+    def variables(self) -> list[str]:
+        """The columns that it reads."""
+        return [self.column] if self.expression is None and self.column is not None else self.expression.variables()  # type: ignore[union-attr]
+
+    def contrasts(self) -> tuple[Any, list[Any] | None]:
+        """The contrasts of ``C(...)`` and its levels, where they are given."""
+        if self.category is None:
+            return None, None
+        given = {keyword.arg: keyword.value for keyword in self.category.keywords}
+        if len(self.category.args) > 1:
+            given["contrasts"] = self.category.args[1]
+        strange = set(given) - {"contrasts", "levels"}
+        if strange or len(self.category.args) > 2:
+            raise InputError(f"The term {self.text!r}: C takes contrasts and levels, not {', '.join(map(str, strange))}.")
+        levels = given.get("levels")
+        return self._contrast(given.get("contrasts")), None if levels is None else self._literal(levels)
+
+    def _contrast(self, node: ast.expr | None) -> Any:
+        """``contr.sum``, ``contr.treatment("b")``, ``Treatment("b")`` and the like."""
+        if node is None:
+            return None
+        from formulaic.transforms import TRANSFORMS
+        from formulaic.transforms.contrasts import Contrasts
+
+        call = node if isinstance(node, ast.Call) else None
+        function = node.func if isinstance(node, ast.Call) else node
+        found = None
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "contr":
+            found = getattr(TRANSFORMS["contr"], function.attr) if function.attr in IN_R else None
+        elif isinstance(function, ast.Name) and function.id in CONTRASTS:
+            found = TRANSFORMS[function.id]
+        arguments = [] if call is None else [self._literal(a) for a in call.args]
+        keywords = {} if call is None else {str(k.arg): self._literal(k.value) for k in call.keywords}
+        try:
+            made = None if found is None else found(*arguments, **keywords)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"The term {self.text!r}: {ast.unparse(node)} cannot be used ({error}).") from error
+        if not isinstance(made, Contrasts):
+            raise InputError(
+                f"The term {self.text!r}: {ast.unparse(node)} are no known contrasts; use contr.treatment, contr.sum, "
+                "contr.helmert, contr.diff or contr.poly."
+            )
+        return made
+
+    def _literal(self, node: ast.expr) -> Any:
+        try:
+            return ast.literal_eval(node)
+        except ValueError:
+            raise InputError(f"The term {self.text!r}: {ast.unparse(node)} must be written out.") from None
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A parsed formula."""
+
+    text: str
+    response: Factor
+    factors: tuple[Factor, ...]
+    terms: Any  # of formulaic
+
+    @property
+    def variables(self) -> list[str]:
+        """The columns that it reads, each once."""
+        every = [*self.response.variables, *(name for factor in self.factors for name in factor.variables)]
+        return list(dict.fromkeys(every))
+
+
+def parse(text: str, names: Sequence[str] = ()) -> Formula:
+    """The formula of a text; ``names`` of the data's columns are what ``.`` stands for."""
+    try:
+        from formulaic import Formula as Parsed
+        from formulaic.errors import FormulaicError
+    except ImportError:
+        raise MissingExtraError("A formula", "inference") from None
+    try:
+        found = Parsed.from_spec(text, context={"__formulaic_variables_available__": list(names)})
+        if not hasattr(found, "lhs"):
+            raise InputError(f"The formula {text!r} has no response; write it as 'y ~ a + b'.")
+        left, right = list(found.lhs), found.rhs
+        sides = [left, list(right)]
+    except (FormulaicError, SyntaxError, TypeError, AttributeError) as error:
+        message = COLOURS.sub("", str(error)).strip().splitlines()[0] if str(error).strip() else "it cannot be read"
+        raise InputError(f"The formula {text!r} cannot be read: {message}") from None
+    if len(left) != 1 or len(left[0].factors) != 1:
+        raise InputError(f"The formula {text!r} must have one response, on the left of '~'; it has {len(left)}.")
+    every: dict[str, Factor] = {}
+    for term in [term for side in sides for term in side]:
+        for factor in term.factors:
+            if factor.eval_method.value != "literal":
+                every[factor.expr] = Factor(factor.expr, factor.eval_method.value == "lookup")
+    response = every.get(left[0].factors[0].expr)
+    if response is None or response.category is not None:
+        raise InputError(f"The response of the formula {text!r} must be a number; encode it first.")
+    used = {factor.expr for term in sides[1] for factor in term.factors}
+    if response.text in used:
+        raise InputError(f"The response {response.text!r} is also a term of the formula; leave it out on one side.")
+    for factor in every.values():
+        factor.variables  # noqa: B018 - refuses what cannot be evaluated row by row
+        factor.contrasts()
+        if factor.category is not None and factor.expression is not None and any(True for _ in factor.expression.stateful()):
+            raise InputError(
+                f"The term {factor.text!r} makes levels of numbers that all rows decide; compute the column first."
+            )
+    return Formula(text, response, tuple(f for f in every.values() if f.text in used), right)
+
+
+def _first_argument(text: str) -> str:
+    """The first argument of ``C(...)``, with its backticks."""
+    inside, depth, quote = text.strip()[2:-1], 0, ""
+    for i, sign in enumerate(inside):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"`":
+            quote = sign
+        elif sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        elif sign == "," and not depth:
+            return inside[:i].strip()
+    return inside.strip()

@@ -1,0 +1,214 @@
+"""From Arrow rows to the columns of a design: a layout whose features are the terms of a formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from karat._data.batch import Batch
+from karat._data.roles import ColumnRoles
+from karat.errors import InputError
+from karat.inference.design import Design
+from karat.inference.formula import Factor, Formula
+from karat.io.layout import Layout
+from karat.io.source import is_number
+
+Where = Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Columns(Layout):
+    """How the columns of a formula are read.
+
+    Attributes
+    ----------
+    formula : Formula or None
+    text : tuple of str
+        Columns that do not hold numbers.
+    only : tuple of str or None
+        The columns that are read, if they are not all of the formula.
+    """
+
+    formula: Formula | None = None
+    text: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        assert self.formula is not None
+        others = [name for name in (self.roles.weight, self.roles.key) if name is not None]
+        return list(dict.fromkeys([*(self.formula.variables if self.only is None else self.only), *others]))
+
+    @property
+    def numeric(self) -> list[str]:
+        return [name for name in self.columns if name not in self.text and name != self.roles.key]
+
+    def among(self, schema: pa.Schema) -> Columns:
+        """The same: the columns were checked before (:func:`columns_of`)."""
+        return self
+
+    def batch(self, table: Any, number: int, where: Where) -> tuple[Batch, int]:
+        """No numbers yet: what is learned is learned from the table."""
+        return Batch([np.empty((table.num_rows, 0))], np.arange(number, number + table.num_rows), None, None, None), 0
+
+    def is_category(self, factor: Factor) -> bool:
+        """Whether a factor has levels."""
+        return factor.category is not None or (factor.looked_up and factor.text in self.text)
+
+    def numbers(self, table: Any, factor: Factor, keep: np.ndarray, where: Where, states: Any) -> np.ndarray:
+        """The values of a factor, as a table of columns."""
+        if factor.expression is None:
+            assert factor.column is not None
+            return self._number(table, factor.column, keep, where)
+        columns = {name: self.column(table, name, keep, where) for name in factor.variables}
+        values = np.asarray(factor.expression.evaluate(columns, states))
+        if values.ndim == 0:
+            values = np.full(table.num_rows, values)
+        values = (values if values.ndim == 2 else values[:, None]).astype(float, copy=False)
+        return self._checked(values, [factor.text] * values.shape[1], keep, where)
+
+    def values(self, table: Any, factor: Factor, keep: np.ndarray, where: Where) -> Any:
+        """The values of a category, as an Arrow array."""
+        if factor.column is not None:
+            column = table.column(factor.column)
+            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            if pa.types.is_string_view(column.type):
+                column = column.cast(pa.string())
+            self._check_missing(column, factor.column, keep, where)
+            if pa.types.is_floating(column.type):
+                self._number(table, factor.column, keep, where)  # NaN and infinity are no levels
+            return column
+        assert factor.expression is not None
+        columns = {name: self.column(table, name, keep, where) for name in factor.variables}
+        return pa.array(np.asarray(factor.expression.evaluate(columns, {})))
+
+    def _number(self, table: Any, name: str, keep: np.ndarray, where: Where) -> np.ndarray:
+        if name in self.text:
+            raise InputError(f"The term {name!r} is text where a number is needed; write C({name}), or encode it.", column=name)
+        return self._numbers(table, name, keep, where)
+
+    def weights(self, table: Any, keep: np.ndarray, where: Where) -> np.ndarray | None:
+        """The weights of the rows, all of them positive."""
+        if self.roles.weight is None:
+            return None
+        weights: np.ndarray = self._numbers(table, self.roles.weight, keep, where)[:, 0].astype(float)
+        if not (weights[keep] > 0).all():
+            row = int(np.flatnonzero(~(weights > 0) & keep)[0])
+            raise InputError(
+                f"{where(row)}: the weight in column {self.roles.weight!r} is not positive; leave such rows out: software does "
+                "not agree on whether they are observations."
+            )
+        return weights
+
+    def checked(self, values: np.ndarray, text: str, keep: np.ndarray, where: Where) -> np.ndarray:
+        """Values of an expression, all of them numbers, or rows left out."""
+        return self._checked(values[:, None], [text], keep, where)[:, 0]
+
+    def column(self, table: Any, name: str, keep: np.ndarray, where: Where) -> np.ndarray:
+        """A column as an expression reads it: doubles, or texts."""
+        if name not in self.text:
+            return self._number(table, name, keep, where)[:, 0].astype(float, copy=False)
+        column = table.column(name)
+        self._check_missing(column, name, keep, where)
+        return np.asarray(column.to_pylist(), dtype=object)
+
+    def _check_missing(self, column: Any, name: str, keep: np.ndarray, where: Where) -> None:
+        if not column.null_count:
+            return
+        missing = np.asarray(column.is_null())
+        if not self.drop:
+            raise InputError(
+                f"{where(int(np.flatnonzero(missing)[0]))}: column {name!r} has no value ({int(missing.sum()):,} missing "
+                "in this batch).",
+                "Fill it, or leave such rows out with on_missing='drop'.",
+                argument="on_missing",
+                column=name,
+            )
+        keep &= ~missing
+
+
+@dataclass(frozen=True)
+class DesignLayout(Columns):
+    """How rows become the columns of a design and the response.
+
+    Attributes
+    ----------
+    design : Design or None
+    """
+
+    design: Design | None = None
+
+    def feature_names(self, count: int) -> list[str]:
+        assert self.design is not None
+        return self.design.names
+
+    def batch(self, table: Any, number: int, where: Where) -> tuple[Batch, int]:
+        assert self.design is not None
+        keep = np.ones(table.num_rows, dtype=bool)
+        states = self.design.learned.states
+        parts = self.blocks(table, keep, where)
+        if self.roles.targets:
+            response = self.numbers(table, self.design.formula.response, keep, where, states)
+            parts.append(response)
+        weights = self.weights(table, keep, where)
+        keys = None if self.roles.key is None else self.labels(table, self.roles.key, where)
+        batch = Batch(parts, np.arange(number, number + table.num_rows), weights, None, keys)
+        dropped = int(len(keep) - keep.sum())
+        return (batch.take(keep) if dropped else batch), dropped
+
+    def blocks(self, table: Any, keep: np.ndarray, where: Where) -> list[np.ndarray]:
+        """The columns of the design."""
+        assert self.design is not None
+        states = self.design.learned.states
+        return self.design.blocks(
+            lambda factor: self.numbers(table, factor, keep, where, states),
+            lambda factor, levels: self._codes(table, factor, levels, keep, where),
+        )
+
+    def _codes(self, table: Any, factor: Factor, levels: list[Any], keep: np.ndarray, where: Where) -> np.ndarray:
+        column = self.values(table, factor, keep, where)
+        codes = _places(column, levels)
+        if not keep.all():
+            codes = np.where(keep, codes, 0)  # rows that are left out
+        if (codes < 0).any():
+            row = int(np.flatnonzero(codes < 0)[0])
+            shown = ", ".join(map(repr, levels[:10])) + (", ..." if len(levels) > 10 else "")
+            raise InputError(
+                f"{where(row)}: the term {factor.text!r} has no level {column[row].as_py()!r}; its levels are {shown}."
+            )
+        return codes
+
+
+def _places(column: Any, levels: list[Any]) -> np.ndarray:
+    """The position of every value among the levels, -1 if it is none of them."""
+    if not pa.types.is_dictionary(column.type):
+        try:
+            known = pa.array(levels).cast(column.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):  # levels of another type
+            column = pc.dictionary_encode(column)
+        else:
+            return np.asarray(pc.index_in(column, value_set=known).fill_null(-1))
+    places = {level: i for i, level in enumerate(levels)}
+    found = np.array([*(places.get(value, -1) for value in column.dictionary.to_pylist()), -1])
+    return np.asarray(found[np.asarray(column.indices.fill_null(len(found) - 1))])
+
+
+def columns_of(
+    formula: Formula, schema: pa.Schema, weight: str | None, on_missing: str, key: str | None = None, response: bool = True
+) -> Columns:
+    """The layout of a formula before anything was learned; every column is there."""
+    roles = ColumnRoles((), (formula.response.text,) if response else (), weight, None, key)
+    layout = Columns.of(None, roles, None, on_missing)
+    text = tuple(field.name for field in schema if not is_number(field))
+    found = Columns(roles, None, layout.drop, formula, text)
+    ColumnRoles(tuple(found.columns)).among(schema.names)
+    if weight is not None and weight in text:
+        raise InputError(f"The weights in column {weight!r} are not numbers.", column=weight)
+    if response and formula.response.column in text:
+        raise InputError(f"The response {formula.response.text!r} is text; it must be a number: encode it first.")
+    return found

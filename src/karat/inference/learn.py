@@ -1,0 +1,321 @@
+"""What one pass over all rows must learn before a formula can be evaluated: levels, means, knots.
+
+    C(a), text columns        the levels that occur
+    center, scale             count, mean, sum of squares (Chan's update), smallest and largest value
+    poly(x, d)                a coreset of x with the moments up to 2 d: the orthogonal polynomials of all rows are its own
+    weights                   the sum of their logarithms, which the likelihood has
+    bs(x, df=k)               knots at quantiles: the distinct values with their counts, if they are not too many
+
+Nothing else is kept, so the pass runs in bounded memory and its parts (files, partitions) can be joined.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from karat._data.batch import Batch
+from karat._stream.sketch import Sketch
+from karat.errors import InputError
+from karat.inference.design import Learned
+from karat.inference.expressions import Expression
+from karat.inference.formula import Factor
+from karat.inference.layout import Columns
+from karat.io.consumers import Consumer
+from karat.io.source import Chunk
+from karat.problems import Moments
+
+MOST_LEVELS = 10_000  # a category with more of them is an identifier
+MOST_VALUES = 2**20  # distinct values of which quantiles are taken
+
+
+@dataclass
+class ValueSums:
+    """Sums over the values of an expression."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0  # of differences from the mean
+    low: float = np.inf
+    high: float = -np.inf
+    sketch: Sketch | None = None
+    values: np.ndarray | None = None  # distinct, increasing
+    counts: np.ndarray | None = None
+
+    def add(self, x: np.ndarray) -> None:
+        """Take more values."""
+        if not len(x):
+            return
+        mean = float(x.mean())
+        self.join(len(x), mean, float(np.square(x - mean).sum()), float(x.min()), float(x.max()))
+        if self.sketch is not None:
+            self.sketch.update(x[:, None])
+        if self.values is not None:
+            self._count(*np.unique(x, return_counts=True))
+
+    def join(self, count: int, mean: float, squares: float, low: float, high: float) -> None:
+        """Add other sums (Chan, Golub and LeVeque)."""
+        total, step = self.count + count, mean - self.mean
+        self.squares += squares + step * step * self.count * count / total
+        self.mean += step * count / total
+        self.count, self.low, self.high = total, min(self.low, low), max(self.high, high)
+
+    def merge(self, other: ValueSums) -> None:
+        if other.count:
+            self.join(other.count, other.mean, other.squares, other.low, other.high)
+        if self.sketch is not None and other.sketch is not None:
+            self.sketch.merge(other.sketch)
+        if self.values is not None and other.values is not None and other.counts is not None:
+            self._count(other.values, other.counts)
+
+    def _count(self, values: np.ndarray, counts: np.ndarray) -> None:
+        assert self.values is not None
+        assert self.counts is not None
+        every, places = np.unique(np.concatenate([self.values, values]), return_inverse=True)
+        self.counts = np.bincount(places, np.concatenate([self.counts, counts])).astype(np.int64)
+        self.values = every
+        if len(every) > MOST_VALUES:
+            raise InputError(
+                f"bs(..., df=) puts knots at quantiles, and there are more than {MOST_VALUES:,} distinct values, too many to "
+                "count in one pass; give the knots: bs(x, knots=[...])."
+            )
+
+    def quantiles(self, shares: np.ndarray) -> np.ndarray:
+        """As ``np.quantile`` of all values would give them."""
+        assert self.values is not None
+        assert self.counts is not None
+        ends = np.cumsum(self.counts)
+        places = shares * (self.count - 1)
+        low, high = np.floor(places), np.ceil(places)
+        left = self.values[np.searchsorted(ends, low, side="right")]
+        right = self.values[np.searchsorted(ends, high, side="right")]
+        return np.asarray(left + (right - left) * (places - low))
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A transform with a state: its text, function, call and the expression that it is in."""
+
+    key: str
+    name: str
+    call: ast.Call
+    expression: Expression
+
+    def options(self) -> dict[str, Any]:
+        """Its arguments but the first, with their defaults."""
+        from formulaic.transforms import TRANSFORMS
+
+        rest = ast.Call(self.call.func, self.call.args[1:], self.call.keywords)
+        arguments, keywords = self.expression.arguments(rest, {}, {})
+        signature = inspect.signature(inspect.unwrap(TRANSFORMS[self.name]))
+        try:
+            bound = signature.bind(None, *arguments, **keywords)
+        except TypeError as error:
+            raise InputError(f"The term {self.key!r}: {error}.") from None
+        bound.apply_defaults()
+        return dict(list(bound.arguments.items())[1:])
+
+    def start(self) -> ValueSums:
+        options = self.options()
+        if self.name == "poly" and not options["raw"]:
+            return ValueSums(sketch=Sketch(Moments(2 * int(options["degree"]))))
+        if self.name == "bs" and options["df"]:
+            return ValueSums(values=np.empty(0), counts=np.empty(0, dtype=np.int64))
+        return ValueSums()
+
+    def state(self, sums: ValueSums) -> dict[str, Any]:
+        """The state that formulaic would learn from all rows."""
+        options = self.options()
+        if self.name == "poly":
+            return {} if options["raw"] else self._polynomials(sums, int(options["degree"]))
+        if self.name == "bs":
+            return self._knots(sums, options)
+        rescale = options.get("scale", options.get("rescale", False)) if self.name != "center" else False
+        centre, ddof = options.get("center", True), options.get("ddof", 1)
+        shift = sums.mean if centre is True else None if centre is False else float(centre)
+        about = sums.squares + sums.count * (sums.mean - (shift or 0.0)) ** 2
+        size = float(np.sqrt(about / (sums.count - ddof))) if rescale is True else None if rescale is False else float(rescale)
+        if size == 0.0:
+            raise InputError(f"The term {self.key!r}: the values are all equal, so they have no scale; leave it out.")
+        return {"ddof": ddof, "center": shift, "scale": size}
+
+    def _polynomials(self, sums: ValueSums, degree: int) -> dict[str, Any]:
+        """Those that are orthogonal over all rows, by Stieltjes' recurrence over the rows of a coreset."""
+        assert sums.sketch is not None
+        core = sums.sketch.coreset()
+        x, weights = core.arrays()[0][:, 0], core.weights
+        before, now = np.zeros_like(x), np.ones_like(x)
+        alpha: dict[str, float] = {}
+        norms: dict[str, float] = {}
+        for k in range(degree + 1):
+            norms[str(k)] = float((weights * now**2).sum())
+            if norms[str(k)] <= 1e-14 * (weights * np.square(x - sums.mean) ** k).sum():
+                raise InputError(f"The term {self.key!r}: there are only {k} distinct values; lower the degree.")
+            if k == degree:
+                break
+            alpha[str(k)] = float((weights * x * now**2).sum() / norms[str(k)])
+            beta = norms[str(k)] / norms[str(k - 1)] if k else 0.0
+            before, now = now, (x - alpha[str(k)]) * now - beta * before
+        return {"alpha": alpha, "norms2": norms}
+
+    def _knots(self, sums: ValueSums, options: dict[str, Any]) -> dict[str, Any]:
+        low = sums.low if options["lower_bound"] is None else float(options["lower_bound"])
+        high = sums.high if options["upper_bound"] is None else float(options["upper_bound"])
+        degree, inner = int(options["degree"]), [float(knot) for knot in options["knots"] or ()]
+        if options["df"]:
+            count = int(options["df"]) - degree - bool(options["include_intercept"])
+            if count < 0:
+                raise InputError(f"The term {self.key!r}: df is too small for degree {degree}.")
+            inner = sums.quantiles(np.linspace(0, 1, count + 2)[1:-1]).tolist()
+        knots = [low] * (degree + 1) + inner + [high] * (degree + 1)
+        return {"lower_bound": low, "upper_bound": high, "knots": knots}
+
+
+@dataclass
+class Learn(Consumer):
+    """Learns levels and states from the rows of a scan."""
+
+    layout: Columns
+    declared: dict[str, list[Any]] = field(default_factory=dict)  # levels in the order of the data's own category type
+    whole: bool = False  # numbers are read as doubles, so that whole numbers are levels such as 2019, not 2019.0
+    rows: int = 0
+    log_weights: float = 0.0
+    row: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        formula = self.layout.formula
+        assert formula is not None
+        self.categories = [factor for factor in formula.factors if self.layout.is_category(factor)]
+        self.levels: dict[str, set[Any]] = {factor.text: set() for factor in self.categories}
+        self.transforms = list(_transforms((*formula.factors, formula.response)))
+        self.sums = {transform.key: transform.start() for transform in self.transforms}
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to learn."""
+        return bool(self.categories or self.transforms or self.layout.roles.weight)
+
+    def reading(self) -> Columns:
+        """The layout of the pass: only the columns that it looks at, if no row is left out."""
+        formula = self.layout.formula
+        assert formula is not None
+        if self.layout.drop:
+            return self.layout
+        some = [f for f in (*formula.factors, formula.response) if f in self.categories or _has_state(f)]
+        return replace(self.layout, only=tuple(dict.fromkeys(name for factor in some for name in factor.variables)))
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        table, where = chunk.table, chunk.where
+        keep = np.ones(table.num_rows, dtype=bool)
+        found = {factor.text: self.layout.values(table, factor, keep, where) for factor in self.categories}
+        columns: dict[str, np.ndarray] = {}
+        for transform in self.transforms:
+            names = Expression(ast.unparse(transform.call.args[0])).variables()
+            names = [transform.expression.aliases.get(name, name) for name in names]
+            columns |= {name: self.layout.column(table, name, keep, where) for name in names if name not in columns}
+        weights = self.layout.weights(table, keep, where)
+        if self.layout.drop:
+            self._find_gaps(table, keep, where)
+        arguments = {}
+        for transform in self.transforms:
+            x = np.asarray(transform.expression.value(transform.call.args[0], columns, {}), dtype=float)
+            arguments[transform.key] = self.layout.checked(x, transform.key, keep, where)
+        for key, x in arguments.items():  # the rows that count are known now
+            self.sums[key].add(x if keep.all() else x[keep])
+        if weights is not None:
+            self.log_weights += float(np.log(weights[keep]).sum())
+        for factor in self.categories:
+            self._add_levels(factor, found[factor.text] if keep.all() else found[factor.text].filter(pa.array(keep)))
+        if not self.row and keep.any():
+            values = {name: table.column(name)[int(np.argmax(keep))].as_py() for name in table.schema.names}
+            self.row = {name: value for name, value in values.items() if isinstance(value, str | int | float | bool)}
+        self.rows += int(keep.sum())
+
+    def _find_gaps(self, table: Any, keep: np.ndarray, where: Any) -> None:
+        """Rows that later passes leave out have no say."""
+        formula = self.layout.formula
+        assert formula is not None
+        for name in formula.variables:
+            self.layout.column(table, name, keep, where)
+        for factor in (*formula.factors, formula.response):
+            if not self.layout.is_category(factor) and not _has_state(factor):
+                self.layout.numbers(table, factor, keep, where, {})
+
+    def _add_levels(self, factor: Factor, column: Any) -> None:
+        if pa.types.is_dictionary(column.type):
+            known = column.dictionary.to_pylist()
+            seen = [known[i] for i in np.unique(np.asarray(column.indices.drop_null()))]
+        else:
+            seen = pc.unique(column).to_pylist()
+        values = {self._level(value) for value in seen if value is not None}
+        strange = next((value for value in values if not isinstance(value, str | int | float | bool)), None)
+        if strange is not None:
+            raise InputError(
+                f"The term {factor.text!r} has levels of type {type(strange).__name__}; make them text or numbers."
+            )
+        self.levels[factor.text] |= values
+        if len(self.levels[factor.text]) > MOST_LEVELS:
+            raise InputError(
+                f"The term {factor.text!r} has more than {MOST_LEVELS:,} levels; is it an identifier? Use it as cluster=, or "
+                "join levels."
+            )
+
+    def _level(self, value: Any) -> Any:
+        return int(value) if self.whole and isinstance(value, float) and value.is_integer() else value
+
+    def fresh(self) -> Learn:
+        """One that has learned nothing yet, for another part of the data."""
+        return Learn(self.layout, self.declared, self.whole)
+
+    def merge(self, other: Learn) -> None:
+        """Add what another part of the data has taught."""
+        for text, levels in other.levels.items():
+            self.levels[text] |= levels
+        for key, sums in other.sums.items():
+            self.sums[key].merge(sums)
+        self.rows += other.rows
+        self.log_weights += other.log_weights
+        self.row = self.row or other.row
+
+    def learned(self) -> Learned:
+        """What all rows decide."""
+        if self.needed and not self.rows:
+            raise InputError("The data has no rows that the formula can use.")
+        levels = {factor.text: self._ordered(factor) for factor in self.categories}
+        states = {transform.key: transform.state(self.sums[transform.key]) for transform in self.transforms}
+        return Learned(levels, states, self.row)
+
+    def _ordered(self, factor: Factor) -> list[Any]:
+        found = self.levels[factor.text]
+        given = factor.contrasts()[1]
+        if given is not None:
+            missing = [level for level in found if level not in given]
+            if missing:
+                raise InputError(f"The term {factor.text!r} does not list the level {missing[0]!r}, which the data has.")
+            return list(given)
+        declared = self.declared.get(factor.column or "")
+        if declared is not None:
+            return [level for level in declared if level in found]
+        return sorted(found, key=lambda level: (isinstance(level, str), level))
+
+
+def _has_state(factor: Factor) -> bool:
+    return factor.expression is not None and any(True for _ in factor.expression.stateful())
+
+
+def _transforms(factors: tuple[Factor, ...]) -> Iterator[Transform]:
+    seen = set()
+    for factor in factors:
+        for key, name, call in factor.expression.stateful() if factor.expression is not None else ():
+            if not call.args:
+                raise InputError(f"The term {key!r} needs the column as its first argument.")
+            if key not in seen:
+                seen.add(key)
+                yield Transform(key, name, call, factor.expression)  # type: ignore[arg-type]

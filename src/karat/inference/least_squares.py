@@ -1,0 +1,92 @@
+"""The least-squares solution of all rows from a coreset, by a QR factorisation of its weighted rows.
+
+Columns are shifted by their weighted means where there is an intercept (x - m is exact to the last digit of the result), and
+scaled to length one; so the digits that are lost depend on how the columns relate, and not on their units.
+
+    rows r = (1, x - m);   sqrt(w) r = Q R;   params of r = R^-1 Q' sqrt(w) y;   whitening W = R^-1, so that sum w W'r r'W = 1
+    in the columns of the data (1, x) = T r:   params T' ..., normalised covariance (T W)(T W)'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from karat.engine.linalg import Array
+from karat.errors import InputError
+
+COLLINEAR = 64 * np.finfo(float).eps  # of its length: a column that is nearer to the others is a combination of them
+NAMED = 1e-6  # coefficients of a combination that are named, of the largest
+
+
+@dataclass(frozen=True)
+class LeastSquaresSolution:
+    """The solution, in shifted columns and in those of the data.
+
+    Attributes
+    ----------
+    shift : array of shape (k,)
+        m, and 0 for the intercept.
+    shifted : array of shape (k,)
+        The parameters of the shifted columns.
+    whitening : array of shape (k, k)
+        W, of the shifted columns.
+    params : array of shape (k,)
+        The parameters of the columns of the data.
+    root : array of shape (k, k)
+        T W: ``root @ root.T`` is the normalised covariance of ``params``.
+    rss : float
+        The weighted sum of squared residuals.
+    """
+
+    shift: Array
+    shifted: Array
+    whitening: Array
+    params: Array
+    root: Array
+    rss: float
+
+
+def solve(X: Array, y: Array, weights: Array, names: list[str], intercept: bool) -> LeastSquaresSolution:
+    """Solve; if there is an ``intercept``, the first column of X holds ones.  A collinear column is refused by its name."""
+    width, root = X.shape[1], np.sqrt(weights)
+    shift, turn = np.zeros(width), np.eye(width)
+    if intercept:
+        shift[1:] = weights @ X[:, 1:] / weights.sum()
+        turn[0, 1:] = -shift[1:]
+    rows = X - shift
+    sizes = np.linalg.norm(rows * root[:, None], axis=0)
+    whole = np.linalg.norm(X * root[:, None], axis=0)
+    vanished = np.flatnonzero(sizes <= COLLINEAR * np.maximum(whole, np.finfo(float).tiny))
+    if len(vanished):
+        what = "always zero" if whole[vanished[0]] == 0 else "constant, like the intercept"
+        raise InputError(f"The column {names[vanished[0]]!r} is {what}; leave its term out of the formula.")
+    if len(rows) < width:
+        raise InputError(f"There are {len(rows)} rows for {width} columns; leave terms out.")
+    q, r, order = linalg.qr(rows * root[:, None] / sizes, mode="economic", pivoting=True)
+    small = np.flatnonzero(np.abs(np.diag(r)) <= COLLINEAR * width)
+    if len(small):
+        raise InputError(_collinear(r, order, int(small[0]), names))
+    inverse = linalg.solve_triangular(r, np.eye(width))
+    whitening = np.empty((width, width))
+    whitening[order] = inverse
+    whitening /= sizes[:, None]
+    centre = float(weights @ y / weights.sum()) if intercept else 0.0
+    shifted = whitening @ (q.T @ (root * (y - centre)))
+    if intercept:
+        shifted[0] += centre
+    errors = (y - shifted[0] - rows[:, 1:] @ shifted[1:]) if intercept else y - rows @ shifted
+    return LeastSquaresSolution(shift, shifted, whitening, turn @ shifted, turn @ whitening, float(weights @ errors**2))
+
+
+def _collinear(r: Array, order: Array, place: int, names: list[str]) -> str:
+    """Which column is a combination of which others."""
+    parts = linalg.solve_triangular(r[:place, :place], r[:place, place]) if place else np.empty(0)
+    near = np.flatnonzero(np.abs(parts) > NAMED * max(float(np.abs(parts).max(initial=0.0)), 1e-300))
+    others = ", ".join(repr(names[order[i]]) for i in near[:5]) + (", ..." if len(near) > 5 else "")
+    return (
+        f"The column {names[order[place]]!r} is a linear combination of {others}, so its coefficient is not defined; leave one "
+        "of these terms out of the formula."
+    )

@@ -1,0 +1,50 @@
+"""Tests between nested models of one coreset."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from karat.errors import InputError
+
+
+def anova(*fits: Any) -> Any:
+    """F tests between nested models, from the smallest to the largest, as ``anova_lm`` in statsmodels.
+
+    Parameters
+    ----------
+    *fits : results of :func:`karat.inference.ols`
+        Two or more, of the same rows and response; each must have all columns of the one before.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``df_resid``, ``ssr``, and of each model against the one before ``df_diff``, ``ss_diff``, ``F`` and ``Pr(>F)``; the
+        residual variance is that of the largest model.
+    """
+    import pandas as pd
+
+    if len(fits) < 2:
+        raise InputError("anova compares two or more nested fits.")
+    for smaller, larger in pairwise(fits):
+        missing = [name for name in smaller.labels if name not in larger.labels]
+        if missing or len(larger.labels) == len(smaller.labels):
+            what = f"the column {missing[0]!r} is not in the larger one" if missing else "they have the same columns"
+            raise InputError(f"The fits are not nested: {what}. Pass them from the smallest to the largest.")
+        if smaller.nobs != larger.nobs or smaller.model.endog_names != larger.model.endog_names:
+            raise InputError("The fits are of other rows or of another response; anova compares models of the same data.")
+    robust = next((fit.cov_type for fit in fits if fit.cov_type != "nonrobust"), None)
+    if robust is not None:
+        raise InputError(f"anova compares classical fits, not {robust}; test the terms of the larger fit by wald_test.")
+    table = pd.DataFrame({"df_resid": [float(fit.df_resid) for fit in fits], "ssr": [float(fit.ssr) for fit in fits]})
+    table["df_diff"] = (-table["df_resid"].diff()).fillna(0.0)
+    table["ss_diff"] = -table["ssr"].diff()
+    table["F"] = table["ss_diff"] / table["df_diff"].where(table["df_diff"] > 0) / float(fits[-1].scale)
+    table["Pr(>F)"] = [
+        np.nan if np.isnan(value) else float(stats.f.sf(value, free, rest))
+        for value, free, rest in zip(table["F"], table["df_diff"], table["df_resid"], strict=True)
+    ]
+    return table

@@ -1,0 +1,165 @@
+"""Passes over data wherever it lies: in memory, in files, in DuckDB, or in the partitions of Dask and Spark.
+
+consumer = rows.scan(layout, consumer)      # one pass; what the partitions found is merged
+core     = rows.coreset(layout)             # one pass; a sketch per partition
+"""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from karat._cluster.task import WHOLE, Partition, Task
+from karat._core.construct import Progress
+from karat._core.coreset import Coreset
+from karat._core.plan import FOLD
+from karat._data import containers
+from karat._stream.sketch import Sketch
+from karat.errors import InputError
+from karat.inference.layout import Columns, DesignLayout
+from karat.io.build import described_source
+from karat.io.consumers import Consumer, Reduce
+from karat.io.csv import CsvFiles
+from karat.io.scan import require_rows, scan
+from karat.io.source import Source, open_source
+from karat.problems import LeastSquares
+
+
+class DataRows(ABC):
+    """Rows that can be read several times."""
+
+    declared: dict[str, list[Any]]  # levels of columns that have a category type of their own, in order
+    all_doubles = False  # whether whole numbers come as doubles
+
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns."""
+
+    @abstractmethod
+    def scan(self, layout: Columns, consumer: Any) -> Any:
+        """The consumer, or the merged consumers, after all rows."""
+
+    @abstractmethod
+    def coreset(self, layout: DesignLayout) -> Coreset:
+        """Of all rows."""
+
+
+class SourceRows(DataRows):
+    """Rows of a source of :mod:`karat.io`."""
+
+    def __init__(self, source: Source, declared: dict[str, list[Any]], progress: Progress | None) -> None:
+        self.source, self.declared, self.progress = source, declared, progress
+        self.passes, self.all_doubles = 0, isinstance(source, CsvFiles)
+
+    def schema(self) -> pa.Schema:
+        return self.source.schema()
+
+    def scan(self, layout: Columns, consumer: Any) -> Any:
+        self._scan(layout, [consumer])
+        return consumer
+
+    def _scan(self, layout: Columns, consumers: Sequence[Consumer]) -> Any:
+        if self.passes and self.source.once:
+            raise InputError(
+                "A stream comes only once, and this table takes several passes; write it to files, or pass a frame."
+            )
+        self.passes += 1
+        position = scan(self.source, layout, consumers, FOLD, progress=self.progress)
+        require_rows(self.source, layout, position)
+        return position
+
+    def coreset(self, layout: DesignLayout) -> Coreset:
+        sketch = Sketch(LeastSquares(), random_state=0, buffer_rows=FOLD)
+        position = self._scan(layout, [Reduce(sketch, layout)])
+        core = sketch.coreset()
+        source = described_source(self.source, self.source.identity(), position.counts)
+        dropped = {"missing": position.dropped, "broken": position.bad}
+        return replace(core, provenance=layout.provenance(core.problem, 0, source, dropped, None))
+
+
+@dataclass(frozen=True)
+class PassTask:
+    """A pass over partitions: what a worker does, and how messages are joined."""
+
+    layout: Columns
+    consumer: Any
+
+    def part(self, number: int, tables: Iterable[Any]) -> bytes:
+        consumer = self.consumer.fresh()
+        scan(Partition(number, tables), self.layout, [consumer], WHOLE)
+        return pickle.dumps(consumer)
+
+    def join(self, messages: Sequence[bytes]) -> bytes:
+        return pickle.dumps(self.finish(messages))
+
+    def finish(self, messages: Sequence[bytes]) -> Any:
+        first, *others = (pickle.loads(message) for message in messages)
+        for other in others:
+            first.merge(other)
+        return first
+
+
+class ClusterRows(DataRows):
+    """Rows of a Dask or Spark data frame.
+
+    Parameters
+    ----------
+    data : data frame
+    home : module
+        :mod:`karat.dask` or :mod:`karat.spark`.
+    """
+
+    def __init__(self, data: Any, home: Any) -> None:
+        self.data, self.home, self.declared = data, home, {}
+
+    def schema(self) -> pa.Schema:
+        return self.home.frame_schema(self.data)
+
+    def scan(self, layout: Columns, consumer: Any) -> Any:
+        work = PassTask(layout, consumer)
+        return work.finish(self.home.messages(self.data, layout, work))
+
+    def coreset(self, layout: DesignLayout) -> Coreset:
+        work = Task(LeastSquares(), layout, 0)
+        return work.finish(self.home.messages(self.data, layout, work), f"partitions merged by {self.home.NAME}")
+
+
+def open_rows(data: Any, progress: Progress | None) -> DataRows:
+    """Rows of anything that :func:`karat.inference.ols` takes."""
+    library = type(data).__module__.split(".")[0]
+    if library in ("dask", "dask_expr"):
+        from karat import dask
+
+        return ClusterRows(data, dask)
+    if library == "pyspark":
+        from karat import spark
+
+        return ClusterRows(data, spark)
+    return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
+
+
+def open_table(data: Any) -> Source:
+    """The source of rows that are not in partitions; single values of a dictionary are one row."""
+    data = containers.collected(data)
+    if isinstance(data, dict):
+        data = pa.table({name: np.atleast_1d(values) for name, values in data.items()})
+    if type(data).__module__.startswith("polars") and not hasattr(data, "__arrow_c_stream__"):  # polars before 1.3
+        data = data.to_arrow()
+    return open_source(data)
+
+
+def _declared(data: Any) -> dict[str, list[Any]]:
+    """The levels of the category columns of a frame in memory, in their order."""
+    if hasattr(data, "iloc") and hasattr(data, "columns"):
+        kinds = zip(data.columns, data.dtypes, strict=True)
+        return {str(name): list(kind.categories) for name, kind in kinds if hasattr(kind, "categories")}
+    if type(data).__module__.startswith("polars") and hasattr(data, "schema"):
+        enums = {name: kind for name, kind in data.schema.items() if type(kind).__name__ == "Enum"}
+        return {str(name): list(kind.categories) for name, kind in enums.items()}
+    return {}

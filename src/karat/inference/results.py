@@ -1,0 +1,272 @@
+"""statsmodels' results for all rows, from the kept ones.
+
+A weighted fit of the kept rows has the coefficients, the residual and the total sum of squares of all rows.  Everything else
+that statsmodels derives from these needs the number of observations, and the sum of the logarithms of the weights, which are
+put in their places here.  Robust covariances come from sums that were stored with the coreset; what was not stored, and what
+looks at single residuals, is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from statsmodels.regression.linear_model import WLS, RegressionResults, RegressionResultsWrapper
+
+from karat.engine.linalg import Array
+from karat.errors import InputError, NotExactError
+from karat.inference.least_squares import LeastSquaresSolution, solve
+
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
+SHAPE = "It looks at every residual of the full data, which a coreset does not keep."
+DESCRIPTIONS = {
+    "HC0": "Standard Errors are heteroscedasticity robust (HC0)",
+    "HC1": "Standard Errors are heteroscedasticity robust (HC1)",
+    "HC2": "Standard Errors are heteroscedasticity robust (HC2)",
+    "HC3": "Standard Errors are heteroscedasticity robust (HC3)",
+    "cluster": "Standard Errors are robust to cluster correlation (cluster)",
+}
+
+
+@dataclass(frozen=True)
+class FullData:
+    """What is known about all rows beside the kept ones.
+
+    Attributes
+    ----------
+    observations : float
+    log_weights : float
+        The sum of the logarithms of the weights; 0 where they are counts.
+    covariances : dict of arrays
+        Robust covariances of the parameters, by HC0, HC2, HC3 and cluster, without corrections for small samples.
+    cluster : str or None
+        The column of the clusters.
+    clusters : int
+        How many there are.
+    """
+
+    observations: float
+    log_weights: float = 0.0
+    covariances: dict[str, Array] = field(default_factory=dict)
+    cluster: str | None = None
+    clusters: int = 0
+
+    def covariance(self, kind: str, width: int) -> Array:
+        """With the corrections of statsmodels; refused if its sums were not stored."""
+        stored = "HC0" if kind == "HC1" else kind
+        if stored not in self.covariances:
+            known = ", ".join(sorted({*self.covariances, *(["HC1"] if "HC0" in self.covariances else [])})) or "none"
+            raise NotExactError(
+                f"Robust covariance {kind}: its sums (fourth moments of rows and residuals) were not stored with this coreset, "
+                f"which has {known}; call karat.inference.ols with the data and cov_type={kind!r}."
+            )
+        n, groups = self.observations, self.clusters
+        factor = {"HC1": n / (n - width), "cluster": groups / max(groups - 1, 1) * (n - 1) / (n - width)}.get(kind, 1.0)
+        return factor * self.covariances[stored]
+
+
+class FrequencyWLS(WLS):
+    """Weighted least squares of kept rows that knows how many rows they stand for."""
+
+    def __init__(self, y: Any, X: Any, weights: Array, full: FullData) -> None:
+        super().__init__(y, X, weights=weights)
+        self.full = full
+        self.nobs = float(full.observations)
+        self.coreset: Any = None  # that the rows are of
+        self.design: Any = None  # encodes new rows, if there was a formula
+
+    @property
+    def solution(self) -> LeastSquaresSolution:
+        """Of all rows."""
+        first = self.exog_names[0] in ("Intercept", "const") and bool((self.exog[:, 0] == 1.0).all())
+        return solve(self.exog, self.endog, self.weights, [str(name) for name in self.exog_names], first)
+
+    def fit(
+        self, method: str = "qr", cov_type: str = "nonrobust", cov_kwds: Any = None, use_t: bool | None = None, **kwargs: Any
+    ) -> Any:
+        """Fit; a robust covariance is that of the full data, if its sums were stored."""
+        if cov_kwds is not None or kwargs:
+            raise NotExactError(f"Robust covariances with options: {SHAPE}")
+        found = self.solution
+        self.rank, self.normalized_cov_params = self.exog.shape[1], found.root @ found.root.T
+        if self.nobs <= self.rank:
+            raise InputError(
+                f"{self.nobs:.0f} observations leave no degrees of freedom for {self.rank} columns; leave terms out."
+            )
+        return RegressionResultsWrapper(FullDataResults(self, found, cov_type, use_t))
+
+    def loglike(self, params: Any) -> float:
+        """The Gaussian log-likelihood of all rows."""
+        rss = float(np.sum((self.wendog - self.wexog @ params) ** 2))
+        return self.log_likelihood(rss)
+
+    def log_likelihood(self, rss: float) -> float:
+        """The same from the residual sum of squares."""
+        with np.errstate(divide="ignore"):
+            return float(-0.5 * self.nobs * (np.log(2 * np.pi * rss / self.nobs) + 1) + 0.5 * self.full.log_weights)
+
+
+class FullDataResults(RegressionResults):
+    """Results of all rows; see :func:`karat.inference.ols`."""
+
+    def __init__(self, model: FrequencyWLS, found: LeastSquaresSolution, cov_type: str, use_t: bool | None) -> None:
+        self.found = found
+        scale = found.rss / model.df_resid
+        super().__init__(model, found.params, model.normalized_cov_params, scale, use_t=True if use_t is None else use_t)
+        self.scale = scale
+        if cov_type not in KINDS:
+            raise InputError(f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
+        if cov_type != "nonrobust":
+            self.cov_type = cov_type
+            self.cov_params_default = model.full.covariance(cov_type, len(found.params))
+            self.use_t = bool(use_t)  # statsmodels has the normal distribution here, too
+            self.cov_kwds = {"description": DESCRIPTIONS[cov_type], "use_t": self.use_t, "adjust_df": cov_type == "cluster"}
+            if cov_type == "cluster":
+                self.df_resid_inference = model.full.clusters - 1
+                self.n_groups = model.full.clusters
+
+    @property
+    def nobs(self) -> float:
+        return float(self.model.nobs)
+
+    @property
+    def ssr(self) -> float:
+        return self.found.rss
+
+    @property
+    def llf(self) -> float:
+        return float(self.model.log_likelihood(self.found.rss))
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the parameters."""
+        return [str(name) for name in self.model.exog_names]
+
+    def get_robustcov_results(self, cov_type: str = "HC1", use_t: bool | None = None, **kwargs: Any) -> Any:
+        """The same fit with another covariance, if its sums were stored."""
+        if kwargs:
+            raise NotExactError(f"Robust covariances with options: {SHAPE}")
+        return self.model.fit(cov_type=cov_type, use_t=self.use_t if use_t is None else use_t)
+
+    @property
+    def coreset(self) -> Any:
+        """The kept rows, with the formula and the robust sums; it can be saved, and asked again."""
+        return self.model.coreset
+
+    @property
+    def design(self) -> Any:
+        """Encodes new rows, if the fit was made from a formula."""
+        return self.model.design
+
+    def submodel(self, terms: Any) -> Any:
+        """The classical table of some of the columns, from the same coreset.
+
+        Parameters
+        ----------
+        terms : list of str, or str
+            Names of columns, or a formula whose terms are all in this one.
+        """
+        if isinstance(terms, str):
+            if self.design is None:
+                raise InputError("This fit was not made from a formula; name the columns of the submodel.", argument="terms")
+            terms = self.design.columns_of(terms, self.labels)
+        places = [self._place(name) for name in terms]
+        if not places:
+            raise InputError("A submodel needs a column; 'Intercept' is one.", argument="terms")
+        rows = pd.DataFrame(self.model.exog[:, places], columns=[self.labels[i] for i in places])
+        full = FullData(self.model.full.observations, self.model.full.log_weights)
+        response = pd.Series(self.model.endog, name=self.model.endog_names)
+        model = FrequencyWLS(response, rows, self.model.weights, full)
+        model.coreset, model.design = self.coreset, self.design
+        return model.fit()
+
+    def _place(self, name: Any) -> int:
+        if name not in self.labels:
+            raise InputError(f"The coreset has no column {name!r}; it has {', '.join(self.labels)}.", column=str(name))
+        return self.labels.index(name)
+
+    def _encoded(self, exog: Any) -> tuple[Array, Any]:
+        """New rows as columns of the design, and their index."""
+        if isinstance(exog, np.ndarray):
+            return np.atleast_2d(np.asarray(exog, dtype=float)), None
+        if self.design is None:
+            missing = [name for name in self.labels if name not in (*exog.columns, "const")]
+            if missing:
+                raise InputError(f"The new rows have no column {missing[0]!r}.", column=missing[0])
+            columns = [exog[name] if name in exog.columns else np.ones(len(exog)) for name in self.labels]
+            return np.column_stack(columns).astype(float), getattr(exog, "index", None)
+        index = exog.index if hasattr(exog, "iloc") else None
+        return self.design.matrix(exog, self.labels), index
+
+    def predict(self, exog: Any = None, interval: float | None = None, **kwargs: Any) -> Any:
+        """Predictions for new rows, which are encoded as the rows of the fit were.
+
+        Parameters
+        ----------
+        exog : frame, or array of the columns of the design
+        interval : float, optional
+            A level such as 0.95: also the standard error of the mean, and intervals for the mean and for an observation.
+        """
+        if exog is None or kwargs:
+            raise NotExactError(f"Predictions need new rows: predict(frame). {SHAPE}")
+        if interval is not None:
+            if not 0 < interval < 1:
+                raise InputError(f"interval is a level such as 0.95, not {interval!r}.", argument="interval")
+            return self.get_prediction(exog).summary_frame(alpha=1 - interval)
+        rows, index = self._encoded(exog)
+        return pd.Series(rows @ self.params, index=index, name=self.model.endog_names)
+
+    def get_prediction(
+        self, exog: Any = None, transform: bool = True, weights: Any = None, row_labels: Any = None, **kw: Any
+    ) -> Any:
+        """As in statsmodels, for new rows."""
+        if exog is None:
+            raise NotExactError(f"Predictions need new rows: get_prediction(frame). {SHAPE}")
+        rows, index = self._encoded(exog)
+        labels = index if row_labels is None else row_labels
+        return super().get_prediction(exog=rows, transform=False, weights=weights, row_labels=labels, **kw)
+
+    def summary(self, *args: Any, **kwargs: Any) -> Any:
+        """The table; statsmodels' tests of the residuals' shape (skewness, Durbin-Watson) need every residual."""
+        from karat.inference.show import summary
+
+        return summary(self, *args, **kwargs)
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+    def tidy(self, alpha: float = 0.05) -> Any:
+        """The coefficients as a frame with one row each."""
+        from karat.inference.show import tidy
+
+        return tidy(self, alpha)
+
+    def glance(self) -> Any:
+        """The numbers about the whole model as a frame of one row."""
+        from karat.inference.show import glance
+
+        return glance(self)
+
+    def _stored(self, kind: str) -> Array:
+        return self.model.full.covariance(kind, len(self.params))  # type: ignore[no-any-return]
+
+    cov_HC0 = property(lambda self: self._stored("HC0"))  # noqa: N815 - names of statsmodels
+    cov_HC1 = property(lambda self: self._stored("HC1"))  # noqa: N815
+    cov_HC2 = property(lambda self: self._stored("HC2"))  # noqa: N815
+    cov_HC3 = property(lambda self: self._stored("HC3"))  # noqa: N815
+    HC0_se = property(lambda self: np.sqrt(np.diag(self.cov_HC0)))
+    HC1_se = property(lambda self: np.sqrt(np.diag(self.cov_HC1)))
+    HC2_se = property(lambda self: np.sqrt(np.diag(self.cov_HC2)))
+    HC3_se = property(lambda self: np.sqrt(np.diag(self.cov_HC3)))
+
+    def _refused(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotExactError(f"Robust statistics of single rows are not available: {SHAPE}")
+
+    get_influence = outlier_test = compare_lm_test = _refused
+    resid_pearson = property(_refused)
+
+    def summary2(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: it holds tests of every residual's shape."""
+        raise NotExactError("summary2() tests the shape of all residuals, which a coreset does not keep; use summary().")

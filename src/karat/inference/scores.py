@@ -1,0 +1,204 @@
+"""The second pass: sums of squared residuals and rows at the solution, from which robust covariances follow.
+
+With weights u, residuals e = y - x'b, and W such that the rows z = W'x have sum u z z' = 1 (so W W' is the inverse of X'UX),
+
+    HC0       W (sum u^2 e^2 z z') W'                                        HC1 = n / (n - k) HC0
+    HC2       the same with e^2 / (1 - h),  h = u z'z the leverage           HC3 with e^2 / (1 - h)^2
+    cluster   W (sum_g s_g s_g') W',  s_g = sum over its rows of u e z       times G / (G - 1) (n - 1) / (n - k)
+
+Sums in z lose no digits however the columns are scaled.  Only they travel: k x k numbers, and G x k for G clusters.
+The same pass counts the rows and sums u e^2 and u e z, which must be those of the coreset: other data is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from karat._data.batch import Batch
+from karat.engine.linalg import Array
+from karat.errors import InputError, NotExactError
+from karat.inference.clusters import ClusterSums
+from karat.inference.least_squares import LeastSquaresSolution
+from karat.io.consumers import Consumer
+from karat.io.source import Chunk
+
+BLOCK = 2**14  # rows that are summed at a time
+WAITING = 2**20  # scores that wait to be added to their clusters
+LEVERAGE = 1e-10  # 1 - h below which a row is fitted exactly, and HC2 and HC3 are 0 / 0
+EXACT = 1e-24  # of the response's sum of squares: residuals of that size are rounding
+SAME = 1e-6  # relative: the sums of other data differ by more
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A least-squares solution of all rows.
+
+    Attributes
+    ----------
+    found : LeastSquaresSolution
+        In shifted columns, which keep more digits.
+    intercept : bool
+        Whether the first column is the constant.
+    observations : int
+    """
+
+    found: LeastSquaresSolution
+    intercept: bool
+    observations: int
+
+    @property
+    def width(self) -> int:
+        """Columns, with the intercept."""
+        return len(self.found.params)
+
+
+@dataclass
+class Scores(Consumer):
+    """Sums of a scan at a solution.
+
+    Parameters
+    ----------
+    solution : Solution
+    kinds : tuple of str
+        Of HC0, HC2, HC3 and cluster.
+    clusters : ClusterSums, optional
+    """
+
+    background = True
+
+    solution: Solution
+    kinds: tuple[str, ...]
+    clusters: ClusterSums | None = None
+    rows: int = 0
+    rss: float = 0.0
+    size: float = 0.0  # the sum of squares of the response
+    blocks: Array = field(init=False)  # x and z of the rows in work
+    room: Array = field(init=False)  # scores that wait
+    held: int = 0
+    labels: list[np.ndarray] = field(default_factory=list)  # their clusters
+    total: Array = field(init=False)
+    sums: dict[str, Array] = field(init=False)
+
+    def __post_init__(self) -> None:
+        width = self.solution.width
+        self.total = np.zeros(width)
+        self.sums = {kind: np.zeros((width, width)) for kind in self.kinds if kind != "cluster"}
+        if "cluster" in self.kinds:
+            self.clusters = ClusterSums(width)
+        self.blocks = np.empty((2, width, BLOCK))
+        self.room = np.empty((width, BLOCK if self.clusters is None else WAITING))
+
+    @staticmethod
+    def at(found: LeastSquaresSolution, intercept: bool, observations: int, kinds: tuple[str, ...]) -> Scores:
+        """Empty sums at a solution."""
+        return Scores(Solution(found, intercept, observations), kinds)
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        *design, response = batch.parts
+        for start in range(0, len(batch), BLOCK):
+            some = slice(start, min(start + BLOCK, len(batch)))
+            count = some.stop - start
+            if self.held + count > self.room.shape[1]:
+                self.flush()
+            out = self.room[:, self.held : self.held + count]
+            self._add_block(design, response[some, 0], None if batch.weights is None else batch.weights[some], some, chunk, out)
+            if self.clusters is not None:
+                assert batch.keys is not None
+                self.labels.append(batch.keys[some])
+                self.held += count
+        self.rows += len(batch)
+
+    def flush(self) -> None:
+        """Add the scores that wait to their clusters: many at a time, because each time costs as much as there are clusters."""
+        if self.clusters is not None and self.held:
+            self.clusters.add(np.concatenate(self.labels), self.room[:, : self.held])
+        self.held, self.labels = 0, []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For messages: without the room for scores that wait."""
+        self.flush()
+        return vars(self) | {"room": self.room[:, :0], "blocks": self.blocks[:, :, :0]}
+
+    def _add_block(self, design: Sequence[Any], y: Array, weights: Array | None, some: slice, chunk: Chunk, out: Array) -> None:
+        found, fixed = self.solution.found, int(self.solution.intercept)
+        x, z = self.blocks[:, :, : len(y)]
+        x[:fixed], place = 1.0, fixed
+        for part in design:
+            after = place + part.shape[1]
+            np.subtract(part[some].T, found.shift[place:after, None], out=x[place:after])
+            place = after
+        first = found.shifted[0] if self.solution.intercept else 0.0
+        error = y - first - found.shifted[fixed:] @ x[fixed:]
+        np.matmul(found.whitening.T, x, out=z)
+        weighted = error if weights is None else weights * error
+        self.rss += float(error @ weighted)
+        self.size += float(y @ (y if weights is None else weights * y))
+        self.total += z @ weighted
+        if "HC2" in self.sums or "HC3" in self.sums:
+            leverage = np.einsum("ij,ij->j", z, z)
+            rest = 1.0 - (leverage if weights is None else weights * leverage)
+            if (rest < LEVERAGE).any():
+                raise NotExactError(
+                    f"{chunk.where(some.start + int(np.argmin(rest)))}, or a row near it, has leverage 1: it is fitted "
+                    "exactly, and HC2 and HC3 are not defined; use HC0 or HC1, or leave the term out that only this row has."
+                )
+            for kind, factor in (("HC2", 1 / np.sqrt(rest)), ("HC3", 1 / rest)):
+                if kind in self.sums:
+                    scaled = z * (weighted * factor)
+                    self.sums[kind] += scaled @ scaled.T
+        np.multiply(z, weighted, out=out)
+        if "HC0" in self.sums:
+            self.sums["HC0"] += out @ out.T
+
+    def fresh(self) -> Scores:
+        """Empty sums for another part of the data."""
+        return Scores(self.solution, self.kinds)
+
+    def merge(self, other: Scores) -> None:
+        """Add the sums of other rows."""
+        self.rows, self.rss, self.total = self.rows + other.rows, self.rss + other.rss, self.total + other.total
+        self.size += other.size
+        self.flush()
+        other.flush()
+        for kind, value in other.sums.items():
+            self.sums[kind] += value
+        if self.clusters is not None and other.clusters is not None:
+            self.clusters.merge(other.clusters)
+
+    def covariances(self) -> dict[str, Array]:
+        """W M W' of every kind, without the corrections for small samples; refused if the rows were other ones."""
+        self._check_same()
+        self.flush()
+        found = dict(self.sums)
+        if self.clusters is not None:
+            found["cluster"] = self.clusters.outer()
+        root = self.solution.found.root
+        return {kind: root @ value @ root.T for kind, value in found.items()}
+
+    def _check_same(self) -> None:
+        """Refuse other rows than those of the solution: their residuals have another size, or do not cancel."""
+        expected, observations = self.solution.found.rss, self.solution.observations
+        tiny = EXACT * max(self.rss, expected, self.size)  # residuals that are rounding only say nothing
+        drift = float(np.linalg.norm(self.total)) ** 2
+        if (
+            self.rows == observations
+            and abs(self.rss - expected) <= SAME * expected + tiny
+            and drift <= SAME**2 * expected + tiny
+        ):
+            return
+        raise InputError(
+            f"These are not the rows that the coreset was made of: {self.rows:,} rows with a residual sum of squares of "
+            f"{self.rss:.9g}, instead of {observations:,} with {expected:.9g}. The data must be the same in every pass."
+        )
+
+
+def wanted_sums(kinds: Sequence[str]) -> tuple[str, ...]:
+    """The sums that some covariances are made of."""
+    found = []
+    for kind in kinds:
+        found += {"nonrobust": [], "HC1": ["HC0"]}.get(kind, [kind])
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,84 @@
+"""How a regression table is shown: as text and HTML by statsmodels' own tables, and as tidy frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from statsmodels.iolib.summary import Summary
+
+
+def title_of(results: Any) -> str:
+    """Observations and kept rows: the first line of the table."""
+    return f"Observations: {results.nobs:,.0f} ({len(results.model.exog):,} rows kept)"
+
+
+def summary(
+    results: Any, yname: str | None = None, xname: Any = None, title: str | None = None, alpha: float = 0.05, **_: Any
+) -> Any:
+    """The table of a fit."""
+    weighted = "WLS" if results.model.full.log_weights else "OLS"
+    groups = [("Clusters:", [f"{results.n_groups:,}"])] if results.cov_type == "cluster" else []
+    left = [
+        ("Dep. Variable:", None),
+        ("Model:", [weighted]),
+        ("Method:", ["Least Squares"]),
+        ("No. Observations:", [f"{results.nobs:.0f}"]),
+        ("Df Residuals:", [f"{results.df_resid:.0f}"]),
+        ("Df Model:", [f"{results.df_model:.0f}"]),
+        ("Covariance Type:", [results.cov_type]),
+        *groups,
+    ]
+    centred = "" if results.k_constant else " (uncentered)"
+    right = [
+        (f"R-squared{centred}:", [f"{results.rsquared:#8.3f}"]),
+        (f"Adj. R-squared{centred}:", [f"{results.rsquared_adj:#8.3f}"]),
+        ("F-statistic:", [f"{results.fvalue:#8.4g}"]),
+        ("Prob (F-statistic):", [f"{np.float64(results.f_pvalue):#6.3g}"]),
+        ("Log-Likelihood:", [f"{results.llf:#0.5g}"]),
+        ("AIC:", [f"{results.aic:#0.4g}"]),
+        ("BIC:", [f"{results.bic:#0.4g}"]),
+    ]
+    found = Summary()
+    found.add_table_2cols(results, gleft=left, gright=right, yname=yname, xname=xname, title=title or title_of(results))
+    found.add_table_params(results, yname=yname, xname=xname, alpha=alpha, use_t=results.use_t)
+    found.add_extra_txt([results.cov_kwds["description"]])
+    return found
+
+
+def tidy(results: Any, alpha: float) -> pd.DataFrame:
+    """One row per coefficient."""
+    ends = np.asarray(results.conf_int(alpha))
+    return pd.DataFrame(
+        {
+            "term": results.labels,
+            "estimate": np.asarray(results.params),
+            "std_error": np.asarray(results.bse),
+            "statistic": np.asarray(results.tvalues),
+            "p_value": np.asarray(results.pvalues),
+            "conf_low": ends[:, 0],
+            "conf_high": ends[:, 1],
+        }
+    )
+
+
+def glance(results: Any) -> pd.DataFrame:
+    """One row about the model."""
+    row = {
+        "r_squared": results.rsquared,
+        "adj_r_squared": results.rsquared_adj,
+        "sigma": float(np.sqrt(results.scale)),
+        "statistic": results.fvalue,
+        "p_value": float(results.f_pvalue),
+        "df": results.df_model,
+        "log_likelihood": results.llf,
+        "aic": results.aic,
+        "bic": results.bic,
+        "ssr": results.ssr,
+        "df_residual": results.df_resid,
+        "observations": int(results.nobs),
+        "rows_kept": len(results.model.exog),
+        "cov_type": results.cov_type,
+    }
+    return pd.DataFrame([row])

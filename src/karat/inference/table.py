@@ -1,0 +1,235 @@
+"""The regression table of all rows, from a formula or a coreset.
+
+levels     one pass, if the formula has categories or transforms of all rows, or there are weights (:mod:`.learn`)
+moments    one pass: the coreset of the design (:mod:`karat._stream`)
+scores     one pass at the solution, for robust covariances (:mod:`.scores`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from karat._core.construct import Progress
+from karat._core.coreset import Coreset
+from karat._core.regression import Regression
+from karat.engine.linalg import MOST
+from karat.errors import InputError, MissingExtraError, NotExactError
+from karat.inference.from_coreset import table_of
+
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
+
+
+def ols(
+    formula: str | Coreset,
+    data: Any = None,
+    *,
+    cov_type: str | Sequence[str] = "nonrobust",
+    cluster: str | None = None,
+    weights: str | None = None,
+    use_t: bool | None = None,
+    on_missing: str = "error",
+    progress: Progress | None = None,
+) -> Any:
+    """The regression table of all rows, as statsmodels would give it, in bounded memory.
+
+    Parameters
+    ----------
+    formula : str or Coreset
+        Such as ``"price ~ carat + C(cut) + carat:C(color)"``; or a coreset, whose table is shown.
+    data : optional
+        Rows: a pandas or polars frame, an Arrow table, a path, list, folder or pattern of Parquet, CSV or Arrow files, a DuckDB
+        relation, a Dask or Spark data frame.  Or, with a formula, the coreset of a larger one.
+    cov_type : str, or a list of them
+        nonrobust, HC0, HC1, HC2, HC3 or cluster.  Of several, the first is shown and the sums of all are stored.
+    cluster : str, optional
+        The column that labels the clusters.
+    weights : str, optional
+        The column of the weights: inverse variances, as in statsmodels' WLS (``weights`` of lm, analytic weights of Stata).
+    use_t : bool, optional
+        The t distribution for robust covariances; by default the normal distribution, as in statsmodels.
+    on_missing : {"error", "drop"}
+        What to do with rows that lack a value of the formula.
+    progress : callable, optional
+        Called with (bytes done, bytes in all) in every pass.
+
+    Returns
+    -------
+    results
+        statsmodels' results of all rows, with labels; also ``tidy()``, ``glance()``, ``submodel(...)``, ``predict(frame,
+        interval=0.95)``, and ``coreset``, which can be saved and asked again: ``ols(karat.load(path))``.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from karat.inference import ols
+    >>> rng = np.random.default_rng(0)
+    >>> frame = pd.DataFrame({"x": rng.standard_normal(50_000), "g": rng.integers(0, 3, 50_000)})
+    >>> frame["y"] = 2 * frame["x"] + frame["g"] + rng.standard_normal(50_000)
+    >>> fit = ols("y ~ x + C(g)", frame, cov_type="HC1")
+    >>> list(fit.params.index), int(fit.nobs)
+    (['Intercept', 'C(g)[T.1]', 'C(g)[T.2]', 'x'], 50000)
+    """
+    kinds = _kinds(cov_type, cluster)
+    if isinstance(formula, Coreset):
+        if weights is not None:
+            raise InputError("A coreset knows its weights; leave weights= out.", argument="weights")
+        core = formula if data is None else _with_scores(formula, data, kinds, cluster, on_missing, progress)
+        _check_cluster(core, kinds, cluster)
+        return _shown(core, kinds[0], use_t)
+    if not isinstance(formula, str):
+        raise InputError(f"The first argument is a formula or a coreset, not {type(formula).__name__}.", argument="formula")
+    if data is None:
+        raise InputError("A formula needs data: ols('y ~ x', frame_or_path).", argument="data")
+    if isinstance(data, Coreset):
+        if kinds != ("nonrobust",) or weights is not None:
+            raise NotExactError(
+                "A submodel of a coreset has the classical covariance only; robust sums are of one formula each."
+            )
+        return _shown(data, "nonrobust", use_t).submodel(formula)
+    core = build(formula, data, weights, on_missing, progress, kinds, cluster)
+    return _shown(core, kinds[0], use_t)
+
+
+def _kinds(cov_type: str | Sequence[str], cluster: str | None) -> tuple[str, ...]:
+    kinds = (cov_type,) if isinstance(cov_type, str) else tuple(cov_type)
+    for kind in kinds:
+        if kind not in KINDS:
+            raise InputError(f"cov_type must be one of {', '.join(KINDS)}, not {kind!r}.", argument="cov_type")
+    if not kinds:
+        raise InputError("cov_type names no covariance.", argument="cov_type")
+    if cluster is not None and "cluster" not in kinds:
+        raise InputError("cluster= is for cov_type='cluster'; pass both.", argument="cov_type")
+    if cluster is not None and not isinstance(cluster, str):
+        raise InputError("cluster is the name of a column of the data.", argument="cluster")
+    return kinds
+
+
+def _check_cluster(core: Coreset, kinds: Sequence[str], cluster: str | None) -> None:
+    """Refuse clusters of another column than those that were summed."""
+    stored = {} if core.regression is None else core.regression.facts["covariances"].get("cluster", {})
+    if "cluster" in kinds and cluster is not None and stored and stored["column"] != cluster:
+        raise NotExactError(
+            f"The sums of this coreset are of the clusters {stored['column']!r}, not {cluster!r}; pass the data."
+        )
+
+
+def _shown(core: Coreset, kind: str, use_t: bool | None) -> Any:
+    results = table_of(core, cov_type=kind, use_t=use_t)
+    if core.regression is not None:
+        results.model.design = _encoder(core)
+    return results
+
+
+def _encoder(core: Coreset) -> Any:
+    from karat.inference.design import restored
+    from karat.inference.encoder import Encoder
+
+    assert core.regression is not None
+    return Encoder(restored(core.regression.facts))
+
+
+def build(
+    text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None, kinds: Sequence[str] = (),
+    cluster: str | None = None,
+) -> Coreset:  # fmt: skip
+    """The coreset of a formula, with the sums of the covariances."""
+    try:
+        import formulaic  # noqa: F401
+        import statsmodels  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("karat.inference.ols", "inference") from None
+    from karat.inference.design import make_design
+    from karat.inference.formula import parse
+    from karat.inference.layout import DesignLayout, columns_of
+    from karat.inference.learn import Learn
+    from karat.inference.passes import open_rows
+
+    if weight is not None and not isinstance(weight, str):
+        raise InputError("weights is the name of a column of the data.", argument="weights")
+    rows = open_rows(data, progress)
+    schema = rows.schema()
+    formula = parse(text, [name for name in schema.names if name not in (weight, cluster)])
+    columns = columns_of(formula, schema, weight, on_missing, cluster)
+    learn = Learn(replace(columns, roles=replace(columns.roles, key=None)), rows.declared, rows.all_doubles)
+    if learn.needed:
+        learn = rows.scan(learn.reading(), learn)
+    design = make_design(formula, learn.learned())
+    if not design.names:
+        raise InputError(f"The formula {text!r} has no term but the intercept; a table needs a term.")
+    _check_width(design)
+    roles = replace(columns.roles, features=tuple(design.names), key=None)
+    layout = DesignLayout(roles, None, columns.drop, formula, columns.text, None, design)
+    core = rows.coreset(layout)
+    facts = design.facts() | {
+        "response": formula.response.text,
+        "columns": design.names,
+        "intercept": design.intercept,
+        "observations": int(core.n_represented),
+        "weights": weight,
+        "log_weights": learn.log_weights if weight is not None else None,
+        "covariances": {},
+    }
+    core = replace(core, regression=Regression(facts))
+    return _scored(core, rows, layout, kinds, cluster)
+
+
+def _check_width(design: Any) -> None:
+    """Refuse more columns than a coreset is worth making for, by the name of the widest term."""
+    width = len(design.names)
+    if (width + 2) * (width + 3) // 2 > MOST:
+        widest = max(design.terms, key=lambda term: len(term.columns))
+        text = ":".join(factor for factor, _ in widest.factors)
+        raise InputError(
+            f"The formula has {width:,} columns, {len(widest.columns):,} of them of the term {text!r}; a coreset of so many is "
+            "not worth making. Join levels, leave the term out, or use it as cluster=."
+        )
+
+
+def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None) -> Coreset:
+    """The coreset with the sums of robust covariances, by one more pass if any are asked for."""
+    from karat.inference.scores import Scores, wanted_sums
+
+    assert core.regression is not None
+    wanted = wanted_sums(kinds)
+    if not wanted:
+        return core
+    if "cluster" in wanted and cluster is None:
+        said = "A clustered covariance needs clusters."
+        raise InputError(said, "It needs cluster=, the column that labels them.", argument="cluster")
+    found = table_of(core).found
+    facts = core.regression.facts
+    scores = Scores.at(found, facts["intercept"], facts["observations"], wanted)
+    key = cluster if "cluster" in wanted else None
+    scores = rows.scan(replace(layout, roles=replace(layout.roles, key=key)), scores)
+    covariances: dict[str, Any] = {kind: {} for kind in wanted}
+    sums = scores.covariances()
+    if scores.clusters is not None:
+        if scores.clusters.count < 2:
+            raise InputError(
+                f"The column {cluster!r} has a single cluster; a clustered covariance needs two or more.", column=cluster
+            )
+        covariances["cluster"] = {"column": cluster, "clusters": scores.clusters.count}
+    kept = {kind: value for kind, value in core.regression.sums.items() if kind not in covariances}
+    known = {kind: value for kind, value in facts["covariances"].items() if kind in kept}
+    regression = Regression(facts | {"covariances": known | covariances}, kept | sums)
+    return replace(core, regression=regression)
+
+
+def _with_scores(
+    core: Coreset, data: Any, kinds: Sequence[str], cluster: str | None, on_missing: str, progress: Any
+) -> Coreset:
+    """A coreset of a formula, with sums over its data."""
+    from karat.inference.design import restored
+    from karat.inference.layout import DesignLayout, columns_of
+    from karat.inference.passes import open_rows
+
+    if core.regression is None:
+        raise NotExactError("This coreset was not made from a formula; call ols(formula, data, cov_type=...).")
+    design = restored(core.regression.facts)
+    rows = open_rows(data, progress)
+    columns = columns_of(design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster)
+    roles = replace(columns.roles, features=tuple(design.names), key=None)
+    layout = DesignLayout(roles, None, columns.drop, design.formula, columns.text, None, design)
+    return _scored(core, rows, layout, kinds, cluster)

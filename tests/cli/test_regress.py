@@ -1,0 +1,56 @@
+"""karat regress: the table, its JSON, a saved coreset, and messages in the options of the command."""
+
+from __future__ import annotations
+
+import pytest
+from cli.conftest import command, refused
+
+pytest.importorskip("statsmodels")
+pytest.importorskip("formulaic")
+
+
+def test_table_and_json(inside, data, table):
+    import statsmodels.formula.api as smf
+
+    frame = table.to_pandas()
+    full = smf.ols("y ~ a + C(hue)", frame).fit(cov_type="cluster", cov_kwds={"groups": frame["fold"]})
+    shown = inside("regress", data / "all.parquet", "y ~ a + C(hue)", "--cov", "cluster:fold")
+    assert shown.code == 0, shown.err
+    assert shown.out.splitlines()[0].strip().startswith(f"Observations: {len(frame):,} (")
+    assert "C(hue)[T.red]" in shown.out
+    found = inside("regress", data / "all.parquet", "y ~ a + C(hue)", "--cov", "cluster:fold", "--json").json
+    assert found["clusters"] == 3
+    assert [row["std_error"] for row in found["coefficients"]] == pytest.approx(list(full.bse), rel=1e-9)
+    assert found["model"]["aic"] == pytest.approx(full.aic, rel=1e-9)
+
+
+def test_a_saved_coreset_answers_again(inside, data, tmp_path):
+    core = tmp_path / "core.parquet"
+    options = ("--cov", "HC1", "--weight", "w", "-o", core, "--json")
+    first = inside("regress", data / "all.parquet", "y ~ a + C(hue)", *options).json
+    again = inside("regress", core, "--cov", "HC1", "--json").json
+    assert again["coefficients"] == first["coefficients"]
+    assert inside("regress", core, "y ~ a", "--json").json["model"]["df"] == 1
+    refused(inside("regress", core, "--cov", "HC3"), "HC3", "not stored")
+    shown = inside("inspect", core).out
+    assert "y ~ a + C(hue)" in shown
+    assert "nonrobust, HC0, HC1" in shown
+    assert inside("inspect", core, "--json").json["regression"]["tables"] == ["nonrobust", "HC0", "HC1"]
+
+
+def test_the_installed_command(data):
+    found = command("regress", data / "rows.csv", "y ~ a + b + c")
+    assert found.code == 0, found.err
+    assert "Observations: 4,000" in found.out
+
+
+def test_messages(inside, data):
+    rows = data / "all.parquet"
+    refused(inside("regress", rows), "formula is missing")
+    refused(inside("regress", "y ~ a"), "Name the data")
+    refused(inside("regress", rows, "y ~ a +"), "cannot be read")
+    refused(inside("regress", rows, "y ~ q"), "no column 'q'")
+    refused(inside("regress", rows, "y ~ a", "--cov", "cluster"), "--cov cluster:COLUMN")
+    refused(inside("regress", rows, "y ~ a", "--cov", "HC1:fold"), "only cluster")
+    refused(inside("regress", rows, "y ~ a", "--cov", "HC7"), "HC7")
+    refused(inside("regress", data / "none.parquet", "y ~ a"), "none.parquet")

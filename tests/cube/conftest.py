@@ -1,0 +1,52 @@
+"""Rows of a shop: sales by region and day."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import karat
+
+FEATURES = ["size", "price", "count"]
+
+
+def sales(n=24_000, days=20, seed=0, start="2026-01-20"):
+    """Rows in random order; ``count`` is a whole number, ``units`` a weight, ``id`` a key."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({
+        "size": rng.standard_normal(n) + 3,
+        "price": np.exp(rng.standard_normal(n)),
+        "count": rng.integers(0, 9, n),
+        "units": rng.uniform(0.5, 2.0, n),
+        "id": np.arange(n) + 1000,
+        "region": rng.choice(["EU", "US", "AP"], n),
+        "day": np.datetime64(start) + rng.integers(0, days, n),
+    })  # fmt: skip
+    slope = frame.region.map({"EU": 1.0, "US": 1.0, "AP": 4.0}) + frame.day.dt.day / 50
+    frame["y"] = slope * frame["size"] - 2 * frame.price + frame["count"] / 3 + rng.standard_normal(n)
+    return frame
+
+
+@pytest.fixture(scope="session")
+def frame():
+    return sales()
+
+
+@pytest.fixture
+def cube(frame):
+    return karat.cube(frame, target="y", by=["region", "day"], columns=FEATURES, key="id")
+
+
+def slice_of(frame, mask):
+    """The rows of a slice in the order of their cells, as a cube numbers them."""
+    return frame[mask].sort_values(["region", "day"], kind="stable")
+
+
+def proves(core, rows, weights=None):
+    """The coreset is exact for these rows, and its rows are among them where it says."""
+    proof = core.verify(rows[FEATURES], rows["y"], sample_weight=weights)
+    assert proof.ok, str(proof)
+    assert not proof.notes
+    assert core.certificate.ok
+    assert core.n_rows == len(rows)
