@@ -5,6 +5,7 @@ A frame with categories
 The coreset of a pandas frame keeps whole records, with strings and index.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.compose import make_column_transformer
@@ -42,6 +43,16 @@ def main(n: int = 50_000) -> None:
     print(f"\n{len(few.core_)} of {n:,} flats; coefficients differ by {change:.0e}")
     assert change < 1e-8
 
+    _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+    colours = {"Altona": "#2f7fd1", "Barmbek": "#5a9e6f", "Eppendorf": "#d1495b"}
+    for district, colour in colours.items():
+        some, own = X.index[:4000][X["district"][:4000] == district], kept[kept["district"] == district]
+        ax.scatter(X["area"][some], y[some], s=3, color=colour, alpha=0.25, linewidths=0)
+        ax.scatter(own["area"], own["rent"], s=15 + own["weight"] / 20, color=colour, edgecolors="black", label=district)
+    ax.set(xlabel="area", ylabel="rent", title=f"{len(kept)} of {n:,} flats, sized by weight")
+    ax.legend()
+
 
 if __name__ == "__main__":
     main()
+    plt.show()

@@ -7,6 +7,7 @@ The same scores, the same choice, the same coefficients, from a few hundred rows
 
 import time
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import Lasso
 from sklearn.model_selection import GridSearchCV
@@ -38,6 +39,16 @@ def main(n: int = 100_000) -> None:
     assert gap < 1e-9
     assert change < 1e-8
 
+    _, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    alphas = full.cv_results_["param_lasso__alpha"].astype(float)
+    for results, style in ((full.cv_results_, {"color": "0.6", "linewidth": 4}), (mine.cv_results_, {"color": "#c98a00"})):
+        scores = [results[f"split{fold}_test_score"] for fold in range(5)]
+        ax.semilogx(alphas, np.transpose(scores), "o-" if results is mine.cv_results_ else "-", ms=3, **style)
+    lines = ax.get_lines()
+    ax.legend([lines[0], lines[-1]], ["all rows", f"{len(few.core_)} kept rows"])
+    ax.set(xlabel="penalty", ylabel="R2 of each fold")
+
 
 if __name__ == "__main__":
     main()
+    plt.show()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import karat
@@ -62,6 +63,14 @@ def main(n: int = 100_000) -> None:
     halves = [karat.coreset(half, problem=Circular(3)) for half in np.array_split(angles, 2)]
     assert abs(halves[0].merge(halves[1]).loss(query) - right) < 1e-9 * abs(right)
 
+    _, ax = plt.subplots(figsize=(4.6, 4.2), subplot_kw={"projection": "polar"}, layout="constrained")
+    counts, edges = np.histogram(angles, bins=72)
+    ax.bar(edges[:-1], counts / counts.max(), np.diff(edges), align="edge", color="0.8", label="all angles")
+    ax.vlines(core.X[:, 0], 0, core.weights / core.weights.max(), color="#c98a00", linewidth=3, label="kept angles, by weight")
+    ax.set_yticklabels([])
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=2, fontsize=8)
+
 
 if __name__ == "__main__":
     main()
+    plt.show()

@@ -5,6 +5,7 @@ Polynomial regression
 Cross-validation chooses the degree; the kept rows are raw rows.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold
@@ -31,6 +32,16 @@ def main(n: int = 50_000) -> None:
     assert few.estimator_.best_params_ == full.best_params_
     assert gap < 1e-9
 
+    _, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    degrees = full.cv_results_["param_powers__degree"].astype(int)
+    first = full.cv_results_["param_model__alpha"].astype(float) == 0.1
+    ax.plot(degrees[first], full.cv_results_["mean_test_score"][first], color="0.6", linewidth=5, label="all rows")
+    ax.plot(degrees[first], few.cv_results_["mean_test_score"][first], "o--", color="#c98a00", label="kept rows")
+    ax.axvline(full.best_params_["powers__degree"], color="#2f7fd1", linestyle=":", label="chosen by both")
+    ax.set(xlabel="degree", ylabel="R2, cross-validated", xticks=[1, 2, 3, 4])
+    ax.legend()
+
 
 if __name__ == "__main__":
     main()
+    plt.show()

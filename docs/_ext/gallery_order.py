@@ -8,6 +8,7 @@ ORDER = [
     "categories",
     "polynomial",
     "factories",
+    "flights",
     "streams",
     "mixture",
     "cost",

@@ -24,7 +24,7 @@ import karat
 SOURCE = str(
     Path(karat.__file__).parents[1]
 )  # the karat of this environment, from any folder
-PLAIN = {"NO_COLOR": "1", "COLUMNS": "72", "TERM": "dumb", "PYTHONPATH": SOURCE}
+PLAIN = {"NO_COLOR": "1", "COLUMNS": "64", "TERM": "dumb", "PYTHONPATH": SOURCE}
 COLUMNS = ("area", "rooms", "age", "floor", "distance")
 TOWNS = ("Ayr", "Bath", "Cork", "Dover")
 

@@ -56,7 +56,7 @@ def build(folder: Path) -> Path:
     made = shutil.ignore_patterns("_build", "gallery", "generated", "__pycache__")
     for part in ("docs", "examples"):
         shutil.copytree(ROOT / part, folder / part, ignore=made)
-    for page in ("CHANGELOG.md", "CONTRIBUTING.md"):
+    for page in ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md"):
         shutil.copy(ROOT / page, folder)
     command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-D", "plot_gallery=0", "docs", "html"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

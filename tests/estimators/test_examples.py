@@ -1,4 +1,4 @@
-"""The gallery runs, and each example checks its own claim."""
+"""The gallery runs, and each example checks its own claim and draws a figure."""
 
 import runpy
 from pathlib import Path
@@ -23,5 +23,9 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_example(name, capsys):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.close("all")
     runpy.run_path(str(GALLERY / f"{name}.py"))["main"](n=8000)
     assert capsys.readouterr().out
+    assert plt.get_fignums(), "every card of the gallery has a picture of its own"
+    plt.close("all")
