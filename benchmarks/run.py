@@ -20,6 +20,7 @@ from pathlib import Path
 import curves
 import engine
 import proof
+import readme
 import real
 import sizes
 import why
@@ -57,6 +58,8 @@ def main() -> None:
     for name in chosen:
         SECTIONS[name](report, size)
     report.write(Path(__file__).parent / "results", part=bool(options.only))
+    if not options.quick:
+        readme.main()
     print(f"{time.perf_counter() - start:.0f} s")
 
 

@@ -81,6 +81,17 @@ def displays() -> None:
     figure.savefig(PICTURES / "displays.png", dpi=100)
 
 
+def losses() -> None:
+    """Draw the loss of every line, for the README."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    sys.path.insert(0, str(ROOT / "docs" / "figures"))
+    from losses import draw as drawn
+
+    drawn("#222222").savefig(PICTURES / "losses.png", dpi=130, facecolor="white")
+
+
 SESSION = [
     "build houses.parquet --target price -o core.parquet",
     "train core.parquet --model lasso --alpha 0.1 --check houses.parquet",
@@ -137,7 +148,7 @@ def draw(name: str, shown: str) -> None:
     (PICTURES / f"{name}.svg").write_text("\n".join(lines) + "\n")
 
 
-MAKERS = [terminal, report, displays]
+MAKERS = [losses, terminal, report, displays]
 
 
 def main(names: list[str]) -> None:

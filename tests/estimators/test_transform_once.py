@@ -40,10 +40,10 @@ def encoded():
     return make_column_transformer((OneHotEncoder(), ["cut", "clarity"]), (StandardScaler(), ["size", "depth"]))
 
 
-def test_one_transform_of_all_rows(frame, counted):
+def test_at_most_one_transform_of_all_rows(frame, counted):
     X, y = frame
     few = CoresetRegressor(make_pipeline(encoded(), LinearRegression())).fit(X, y)
-    assert counted.count(len(X)) == 1
+    assert counted.count(len(X)) <= 1
     assert len(counted) <= 3
     plain = make_pipeline(encoded(), LinearRegression()).fit(X, y)
     assert np.allclose(few.predict(X), plain.predict(X), atol=1e-8)

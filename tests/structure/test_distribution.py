@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -174,3 +175,11 @@ def files(folder: Path) -> list[Path]:
     """All files below a folder, without caches."""
     inside = [(path, path.relative_to(folder).parts) for path in folder.rglob("*") if path.is_file()]
     return [path for path, parts in inside if not any(part.startswith((".", "__pycache__")) for part in parts)]
+
+
+def test_links_of_the_packaged_readme_are_absolute(sdist):
+    text = (sdist / "PKG-INFO").read_text()
+    links = re.findall(r"\]\(([^)]+)\)", text.partition("\n\n")[2])
+    assert len(links) > 10
+    assert all(link.startswith("https://") for link in links)
+    assert any("/docs/pictures/losses.png" in link for link in links)

@@ -86,7 +86,7 @@ def unpack_cube(data: bytes, name: str, problem: Problem | None) -> tuple[Cells,
     found = saved_problem(header, name, problem)
     with reading(name, WHAT):
         roles = ColumnRoles(tuple(header["features"]), tuple(header["targets"]), header["weight"], None, header["key"])
-        layout = CellLayout(roles, None, header["on_missing"] == "drop", tuple(header["by"]))
+        layout = CellLayout(roles, drop=header["on_missing"] == "drop", by=tuple(header["by"]))
         sizes = arrays[f"{CELL}sizes"]
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
         require(bool((sizes > 0).all()) and int(starts[-1]) == len(arrays["weights"]), "its cells have other rows")

@@ -45,7 +45,7 @@ class CellLayout(Layout):
         taken = {*layout.roles.targets, *(name for name in (weight, key) if name is not None)}
         if taken & set(names):
             raise InputError(f"Column {min(taken & set(names))!r} labels cells, so it cannot be the target, a weight or a key.")
-        return CellLayout(layout.roles, None, layout.drop, names)
+        return CellLayout(layout.roles, drop=layout.drop, by=names)
 
     @property
     def columns(self) -> list[str]:

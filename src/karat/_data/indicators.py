@@ -44,7 +44,8 @@ class Indicators:
             codes = table[:, column].astype(np.int32)
             places[:, number] = np.where(codes > 0, codes + (first - 1), width)
             first += count
-        return cls(table[:, plain], places, width)
+        together = plain == list(range(len(plain)))
+        return cls(table[:, : len(plain)] if together else table[:, plain], places, width)
 
     def __len__(self) -> int:
         return self.shape[0]

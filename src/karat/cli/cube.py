@@ -31,7 +31,7 @@ Where = Annotated[
 ]
 
 
-class Incomplete(StrEnum):
+class Missing(StrEnum):
     """What to do with rows that lack a value."""
 
     ERROR = "error"
@@ -46,9 +46,7 @@ def build(
     stored: Database,
     shown: Common,
     source: Data = None,
-    on_missing: Annotated[
-        Incomplete, typer.Option(help="Refuse rows with missing values, or leave them out.")
-    ] = Incomplete.ERROR,
+    on_missing: Annotated[Missing, typer.Option(help="Refuse rows with missing values, or leave them out.")] = Missing.ERROR,
     memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for the choice of rows; the cube is exact with any.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a cube.")] = False,

@@ -103,6 +103,7 @@ def with_codes(cover: Any, columns: int) -> ColumnTransformer | None:
     remainder = _in_codes(cover.remainder)
     if not any(isinstance(step, CategoryCodes) for step in (remainder, *(step for _, step, _ in steps))):
         return None
+    steps.sort(key=lambda named: isinstance(named[1], CategoryCodes))  # codes last, so that numbers lie together
     return ColumnTransformer(steps, remainder=remainder, sparse_threshold=0)
 
 

@@ -66,6 +66,7 @@ class Parts:
         self.rows, self.splits, self.fit_alone, self.problem = rows, splits, fit, problem
         self.keys: dict[tuple[int, ...], tuple[str, Any]] = {}
         self.covered: set[str] = set()
+        self.settled: dict[str, Any] = {}
         self.fronts: dict[tuple[str, int], Any] = {}
         self.few: dict[tuple[int, bool], Kept] = {}
         self.made: OrderedDict[tuple[str, int, bool], Any] = OrderedDict()
@@ -84,7 +85,7 @@ class Parts:
         known = {self.key(front): front for front, leaf in pipelines if _is_plain(leaf)}
         covers = {}
         for key, front in known.items():
-            found = "passthrough" if front is None or self.problem is not None else cover(self.rows.resolved(front))
+            found = "passthrough" if front is None or self.problem is not None else cover(self._resolved(front, key))
             if found is not None and not self._is_too_wide(found, front):
                 covers[key] = found
         if not covers:
@@ -111,6 +112,12 @@ class Parts:
                 return monomials
         made = [covered(one, rows.X, rows.y) for one in covers]
         return rows.problem(self.problem, [fitted for fitted, _ in made], [table for _, table in made])
+
+    def _resolved(self, front: Any, key: str) -> Any:
+        """Transformers, known by their key, in which functions that choose columns have chosen."""
+        if key not in self.settled:
+            self.settled[key] = self.rows.resolved(front)
+        return self.settled[key]
 
     def core(self) -> Coreset:
         """The rows that the chosen model was fitted on."""
@@ -183,7 +190,7 @@ class Parts:
             with config_context(
                 assume_finite=by_few, skip_parameter_validation=True
             ):  # few rows were read, and candidates checked
-                fitted, table = fit_and_transform(self.rows.resolved(front), rows.X, rows.y, rows.weights, keep=by_few)
+                fitted, table = fit_and_transform(self._resolved(front, key), rows.X, rows.y, rows.weights, keep=by_few)
             self.fronts[key, number] = fitted
             if table is not None:
                 self._held(key, number, False, table)

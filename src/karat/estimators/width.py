@@ -18,8 +18,10 @@ import numpy as np
 from sklearn import config_context
 
 from karat._data import containers
+from karat.estimators.category_codes import coded, with_codes
+from karat.estimators.covers import cover
 from karat.estimators.training_rows import TrainingRows
-from karat.estimators.transformers import fit_and_transform, transform
+from karat.estimators.transformers import fit_and_transform, narrows, transform
 
 SAMPLE = 512  # rows on which transformers are tried
 SHARE = 0.5  # of the rows in coresets from which on nothing is gained
@@ -36,11 +38,20 @@ def made_columns(rows: TrainingRows, *fronts: Any) -> int:
             try:
                 with config_context(skip_parameter_validation=True), warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # they would speak of the sample
-                    fitted, made = fit_and_transform(some.resolved(front), table, some.y)
-                    table = transform(fitted, table) if made is None else made
+                    table = _made(some.resolved(front), table, some.y)
             except Exception:  # a sample may lack what a transformer needs; the fit itself will tell
                 break
     return int(table.shape[1]) if hasattr(table, "shape") else 1
+
+
+def _made(front: Any, table: Any, y: Any) -> Any:
+    """What transformers make of a table, or codes in its place, which have as many columns but one per encoded one."""
+    spanned = None if narrows(front) else cover(front)
+    codes = None if spanned is None else with_codes(spanned, int(table.shape[1]))
+    if codes is not None:
+        return np.asarray(coded(codes, table)[1])
+    fitted, made = fit_and_transform(front, table, y)
+    return transform(fitted, table) if made is None else made
 
 
 def moments_of(columns: int, targets: int) -> int:
