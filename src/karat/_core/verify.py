@@ -99,9 +99,15 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
     if kernel is not None:
         centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
         found = better(found, measure_again(core, rows, centred, kept, passes + 1))
-    if found.proof.ok or unmixed(fitted.kernel) is fitted.kernel:
+    if found.proof.ok:
         return found
-    single, more = fit_moments(rows, unmixed(fitted.kernel), pilot)  # powers of mixed columns lose more digits
+    try:
+        single_columns = unmixed(fitted.kernel)  # powers of mixed columns lose more digits
+    except InputError:  # without a place of their own for targets there are too many
+        return found
+    if single_columns is fitted.kernel:
+        return found
+    single, more = fit_moments(rows, single_columns, pilot)
     return better(found, measure_again(core, rows, single, kept, passes + more))
 
 
