@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("statsmodels")
 pytest.importorskip("formulaic")
 
-from karat.inference import ols  # noqa: E402
-from karat.inference.clusters import ClusterSums  # noqa: E402
+from karat.inference import ols
+from karat.inference.clusters import ClusterSums
 
 KINDS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
 
