@@ -50,7 +50,7 @@ class ClusterSums:
             if end - start < max(SPAN, SPARE * self.rows):
                 self._cover(start, end)
                 assert self.low is not None
-                return np.asarray(labels - labels.dtype.type(self.low), dtype=np.intp)
+                return _differences(labels, self.low)
         if self.places is None:
             self._tabulate()
         assert self.places is not None
@@ -68,7 +68,7 @@ class ClusterSums:
         if self.low is not None and self.low <= start and end < self.low + len(self.seen):
             return
         beside = (end - start) // 8
-        low = max(start - beside, 0) if start >= 0 else start - beside  # unsigned labels are not below 0
+        low = start - beside
         low = low if self.low is None else min(low, self.low)
         self._move(0 if self.low is None else self.low - low, end + beside - low + 1)
         self.low = low
@@ -96,7 +96,8 @@ class ClusterSums:
         """Add the sums of other rows."""
         labels = other.labels()
         if labels:
-            self.add(np.asarray(labels, dtype=object if isinstance(labels[0], str) else None), other.sums[:, other.seen])
+            # labels of a table stay what they are: an array of -1 and 2**63 would be one of doubles
+            self.add(np.asarray(labels, dtype=None if other.places is None else object), other.sums[:, other.seen])
 
     @property
     def count(self) -> int:
@@ -106,3 +107,10 @@ class ClusterSums:
     def outer(self) -> Array:
         """The sum over the clusters of s s'."""
         return self.sums @ self.sums.T
+
+
+def _differences(labels: np.ndarray, low: int) -> np.ndarray:
+    """``labels - low``, which is between 0 and 2**63, for whole numbers of any width: modulo 2**64 nothing overflows."""
+    if labels.dtype.kind == "i":
+        labels = labels.astype(np.int64, copy=False).view(np.uint64)
+    return np.asarray(labels.astype(np.uint64, copy=False) - np.uint64(low % 2**64), dtype=np.intp)
