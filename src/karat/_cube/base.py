@@ -18,6 +18,7 @@ from karat._cube.cells import Cells, joined, label_list, label_set
 from karat._cube.file import identity, locked, pack_cube, read_cube, unpack_cube, write_cube
 from karat._cube.frames import native_frame
 from karat._cube.gather import gather
+from karat._cube.history import alive, contents_of, same_rows, unlabelled
 from karat._cube.layout import CellLayout
 from karat._cube.reduce import Reducer, union_certificate
 from karat._cube.select import matching
@@ -168,7 +169,8 @@ class Cube:
         """A cube of fewer labels: cells that agree in ``by`` become one."""
         names = self._names(by)
         cells = self._coarser(np.arange(len(self.cells)), names)
-        return Cube(cells, self.problem, replace(self.layout, by=names), self.history, seed=self.seed)
+        history = self.history if names == self.by else [unlabelled(change) for change in self.history]
+        return Cube(cells, self.problem, replace(self.layout, by=names), history, seed=self.seed)
 
     def _names(self, by: str | Sequence[str]) -> tuple[str, ...]:
         names = (by,) if isinstance(by, str) else tuple(by)
@@ -275,12 +277,12 @@ class Cube:
 
         def merged(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
             first = len(history)
-            theirs = [change for change in other.history if change.get("content")]
-            self._refuse_again(cells, history, [change["content"] for change in theirs])
+            living = alive(other.cells)
+            self._refuse_again(cells, history, [one for i in living for one in contents_of(other.history[i])])
             moved = tuple((first,) for _ in other.cells.origins)
             both = self.reducer.merged(joined([cells, replace(other.cells, origins=moved)]))
             record = {"change": "merge", "rows": int(other.cells.counts.sum()), "history": list(other.history)}
-            return both, record
+            return both, record | {"alive": living}
 
         return self._change(merged)
 
@@ -293,16 +295,14 @@ class Cube:
 
         return self._change(changed)
 
-    def _refuse_again(self, cells: Cells, history: Sequence[dict[str, Any]], contents: list[Any]) -> None:
+    def _refuse_again(self, cells: Cells, history: Sequence[dict[str, Any]], contents: Sequence[Any]) -> None:
         """Refuse rows that are in the cells already, by their hashes."""
-        alive = {origin for origins in cells.origins for origin in origins}
-        for i in alive:
-            for known in (history[i], *history[i].get("history", ())):
-                if known.get("content") and known["content"] in contents:
-                    raise InputError(
-                        f"These rows are in the cube already, by the change of {history[i]['time']}: they would count twice. "
-                        "To rebuild their cells use replace."
-                    )
+        for i in alive(cells):
+            if any(same_rows(known, new) for known in contents_of(history[i]) for new in contents):
+                raise InputError(
+                    f"These rows are in the cube already, by the change of {history[i]['time']}: they would count twice. "
+                    "To rebuild their cells use replace."
+                )
 
     def _change(self, change: Callable[[Cells, tuple[dict[str, Any], ...]], tuple[Cells, dict[str, Any]]]) -> Cube:
         """Make a change: of the file first, in one step, then here."""
