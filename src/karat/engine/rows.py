@@ -123,7 +123,9 @@ class Rows:
         """Write rows of ``parts`` beside the ones of a block."""
         for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
             if isinstance(part, np.ndarray) and part.flags.c_contiguous and not isinstance(where, slice):
-                block[:, left:right] = part.take(where, axis=0)  # twice as fast as an index; other layouts would be copied whole
+                block[:, left:right] = part.take(
+                    where, axis=0
+                )  # twice as fast as an index; other layouts would be copied whole
                 continue
             values = part[where]
             block[:, left:right] = values.toarray() if sparse.issparse(values) else values
