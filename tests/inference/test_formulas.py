@@ -174,3 +174,19 @@ def test_leverage_one(frame):
     assert np.isfinite(ols("y ~ a + one", alone, cov_type="HC1").bse).all()
     with pytest.raises(NotExactError, match="leverage 1"):
         ols("y ~ a + one", alone, cov_type="HC3")
+
+
+def test_two_columns_of_one_name_are_refused():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((50, 4)), columns=["y", "a", "b", "a:b"]).assign(q=list("ab") * 25)
+    with pytest.raises(InputError, match="make a column 'a:b'"):
+        ols("y ~ a * b + `a:b`", frame)
+    with pytest.raises(InputError, match=r"make a column 'q\[T.b\]'"):
+        ols("y ~ q + `q[T.b]`", frame.rename(columns={"a:b": "q[T.b]"}))
+
+
+def test_isin_compares_with_values_only():
+    frame = pd.DataFrame({"y": np.arange(9.0), "i": [1, 2, 3] * 3, "v": [3, 3, 1] * 3})
+    with pytest.raises(InputError, match="not with a column"):
+        ols("y ~ np.isin(i, v)", frame)
+    assert len(ols("y ~ np.isin(i, [1, 2])", frame).params) == 2

@@ -12,6 +12,7 @@ from typing import Any
 
 from karat._storage.damage import require
 from karat.engine.linalg import Array
+from karat.errors import InputError
 
 ADDED = ("observations", "log_weights")  # facts that add up where coresets are merged
 OWN = (*ADDED, "covariances", "row")  # facts in which the parts may differ
@@ -57,7 +58,10 @@ def joined(first: Regression | None, second: Regression | None) -> Regression | 
         return None
     own, other = ({name: value for name, value in one.facts.items() if name not in OWN} for one in (first, second))
     if own != other:
-        return None
+        raise InputError(
+            "These coresets encode their formulas differently (levels, means or knots), so columns of one name mean different "
+            "things. Fit one formula over both sources: karat.inference.ols(formula, [first, second])."
+        )
     own["row"] = first.facts["row"]
     added = {name: first.facts[name] + second.facts[name] for name in ADDED if first.facts.get(name) is not None}
     return Regression(own | added | {"covariances": {}})

@@ -217,6 +217,12 @@ class Cube:
         """Whether two slices follow the same linear model: the Chow test, from the few rows."""
         from karat._cube.compare import chow
 
+        both = np.intersect1d(matching(self.cells, self.by, dict(first)), matching(self.cells, self.by, dict(second)))
+        if len(both):
+            raise InputError(
+                f"The slices share {len(both):,} cells; compare slices that have no rows in common, such as one region against "
+                "the others."
+            )
         return chow(self.select(first), self.select(second))
 
     # How they change

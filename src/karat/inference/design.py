@@ -171,6 +171,10 @@ def make_design(formula: Formula, learned: Learned) -> Design:
             terms.append(Term(names, factors, float(scoped.scale)))
             place += count
         assert place == len(structure.columns), structure
+    named = [name for term in terms for name in term.columns]
+    for name in named:
+        if named.count(name) > 1:
+            raise InputError(f"Two terms of the formula {formula.text!r} make a column {name!r}; rename a column of the data.")
     return Design(formula, tuple(terms), learned)
 
 

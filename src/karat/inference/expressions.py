@@ -65,6 +65,8 @@ class Expression:
             name = self._function(node)
             if inside and name in STATEFUL:
                 raise InputError(f"The term {self.text!r}: {name} inside {inside} would take another pass; use one of them.")
+            if name == "isin" and any(isinstance(part, ast.Name) for other in node.args[1:] for part in ast.walk(other)):
+                raise InputError(f"The term {self.text!r}: isin compares with values, not with a column; list them: [1, 2].")
             for child in (*node.args, *(keyword.value for keyword in node.keywords)):
                 self._check(child, name if name in STATEFUL else inside)
         elif kind in (ast.BinOp, ast.UnaryOp, ast.Compare, ast.List, ast.Tuple):

@@ -34,8 +34,10 @@ def anova(*fits: Any) -> Any:
         if missing or len(larger.labels) == len(smaller.labels):
             what = f"the column {missing[0]!r} is not in the larger one" if missing else "they have the same columns"
             raise InputError(f"The fits are not nested: {what}. Pass them from the smallest to the largest.")
-        if smaller.nobs != larger.nobs or smaller.model.endog_names != larger.model.endog_names:
-            raise InputError("The fits are of other rows or of another response; anova compares models of the same data.")
+        one, other = float(smaller.uncentered_tss), float(larger.uncentered_tss)  # of the response, with the weights
+        same = smaller.nobs == larger.nobs and smaller.model.endog_names == larger.model.endog_names
+        if not same or not np.isclose(one, other, rtol=1e-8, atol=0.0):
+            raise InputError("The fits are of other rows, other weights or another response; anova needs the same data.")
     robust = next((fit.cov_type for fit in fits if fit.cov_type != "nonrobust"), None)
     if robust is not None:
         raise InputError(f"anova compares classical fits, not {robust}; test the terms of the larger fit by wald_test.")
