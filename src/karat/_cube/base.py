@@ -14,7 +14,7 @@ import numpy as np
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._cube.build import new_reducer
-from karat._cube.cells import Cells, joined, label_list, label_set
+from karat._cube.cells import Cells, joined, label_list
 from karat._cube.file import identity, locked, pack_cube, read_cube, unpack_cube, write_cube
 from karat._cube.frames import native_frame
 from karat._cube.gather import gather
@@ -252,9 +252,11 @@ class Cube:
         """
 
         def rebuilt(cells: Cells, new: Cells) -> Cells:
-            known = label_set(new)
-            rest = np.array([i for i, label in enumerate(label_list(cells)) if label not in known], dtype=np.intp)
-            return self.reducer.merged(joined([cells.chosen(rest), new]))
+            both = joined([cells, new])  # whose labels are of one type
+            labels = label_list(both)
+            known, count = set(labels[len(cells) :]), len(cells)
+            kept = [i for i, label in enumerate(labels) if i >= count or label not in known]
+            return self.reducer.merged(both.chosen(np.array(kept, dtype=np.intp)))
 
         return self._with_rows("replace", rows, memory, content, rebuilt)
 

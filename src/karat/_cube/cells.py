@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from karat._core.certify import Certificate
+from karat._cube.kinds import joined_labels
 from karat._data.frames import stack_rows
-from karat._data.groups import same_kind
 from karat.engine.linalg import Array, Indices
 
 
@@ -105,13 +105,10 @@ def joined(parts: Sequence[Cells]) -> Cells:
     first = parts[0]
     if len(parts) == 1:
         return first
-    for part in parts[1:]:
-        for mine, theirs in zip(first.labels, part.labels, strict=True):
-            same_kind(mine, theirs)
     ends = np.cumsum([0, *(part.starts[-1] for part in parts)])
     moved = [part.starts[:-1] + end for part, end in zip(parts, ends, strict=False)]
     return Cells(
-        tuple(np.concatenate(values) for values in zip(*(part.labels for part in parts), strict=True)),
+        tuple(joined_labels(values) for values in zip(*(part.labels for part in parts), strict=True)),
         np.concatenate([*moved, ends[-1:]]).astype(np.intp),
         tuple(stack_rows(*values) for values in zip(*(part.columns for part in parts), strict=True)),
         np.concatenate([part.weights for part in parts]),
@@ -146,8 +143,3 @@ def label_list(cells: Cells) -> list[tuple[Any, ...]]:
     """The label of every cell; dates as they are in NumPy, in microseconds."""
     values = [v.astype("datetime64[us]").astype(np.int64) if v.dtype.kind == "M" else v for v in cells.labels]
     return list(zip(*(one.tolist() for one in values), strict=True))
-
-
-def label_set(cells: Cells) -> set[tuple[Any, ...]]:
-    """The labels of some cells."""
-    return set(label_list(cells))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from karat._cube.kinds import KINDS, check_text, check_type, whole_numbers
 from karat._data.roles import column_roles
 from karat.engine.linalg import Indices
 from karat.errors import InputError
@@ -57,6 +58,7 @@ class CellLayout(Layout):
         for name in self.by:
             if name not in schema.names:
                 raise InputError(f"The data has no column {name!r} to label cells by; it has {', '.join(schema.names)}.")
+            check_type(schema.field(name).type, name)
         apart = {*self.by, *pandas_index(schema)}
         names = schema.names if self.roles.features else [name for name in schema.names if name not in apart]
         layout = replace(self, roles=self.roles.among(names))
@@ -76,7 +78,7 @@ class Labels:
     def __init__(self, layout: CellLayout) -> None:
         self.layout = layout
         self.numbers: dict[tuple[Any, ...], int] = {}
-        self.times = [False] * len(layout.by)  # which columns hold dates or times, in microseconds
+        self.kinds: list[np.dtype[Any] | None] = [None] * len(layout.by)  # of each column
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -87,6 +89,7 @@ class Labels:
         for i, name in enumerate(self.layout.by):
             column = table.column(name)
             column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            check_type(column.type, name)
             self._check(column, name, where)
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
             own = self._plain(i, name, encoded.dictionary, where)
@@ -118,6 +121,7 @@ class Labels:
 
     def _plain(self, i: int, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
         """The values of a dictionary as Python's numbers and texts; times in microseconds."""
+        check_text(dictionary, name)
         values = self.layout.labels(pa.table({name: dictionary}), name, where)
         if values.dtype.kind == "f" and np.isnan(values).any():
             raise InputError(
@@ -129,22 +133,32 @@ class Labels:
                 raise InputError(
                     f"Column {name!r} holds times finer than a microsecond; label cells by coarser ones.", column=name
                 )
-            self.times[i] = True
+            self._one_kind(i, name, fine.dtype)
             return fine.astype(np.int64).tolist()  # type: ignore[no-any-return]
         if values.dtype.kind not in "biufU":
             raise InputError(f"Column {name!r} has type {dictionary.type}, which cannot label cells.", column=name)
+        self._one_kind(i, name, values.dtype)
         return values.tolist()  # type: ignore[no-any-return]
+
+    def _one_kind(self, i: int, name: str, found: np.dtype[Any]) -> None:
+        """Refuse labels of another kind than those before."""
+        known = self.kinds[i]
+        if known is None:
+            self.kinds[i] = found
+        elif KINDS[known.kind] != KINDS[found.kind] or (known.kind == "f" and known != found):
+            one, two = (f"{KINDS[kind.kind]} ({kind})" if kind.kind == "f" else KINDS[kind.kind] for kind in (known, found))
+            raise InputError(f"Column {name!r} holds {one} in some rows and {two} in others; convert one of them.", column=name)
 
     def arrays(self) -> tuple[np.ndarray, ...]:
         """The labels of all cells, an array for each column."""
         found = []
         for i, name in enumerate(self.layout.by):
             values = [label[i] for label in self.numbers]
-            if len({isinstance(value, str) for value in values}) > 1:
-                raise InputError(
-                    f"Column {name!r} is text in some rows and a number in others; convert one of them.", column=name
-                )
-            found.append(as_times(np.array(values, dtype=np.int64)) if self.times[i] else np.array(values))
+            kind = self.kinds[i]
+            if kind is None or kind.kind in "bfU":
+                found.append(np.array(values, dtype=None if kind is None or kind.kind == "U" else kind))
+            else:
+                found.append(as_times(np.array(values, np.int64)) if kind.kind == "M" else whole_numbers(values, name))
         return tuple(found)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from karat._cube.cells import Cells
+from karat._cube.kinds import as_date
 from karat.engine.linalg import Flags, Indices
 from karat.errors import InputError
 
@@ -38,7 +39,9 @@ def _matches(values: np.ndarray, name: str, wanted: Any) -> Flags:
         if wanted.stop is not None:
             found &= values <= _until(values, _like(values, name, wanted.stop))
         return found
-    several = isinstance(wanted, list | tuple | set | frozenset | np.ndarray | range)
+    if isinstance(wanted, np.ndarray) and not wanted.ndim:
+        wanted = wanted[()]
+    several = hasattr(wanted, "__iter__") and hasattr(wanted, "__len__") and not isinstance(wanted, str | bytes | Mapping)
     labels = [_like(values, name, one) for one in (wanted if several else [wanted])]
     found = np.zeros(len(values), dtype=bool)
     for label in labels:
@@ -54,14 +57,18 @@ def _matches(values: np.ndarray, name: str, wanted: Any) -> Flags:
 
 def _like(values: np.ndarray, name: str, label: Any) -> Any:
     """A label as the cells have it: dates may be written as text."""
+    if hasattr(label, "as_py"):  # of an Arrow array
+        label = label.as_py()
     if values.dtype.kind == "M":
-        try:
-            return np.datetime64(label) if not isinstance(label, np.datetime64) else label
-        except ValueError as error:
-            raise InputError(f"{name}={_shown(label)} is not a date, such as '2026-01-31'.", argument=name) from error
-    if (values.dtype.kind == "U") != isinstance(label, str):
+        return as_date(label, name)
+    fits = isinstance(label, str) if values.dtype.kind == "U" else isinstance(label, int | float | np.number | np.bool_)
+    if not fits:
         kind = "text" if values.dtype.kind == "U" else "numbers"
         raise InputError(f"{name}={_shown(label)}: the labels are {kind}, such as {values[0]!r}.", argument=name)
+    if isinstance(label, str) and "\0" in label:
+        raise InputError(f"{name}={_shown(label)} has a NUL character, which no label has.", argument=name)
+    if values.dtype.kind in "iu" and isinstance(label, float | np.floating) and float(label).is_integer():
+        return int(label)  # NumPy would compare in double precision, where 2**53 + 1 is 2**53
     return label
 
 

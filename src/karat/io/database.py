@@ -29,7 +29,7 @@ def stream_of(source: Any, rows: int) -> Stream | None:
     if isinstance(source, pa.RecordBatchReader):
         return Stream(lambda: source, once=True)
     if hasattr(source, "iloc") and hasattr(source, "columns"):  # the index of a pandas frame is no feature
-        source = pa.Table.from_pandas(source, preserve_index=False)
+        source = _from_pandas(source)
     if hasattr(source, "execute"):
         return Stream(_cursor(source), "The result of the cursor", once=True)
     for method in READERS:
@@ -39,6 +39,19 @@ def stream_of(source: Any, rows: int) -> Stream | None:
         whole = hasattr(source, "__len__")  # rows in memory can be counted, and read again
         return Stream(lambda: pa.RecordBatchReader.from_stream(source), once=not whole)
     return None
+
+
+def _from_pandas(frame: Any) -> Any:
+    """A pandas frame as an Arrow table."""
+    names = list(frame.columns)
+    twice = [name for i, name in enumerate(names) if name in names[:i]] if len(set(names)) < len(names) else []
+    if twice:
+        raise InputError(f"The frame has several columns {twice[0]!r}; give each a name of its own.")
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:  # a UnicodeEncodeError is a ValueError
+        said = " ".join(map(str, error.args)) if not isinstance(error, UnicodeError) else f"text that is not Unicode ({error})"
+        raise InputError(f"The frame has a column that cannot be read: {said}. Convert it to one type throughout.") from error
 
 
 def _cursor(cursor: Any) -> Callable[[], Any]:
