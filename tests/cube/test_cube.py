@@ -227,14 +227,6 @@ def test_what_is_refused(cube, frame):
         karat.cube(gaps, target="y", by="region", columns=FEATURES)
 
 
-@pytest.mark.parametrize("kind", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
-def test_times_of_a_zone_are_no_labels(kind):
-    days = pd.date_range("2026-01-01", periods=3, tz="Europe/Paris").repeat(20)
-    frame = pd.DataFrame({"x": np.arange(60.0), "y": np.arange(60.0) ** 2, "day": days})
-    with pytest.raises(InputError, match="times of the zone Europe/Paris"):
-        karat.cube(kind(frame), target="y", by="day")
-
-
 def test_slices_that_share_cells_are_not_compared():
     cube = karat.cube(sales(900, 3), target="y", by=["region", "day"], columns=FEATURES)
     regions = sorted(set(cube.to_frame()["region"]))

@@ -111,14 +111,6 @@ class Labels:
             row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
             raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one, to find its cell.", column=name)
 
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if pa.types.is_timestamp(kind) and kind.tz is not None:
-            raise InputError(
-                f"Column {name!r} holds times of the zone {kind.tz}: a day there is not a day of UTC. Make dates or times "
-                "without a zone of it first.",
-                column=name,
-            )
-
     def _plain(self, i: int, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
         """The values of a dictionary as Python's numbers and texts; times in microseconds."""
         check_text(dictionary, name)
