@@ -21,7 +21,8 @@ CASES = {
 def table(measured: dict) -> str:
     """One row of numbers: what it takes to build the coresets of three tables."""
     found = {line["case"]: line for line in measured["lines"] if line["what"] == "karat"}
-    heads, cells = [""], [f"coreset, on {measured['machine']['cores']} cores"]
+    one_thread = measured["machine"]["clock"] == "process_time"
+    heads, cells = [""], ["coreset, " + ("one thread" if one_thread else f"{measured['machine']['cores']} cores")]
     for case, name in CASES.items():
         line = found[case]
         seconds = f"{line['seconds'] * 1e3:.0f} ms" if line["seconds"] < 1 else f"{line['seconds']:.1f} s"
