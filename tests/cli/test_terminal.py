@@ -3,7 +3,6 @@
 import os
 import pty
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -111,7 +110,7 @@ def test_every_command_has_help_with_an_example(name, inside):
     assert "--json" in shown.out
 
 
-def test_help_starts_fast_because_it_imports_little():
+def test_help_imports_little():
     code = (
         "import sys; from karat.cli._errors import run\n"
         "assert run(['--help']) == 0\n"
@@ -119,13 +118,6 @@ def test_help_starts_fast_because_it_imports_little():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
     assert done.stdout.splitlines()[-1].strip() == "LOADED"
-    times = []
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert command("--help").code == 0
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(times) < 0.4
 
 
 def test_version_and_no_arguments():
