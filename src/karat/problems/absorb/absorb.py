@@ -52,6 +52,7 @@ LIMIT = 1e-11
 REFUTED = 1e-10
 WIDEST = 1000
 AT_BOUND = 64
+ATTEMPTS = 3  # with other candidates, as a vertex may turn out not to be exact
 CANDIDATES = 12  # in units of the number of monomials
 
 
@@ -92,10 +93,12 @@ def absorb(
     if loss.rounding <= LIMIT:
         kernel = scaled_kernel(loss, total)
         if kernel.width <= widest:
-            found, more = _vertex(rows, exact, loss, kernel, alpha, box, seed, unit, budget or Budget())
-            passes += more
-            if found is not None and (missing is not None or len(found.positions) < len(exact.positions)):
-                return found
+            budget = budget or Budget()
+            for attempt in range(ATTEMPTS):
+                found, more = _vertex(rows, exact, loss, kernel, alpha, box, seed + attempt, unit, budget)
+                passes += more
+                if found is not None and (missing is not None or len(found.positions) < len(exact.positions)):
+                    return found
     if missing is None:
         sets = monomials(rows.columns, degree).indices
         return Absorbed(exact.positions, exact.weights, Correction(sets, np.zeros(len(sets))), exact.proof.loss_error, passes)
