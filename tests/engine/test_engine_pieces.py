@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -169,3 +171,15 @@ def test_products_in_either_memory_order(order):
     a, b = rng.standard_normal((7, 5)), rng.standard_normal((5, 4))
     assert np.allclose(linalg.product(np.array(a, order=order), np.array(b, order=order)), a @ b, atol=1e-14)
     assert np.allclose(np.triu(linalg.upper_gram(np.array(a, order=order))), np.triu(a @ a.T), atol=1e-14)
+
+
+def test_few_rows_of_columns_do_not_copy_all():
+    """NumPy's ``take`` copies the whole of an array that does not lie row by row."""
+    X = np.asfortranarray(np.random.default_rng(0).standard_normal((200_000, 10)))
+    for rows in (Rows([X]), Rows([X[:, ::2]]), Rows([X[::2]]), Rows([X.astype(np.float32, order="F")])):
+        tracemalloc.start()
+        block = rows.take(np.array([5, 7, 90_000]), np.zeros(rows.columns))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert np.array_equal(block[:, 1:], rows.parts[0][[5, 7, 90_000]])
+        assert peak < 1e5

@@ -94,8 +94,8 @@ def clear(folder):
             path.unlink()
 
 
-def campaign(kills, seed=0, kinds=tuple(KINDS)):
-    """Kill runs until there were so many kills; how many runs ended, all of them with the same coreset."""
+def campaign(kills, seed=0, kinds=tuple(KINDS), a_run=8):
+    """Kill runs, each at most ``a_run`` times, until there were so many kills; how many runs ended with the same coreset."""
     rng, done, ended = random.Random(seed), 0, 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -115,7 +115,7 @@ def campaign(kills, seed=0, kinds=tuple(KINDS)):
             while True:
                 process = start(kind, folder, folder / "core.npz")
                 try:
-                    process.wait(timeout=rng.uniform(0, seconds[kind] * 0.9) if times < 8 and done < kills else None)
+                    process.wait(timeout=rng.uniform(0, seconds[kind] * 0.9) if times < a_run and done < kills else None)
                     assert process.returncode == 0
                     break
                 except subprocess.TimeoutExpired:

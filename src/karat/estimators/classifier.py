@@ -31,7 +31,7 @@ class CoresetClassifier(ClassifierMixin, CoresetEstimator):
         a problem switches the check of the estimator off.
     few_rows : int, default 5000
         Up to so many rows, or where coresets would hold half of the rows, nothing is gained, and the estimator is fitted on
-        all rows.  0 builds coresets in any case.
+        all rows.  0 builds coresets in any case, and so does a ``problem``.
     random_state : int, default 0
         Which rows are kept depends on it; the answer does not.
 
