@@ -76,8 +76,8 @@ class Independent:
 
 def informed(
     rows: Rows, fitted: FittedMoments, known: CandidatePoints, rng: np.random.Generator, held: int = 0
-) -> tuple[CandidatePoints, Array] | None:
-    """Candidates that a look at all rows finds, where those ``known`` do not do, and weights that meet the moments.
+) -> tuple[CandidatePoints, Array, int] | None:
+    """Candidates that a look at all rows finds, where those ``known`` do not do, weights that meet the moments, and passes.
 
     The first ``held`` rows represent others, and are candidates if features depend on each other.
     """
@@ -85,9 +85,10 @@ def informed(
     if not isinstance(kernel, Powers) or len(rows) <= INFORMED * kernel.width:
         return None
     squares = squared_lengths(rows, kernel)
-    dependent = known.missed > MISSED or known.rank < kernel.width
-    found = with_rare_rows(rows, fitted, squares, held, rng) if dependent and kernel.degree == 2 else None
-    return found or by_importance(rows, fitted, squares, rng)
+    dependent = kernel.degree == 2 and (known.missed > MISSED or known.rank < kernel.width)
+    found = with_rare_rows(rows, fitted, squares, held, rng) if dependent else None
+    found = found or by_importance(rows, fitted, squares, rng)
+    return None if found is None else (*found, 1 + int(dependent))
 
 
 def with_rare_rows(
@@ -110,7 +111,7 @@ def with_rare_rows(
     common = np.flatnonzero(~np.isin(chosen, rare))
     kept = by_score(common, nominal[common], found.leverage[common], int(ENOUGH * len(found.basic)), rng)
     common, nominal = (common, nominal[common]) if kept is None else kept
-    nominal = nominal * ((rows.total - float(own.sum())) / max(float(nominal.sum()), TINY))
+    nominal = nominal * (max(rows.total - float(own.sum()), TINY) / max(float(nominal.sum()), TINY))
     known = candidate_points(rows, fitted, np.concatenate([rare, chosen[common]]), np.concatenate([own, nominal]))
     features = found.with_those_of(kernel.features(rows.take(rare, kernel.shift)))
     known = replace(known, points=np.asfortranarray(known.points[:, features]), target=known.target[features]).resolve()

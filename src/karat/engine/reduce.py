@@ -299,8 +299,9 @@ def feasible_weights(
             known, mass = sampled(rows, fitted, pilot, rng)
             if mass is not None:
                 yield known, mass, "onepass", 0
-            elif candidates := informed(rows, fitted, known, rng):
-                yield *candidates, "onepass", 2
+            elif found := informed(rows, fitted, known, rng):
+                known, mass, more = found
+                yield known, mass, "onepass", more
     sequentially = method == "caratheodory"
     positions, weights = (reduce_sequentially if sequentially else reduce_by_tree)(rows, fitted, progress)
     check_any(positions)

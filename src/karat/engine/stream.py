@@ -275,9 +275,9 @@ def _reduce(
     if not needs_tree:
         known, mass = sampled(rows, fitted, pool, rng, held)
         rows = rows if mass is not None else rows.gathered()
-        candidates = informed(rows, fitted, known, rng, held) if mass is None else (known, mass)
+        candidates = informed(rows, fitted, known, rng, held) if mass is None else (known, mass, 0)
         if candidates is not None:
-            best = vertex(rows, fitted, *candidates, WAY, 1, fresh)
+            best = vertex(rows, fitted, *candidates[:2], WAY, 1, fresh)
             if best.proof.ok:
                 return best, False
     rows = rows.gathered()
