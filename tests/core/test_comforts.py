@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -65,6 +66,15 @@ def test_a_list_of_labels_is_not_a_list_of_names(frame):
     ("call", "message"),
     [
         (lambda f: karat.coreset(f, "prise"), "no column 'prise'; did you mean 'price'"),
+        (lambda f: karat.coreset(f, "PRICE"), "no column 'PRICE'; did you mean 'price'"),
+        (lambda f: karat.coreset(pd.DataFrame(np.eye(30)).add_prefix("x"), "price"), r"it has x0, .*, x19 and 10 more\."),
+        (lambda f: karat.coreset("sales.csv", "price"), r"path; .* karat\.coreset_files\('sales\.csv', 'price'\)"),
+        (lambda f: karat.coreset(Path("sales.csv")), r"path; .* karat\.coreset_files\('sales\.csv'\)"),
+        (lambda f: karat.coreset(f.assign(town="Bonn"), "price"), r"coreset_files\(X, \.\.\., one_hot=\['town'\]\), which"),
+        (lambda f: karat.Sketch().update(np.zeros(3), 1.0), r"y is a single number.*One row alone is X = \[\[\.\.\.\]\]"),
+        (lambda f: karat.Sketch().update(f.to_numpy(float)).update(f), "these are a pandas frame with columns rooms"),
+        (lambda f: karat.Sketch(key="Id").update(f.assign(id=f.index), "price"), "'Id' to use as the key; did you mean 'id'"),
+        (lambda f: karat.models.GaussianMixture(2).fit(karat.coreset(f)), r"fit_coreset\(core\)"),
         (lambda f: karat.coreset(f, "price", groups="price"), "named twice"),
         (lambda f: karat.coreset(f.to_numpy(), "price"), "ndarray without names"),
         (lambda f: karat.coreset(f.to_numpy(), f["price"], sample_weight="copies"), "ndarray without names"),
@@ -110,6 +120,24 @@ def test_every_example_of_a_problem_runs():
 def test_weights_are_called_sample_weight(call):
     with pytest.raises(TypeError, match=r"has no argument 'weights?'; did you mean sample_weight=\?"):
         call(np.random.default_rng(0).standard_normal((50, 2)))
+
+
+def test_arguments_of_files_are_for_frames_too(frame):
+    towns = frame.assign(town=np.where(frame["year"] == 2020, "Bonn", "Ulm"))
+    with pytest.raises(TypeError, match=r"no argument 'one_hot'; karat\.coreset_files has it, for frames too"):
+        karat.coreset(towns, "price", one_hot=["town"])
+    assert "town=Bonn" in karat.coreset_files(towns, "price", one_hot=["town"]).X.column_names
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_of_a_sketch_are_a_column_of_any_frame(frame, kind):
+    table = frame.assign(id=[f"h{i}" for i in range(N)])
+    core = karat.Sketch(key="id").update(KINDS[kind](table), "price").coreset()
+    assert core.keys.tolist() == [f"h{i}" for i in core.indices]
+    holes = table.assign(id=pd.array(range(N), dtype="Int64"))
+    holes.loc[20, "id"] = pd.NA
+    with pytest.raises(InputError, match="key column has missing values"):
+        karat.Sketch(key="id").update(KINDS[kind](holes), "price")
 
 
 def test_an_unknown_argument_lists_the_known_ones():
