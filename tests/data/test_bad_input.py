@@ -189,7 +189,7 @@ def test_wrong_types_of_the_target():
 
 def test_frame_with_text_column():
     frame = pd.DataFrame({"size": [1.0, 2.0, 3.0], "city": ["Rome", "Oslo", "Bonn"]})
-    refused("city|not numeric|one-hot", frame, np.ones(3))
+    refused("city|not numeric|one_hot", frame, np.ones(3))
 
 
 def test_sparse_complex():

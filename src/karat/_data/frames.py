@@ -100,14 +100,16 @@ def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
     """A table without one of its columns, and that column as an array."""
     table = collected(table)
     if is_frame(table) and dimensions(table) == 2:
-        frame = as_narwhals(table)
+        frame = table if hasattr(table, "iloc") else as_narwhals(table)  # a name in pandas may be a number, or come twice
         if column not in frame.columns:
             from karat._data.advice import instead
 
             raise InputError(f"X has no column {column!r} to use as the key; {instead(str(column), frame.columns)}")
-        if frame[column].is_null().any():
+        missing = frame[column].isna() if hasattr(table, "iloc") else frame[column].is_null()
+        if np.asarray(missing).any():
             raise InputError("The key column has missing values; every row needs a key.")
-        rest, values = frame.drop([column]).to_native(), frame[column].to_numpy()
+        rest = table.drop(columns=[column]) if hasattr(table, "iloc") else frame.drop([column]).to_native()
+        values = np.asarray(frame[column])
     else:
         array = as_table(table, "X")
         if not isinstance(column, int | np.integer) or not -array.shape[1] <= column < array.shape[1]:
