@@ -84,10 +84,12 @@ def losses() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    sys.path.insert(0, str(ROOT / "docs" / "figures"))
+    sys.path[:0] = [str(ROOT / "docs" / "figures"), str(ROOT / "docs" / "_ext")]
+    from drawn import STYLE
     from losses import draw as drawn
 
-    drawn("#222222").savefig(PICTURES / "losses.png", dpi=130, facecolor="white")
+    with mpl.rc_context({**STYLE, "savefig.transparent": False}):
+        drawn("#222222").savefig(PICTURES / "losses.png", dpi=130, facecolor="white")
 
 
 def terminal() -> None:
