@@ -108,6 +108,7 @@ class Reduction:
         )  # fmt: skip
 
 
+@linalg.one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> Reduction:
     """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`."""
@@ -154,17 +155,16 @@ def _attempt(
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
-    with linalg.one_blas_thread():
-        sought = (fit_moments(rows, unmixed(kernel), pilot, progress)[0],) if single_columns else searches(fitted)
-        ways = (way for search in sought for way in feasible_weights(rows, search, method, pilot, rng, progress))
-        for known, mass, way, more in ways:
-            passes += more
-            found = vertex(rows, fitted, known, mass, way, passes)
-            best = found if best is None else better(best, found)
-            if not best.proof.ok and (way in LAST or linear_class(fitted) is not None):
-                best = without_rank_decision(rows, fitted, best, known, mass, way, passes, last=way in LAST)
-            if best.proof.ok and best.proof.reducible_error <= EXACT:
-                break
+    sought = (fit_moments(rows, unmixed(kernel), pilot, progress)[0],) if single_columns else searches(fitted)
+    ways = (way for search in sought for way in feasible_weights(rows, search, method, pilot, rng, progress))
+    for known, mass, way, more in ways:
+        passes += more
+        found = vertex(rows, fitted, known, mass, way, passes)
+        best = found if best is None else better(best, found)
+        if not best.proof.ok and (way in LAST or linear_class(fitted) is not None):
+            best = without_rank_decision(rows, fitted, best, known, mass, way, passes, last=way in LAST)
+        if best.proof.ok and best.proof.reducible_error <= EXACT:
+            break
     assert best is not None
     return about_means(rows, best)
 
@@ -243,6 +243,7 @@ def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
     return fewer if same and fewer.proof.loss_error <= allowed else found
 
 
+@linalg.one_blas_thread()
 def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None) -> tuple[FittedMoments, int]:
     """Fit the kernel's coordinates and sum its moments; also the number of passes it took."""
     block = rows.take(pilot, np.zeros(rows.columns))

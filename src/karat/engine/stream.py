@@ -26,7 +26,7 @@ import numpy as np
 
 from karat.engine.dropped import protected, unconfirmed_evidence
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
 from karat.engine.peel import dominating
 from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
@@ -159,6 +159,7 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return s, (a - (s - t)) + (b - t)
 
 
+@one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fold(
     rows: Rows, new: Rows, kernel: Kernel, running: Running | None, rng: np.random.Generator, peeled: Flags | None = None
@@ -294,6 +295,7 @@ def _reduce(
     return best, True
 
 
+@one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> Reduction:
     """Measure held rows, with the weights they have, against the running sum."""

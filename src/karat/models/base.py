@@ -63,6 +63,8 @@ class Learner(BaseEstimator):
         """Set the fitted attributes."""
 
     def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
+        if isinstance(X, Coreset):
+            raise InputError("fit takes rows; a coreset is learned from by fit_coreset(core).", argument="X")
         X = self._validated(X, reset=True)
         problem = self._problem(X)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
