@@ -296,9 +296,7 @@ class HiddenMarkov(Learner):
                 roots = np.linalg.cholesky(self._full_covariances())
                 return self.means_[states] + np.einsum("nij,nj->ni", roots[states], noise), states
             return self.means_[states] + np.sqrt(self.covars_[states])[:, None] * noise, states
-        laws = self.emissionprob_.cumsum(axis=1)[states]
-        symbols = np.minimum((rng.random(n_samples)[:, None] >= laws).sum(axis=1), self.n_features_in_ - 1)
-        return symbols[:, None], states
+        return simulate.emitted(self.emissionprob_, states, rng.random(n_samples))[:, None], states
 
     def _full_covariances(self) -> Array:
         k, d = self.means_.shape

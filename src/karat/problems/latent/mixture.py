@@ -29,7 +29,7 @@ from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.plain import PlainRows, mean_and_covariance
 from karat.problems.latent.sample import Reader
 from karat.problems.latent.sums import Sums, effective
-from karat.problems.latent.terms import Columns, Cubic, Power, Product, Term
+from karat.problems.latent.terms import Columns, Cubes, Cubic, Power, Product, Term
 from karat.problems.latent.whiten import largest_eigenpairs, unit_axes, whiten, whitened
 
 SHOWN = 8  # eigenvalues that are stored beyond those that k components have
@@ -129,7 +129,8 @@ class GaussianMixture(PlainRows, Latent):
         terms: list[Term] = []
         if keep == "tensor":
             metric = np.eye(k) if maps is None else within(maps["M"], k)
-            terms += [Cubic("tensor", z, metric, k if own else 0.0 if maps is None else float(maps["sigma2"]))]
+            q = k if own else 0.0 if maps is None else float(maps["sigma2"])
+            terms += [Cubic("tensor", z, metric, q, lifted)]
         else:  # the lower moments are in the span, so q [z | G] need not be taken off
             whole = slice(count, count + free)
             count += free
@@ -148,7 +149,7 @@ class GaussianMixture(PlainRows, Latent):
         """With a constant among the z and one q, t~ has the span of z (x) z (x) z, which is summed faster."""
         terms, count = self.terms(columns, maps, keep)
         if keep == "tensor" and self.variances == "shared" and self.lifted(maps):
-            terms = [Power("tensor", slice(0, self.k), 3)]
+            terms = [Cubes("tensor", slice(0, self.k))]
         return terms, count
 
 
