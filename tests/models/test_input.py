@@ -187,3 +187,19 @@ def test_without_scikit_learn_the_problems_work_and_the_models_say_why():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'karat[models]'" in out.stdout
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [models.GaussianMixture(2), models.GaussianMixture("gap"), models.ICA(2), models.HiddenMarkov(2, emissions="gaussian")],
+)
+def test_tables_too_wide_for_their_second_moments_are_refused_at_once(learner):
+    X = sparse.random(40, 20_000, density=1e-3, format="csr", random_state=0)  # 3.2 GB
+    with pytest.raises(InputError, match=r"20,000 columns; the second moments .* TruncatedSVD"):
+        learner.fit(X)
+
+
+def test_views_too_wide_are_refused_at_once():
+    views = tuple(np.zeros((10, d)) for d in (3, 3001, 3))
+    with pytest.raises(InputError, match="3,001 columns"):
+        models.MultiView(2).fit(views)

@@ -90,6 +90,15 @@ def test_two_components_always_have_a_diagonal_tensor():
         assert {check.name: check.p_value for check in model.recovery_.checks}["tensor"] == 1.0
 
 
+@pytest.mark.parametrize("learner", [models.SingleTopic(3), models.LatentDirichlet(3, alpha0=1.2)])
+def test_as_many_topics_as_words_explain_every_pair(learner):
+    rng = np.random.default_rng(0)
+    one = isinstance(learner, models.SingleTopic)
+    shares = np.eye(3)[rng.integers(3, size=3000)] if one else rng.dirichlet([0.4] * 3, size=3000)
+    X = rng.multinomial(30, shares @ np.array([[0.8, 0.1, 0.1], [0.1, 0.7, 0.2], [0.1, 0.2, 0.7]]))
+    assert learner.fit(X).recovery_.fits
+
+
 def test_columns_of_other_units_are_named():
     X = make_mixture(3000, 6, 3).X * np.array([1e4, 1, 1, 1, 1, 1])
     with pytest.warns(models.RecoveryWarning, match="standardise them"):

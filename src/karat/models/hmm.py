@@ -237,15 +237,10 @@ class HiddenMarkov(Learner):
         steps = np.arange(count) if lengths is None else sequence_steps(lengths, count)
         return np.asarray(steps == 0)
 
-    def _sequences(self, X: Any, lengths: Any) -> list[Array]:
-        emissions = self._log_emissions(X)
-        return np.split(emissions, np.flatnonzero(self._begins(lengths, len(emissions)))[1:])
-
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
         """The most likely states of each sequence (Viterbi), and the log-probability of all of them."""
-        start, step = (np.log(law) for law in self._chain())
-        found = [chain.likely_states(emissions, start, step) for emissions in self._sequences(X, lengths)]
-        return sum(score for score, _ in found), np.concatenate([path for _, path in found])
+        emissions, (start, step) = self._log_emissions(X), (np.log(law) for law in self._chain())
+        return chain.likely_states(emissions, start, step, self._begins(lengths, len(emissions)))
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
         """The most likely states of each sequence."""
@@ -257,8 +252,8 @@ class HiddenMarkov(Learner):
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:
         """The probability of every state at every step, given the whole sequence (n x k)."""
-        start, step = self._chain()
-        return np.concatenate([chain.posteriors(emissions, start, step) for emissions in self._sequences(X, lengths)])
+        emissions = self._log_emissions(X)
+        return chain.posteriors(emissions, *self._chain(), self._begins(lengths, len(emissions)))
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """Log-likelihood of all sequences."""

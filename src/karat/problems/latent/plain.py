@@ -17,10 +17,11 @@ from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import CACHE, PARTS, Rows, add, sweep, useful_shift
 from karat.engine.threads import share
-from karat.problems.latent.sample import Sample, Through, plain_sample
+from karat.problems.latent.sample import Sample, Through, check_wide, plain_sample
 from karat.problems.latent.sums import Sums, counted
 
 HARMLESS = 3.0  # means up to so many standard deviations cost the scatter one digit: no shift is needed
+MANY_COLUMNS = 5000  # the covariance takes 200 MB then, and its eigenvectors some ten seconds
 LONG = 2**13  # rows that are multiplied at once where they lie
 
 
@@ -28,6 +29,7 @@ class PlainRows:
     """Mixin: sample i is row i."""
 
     def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
+        check_wide(int(tables[0].shape[1]), MANY_COLUMNS)
         return plain_sample((_dense(tables[0]),), weights)
 
     def views(self, tables: tuple[Any, ...], maps: Any) -> tuple[Any, ...]:
