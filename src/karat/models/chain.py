@@ -45,19 +45,22 @@ class Runs:
         flags[0] = True
         flags = np.ascontiguousarray(flags.reshape(runs, long).T)
         return Runs(
-            np.ascontiguousarray(table.reshape(runs, long, k).transpose(1, 2, 0)), flags, flags.any(axis=1).tolist(), count
+            np.ascontiguousarray(table.reshape(runs, long, k).transpose(1, 2, 0)),
+            flags,
+            [bool(one) for one in flags.any(axis=1)],
+            count,
         )
 
     @property
     def runs(self) -> int:
-        return self.emissions.shape[2]
+        return int(self.emissions.shape[2])
 
     def steps(self) -> Iterator[tuple[int, Array, Flags | None]]:
         """Number, emissions and first steps (None if there are none) of every step of the runs."""
         for t, (now, begins) in enumerate(zip(self.emissions, self.begins, strict=True)):
             yield t, now, begins if self.some[t] else None
 
-    def joined(self, values: Array) -> Array:
+    def joined(self, values: np.ndarray) -> np.ndarray:
         """Values of all steps (L, k, runs) as a table (n, k)."""
         k = values.shape[1]
         return np.asarray(values.transpose(2, 0, 1).reshape(-1, k)[: self.count])
@@ -171,7 +174,7 @@ def _best_way(score: Array, steps: Array, origin: Indices) -> Array:
         way = score[state] + steps[state][:, None]
         np.copyto(origin, state, where=way > best)
         np.maximum(best, way, out=best)
-    return best
+    return np.asarray(best)
 
 
 def _best_entries(runs: Runs, start: Array, steps: Array) -> Array:

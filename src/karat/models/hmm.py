@@ -275,7 +275,7 @@ class HiddenMarkov(Learner):
         """Akaike's information criterion of sequences; lower is better."""
         return -2 * self.score(X, lengths=lengths) + 2 * self._parameters
 
-    def sample(self, n_samples: int = 1) -> tuple[Array, np.ndarray]:
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw one sequence, and its states."""
         self._check_fitted()
         rng = np.random.default_rng(self.random_state)

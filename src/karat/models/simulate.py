@@ -71,7 +71,7 @@ def emitted(emissions: Array, hidden: Indices, uniform: Array) -> Indices:
     for state, law in enumerate(emissions.cumsum(axis=1)):
         here = hidden == state
         found[here] = np.searchsorted(law, uniform[here], side="right")
-    return np.minimum(found, emissions.shape[1] - 1)
+    return np.asarray(np.minimum(found, emissions.shape[1] - 1))
 
 
 def gaussians(hidden: Indices, means: list[Array], variances: Array, maps: list[Array]) -> list[Array]:

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import CACHE, PARTS, Rows, add, sweep, useful_shift
+from karat.engine.rows import CACHE, PARTS, Rows, Statistic, add, sweep, useful_shift
 from karat.engine.threads import share
 from karat.problems.latent.sample import Sample, Through, check_wide, plain_sample
 from karat.problems.latent.sums import Sums, counted
@@ -69,7 +69,7 @@ def gram_in_place(table: Array) -> Array:
     starts = range(0, n, LONG)
     ones = np.ones(min(n, LONG))
 
-    def run(part: range) -> tuple[Array]:
+    def run(part: range) -> Statistic:
         gram = np.zeros((d + 1, d + 1))
         with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
             for start in part:

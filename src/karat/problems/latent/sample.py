@@ -41,8 +41,8 @@ def check_wide(columns: int, most: int) -> None:
     """Raise, before anything of that size is made, if there are too many columns for matrices of second moments."""
     if columns > most:
         raise InputError(
-            f"X has {columns:,} columns; the second moments would be a matrix of that size, and at most {most:,} are supported. "
-            "Project the rows to fewer columns first, for example by TruncatedSVD(100) of scikit-learn."
+            f"X has {columns:,} columns; the second moments would be a matrix of that size, and at most {most:,} are "
+            "supported. Project the rows to fewer columns first, for example by TruncatedSVD(100) of scikit-learn."
         )
 
 
