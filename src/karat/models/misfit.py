@@ -9,6 +9,7 @@ cannot be seen among so many is too small to matter.  The checks:
                if M'M2M = I + D for the samples at hand, T_iij changes by -ell_i D_ij / 2 (:func:`off_diagonal`).
     rank       products of two views (of two words) have rank k: what remains beyond is noise.  The remainder is found in one
                half of the samples and tested in the other (:func:`remainder`).
+    quadruples the fourth moments of a document's proportions are those of the model (:mod:`karat.models.quadruples`).
     equal      the smallest eigenvalues of the covariance of a spherical mixture are equal (:func:`sphericity`).
     round      the directions P(x - m) / |P(x - m)| of a spherical mixture are uniform, whatever its variances
                (:func:`directions`).
