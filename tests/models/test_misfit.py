@@ -142,3 +142,12 @@ def test_messages_are_one_warning():
         warnings.simplefilter("always")
         models.GaussianMixture(3).fit(misfit.FAMILIES["mixture"][0]("correlation", 3000, np.random.default_rng(0)))
     assert sum("may not fit" in str(one.message) for one in said) == 1
+
+
+@pytest.mark.parametrize("learner", [models.GaussianMixture(3), models.HiddenMarkov(3, emissions="gaussian")])
+def test_constant_columns_are_named(learner):
+    family = "mixture" if isinstance(learner, models.GaussianMixture) else "chain, Gaussian"
+    X = misfit.FAMILIES[family][0](None, 3000, np.random.default_rng(0))
+    X[:, 2] = 7.0
+    with pytest.warns(models.RecoveryWarning, match="column 2 is constant"):
+        learner.fit(X)

@@ -163,3 +163,20 @@ def test_files_of_0_1_0_keep_their_meaning(name):
                                            **({} if data.lengths is None else {"lengths": data.lengths}))  # fmt: skip
     one, two = (np.sort(np.hstack(m.means_) if isinstance(m.means_, tuple) else m.means_, axis=0) for m in (found, fresh))
     np.testing.assert_allclose(one, two, atol=1.0)  # another estimate of the same means
+
+
+@pytest.mark.parametrize("origin", [1e4, 1e8])
+@pytest.mark.parametrize("refine", [None, "spherical", "diag", "full"])
+def test_probabilities_do_not_depend_on_the_origin(origin, refine):
+    """Of rows that are exact at every origin, so that nothing but the arithmetic differs."""
+    exact = lambda X: np.round(X * 16) / 16  # noqa: E731
+    rows = exact(make_mixture(3000, 4, 3).X)
+    steps = exact(make_chain(3000, gaussian=True).X)
+    near, far = (models.GaussianMixture(3, refine=refine).fit(rows + a) for a in (0.0, origin))
+    np.testing.assert_allclose(far.predict_proba(rows + origin), near.predict_proba(rows), atol=1e-6)
+    assert far.score(rows + origin) == pytest.approx(near.score(rows), abs=1e-6)
+    pytest.importorskip("hmmlearn")
+    near, far = (models.HiddenMarkov(3, emissions="gaussian", refine=refine).fit(steps + a) for a in (0.0, origin))
+    np.testing.assert_allclose(far.predict_proba(steps + origin), near.predict_proba(steps), atol=1e-6)
+    assert far.score(steps + origin) == pytest.approx(near.score(steps), rel=1e-6)
+    np.testing.assert_array_equal(far.predict(steps + origin), near.predict(steps))

@@ -31,7 +31,7 @@ from karat.models.misfit import Check
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
-from karat.problems.latent.sample import Sample, sequence_steps
+from karat.problems.latent.sample import Sample, read, sequence_steps
 
 SMOOTH = 1e-6  # share of the uniform law mixed in where a likelihood is taken: nothing is impossible
 
@@ -121,10 +121,15 @@ class HiddenMarkov(Learner):
             return part.fit(rows, lengths=cut).to_hmmlearn(kind=self.refine or "spherical", n_features=self.n_features_in_)
 
         start = self.to_hmmlearn(kind=self.refine or "spherical")
+        if self.emissions == "gaussian":  # far from the origin hmmlearn's squares would cancel
+            centre = self.means_.mean(axis=0)
+            start.means_, table = start.means_ - centre, table - centre
         own = [] if self.recovery_.fits else [lambda: self._empty_peer(self.refine or "spherical")]
         peer, self.refinement_ = refining.refine_chain(start, start_of, table, long, own)
         if self.refinement_.kept:
             self._take(peer)
+            if self.emissions == "gaussian":
+                self.means_ = self.means_ + centre
         return self
 
     def _take(self, peer: Any) -> None:
@@ -193,7 +198,8 @@ class HiddenMarkov(Learner):
 
     def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:
-            return view_checks(maps, problem, sample, self._basis)
+            constant = misfit.constant_columns(read(sample.views[1], misfit.probe(sample))) if problem.lifted(maps) else []
+            return constant + view_checks(maps, problem, sample, self._basis)
         if problem.k < 2 or float(maps["n"]) < ENOUGH or (self.emissions == "gaussian" and not problem.lifted(maps)):
             return []
         return [Check("tensor", self._simulated(maps), NOT_INDEPENDENT)]

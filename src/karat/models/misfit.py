@@ -177,6 +177,15 @@ def directions(rows: Array, top: Array) -> float:
     return wald(np.column_stack([cubes, fourths]))
 
 
+def constant_columns(rows: Array) -> list[Check]:
+    """A failed check if columns do not vary: spherical components have noise in every column."""
+    found = np.flatnonzero((rows == rows[0]).all(axis=0)).tolist()
+    if not found:
+        return []
+    named = f"column {found[0]} is" if len(found) == 1 else f"columns {', '.join(map(str, found[:5]))} are"
+    return [Check("constant columns", 0.0, f"{named} constant, and spherical noise is in every column, so leave that out")]
+
+
 def remainder(left: Array, right: Array, rank: int) -> float:
     """How many standard errors the part of ``left' right`` beyond its rank has.
 
