@@ -15,7 +15,7 @@ def test_moments_of_distinct_words_by_enumeration():
     places = rng.standard_normal((5, 2))
     documents = [rng.integers(5, size=length) for length in (4, 6, 7)]
     counts = csr_array(np.array([np.bincount(words, minlength=5) for words in documents], dtype=float))
-    found = word_moments(counts, places)
+    (found,) = word_moments(counts, places)
     for order, mine in enumerate(found, 1):
         letters = "abcd"[:order]
         brute = [
@@ -29,6 +29,15 @@ def test_moments_of_distinct_words_by_enumeration():
             for words in documents
         ]
         np.testing.assert_allclose(mine, np.mean(brute, axis=0), atol=1e-12)
+
+
+def test_moments_of_blocks_are_those_of_their_documents():
+    rng = np.random.default_rng(1)
+    places, counts = rng.standard_normal((6, 3)), csr_array(rng.integers(1, 4, size=(21, 6)).astype(float))
+    for block, mine in enumerate(word_moments(counts, places, 4)):  # the last document is left out
+        (alone,) = word_moments(counts[5 * block : 5 * block + 5], places)
+        for one, other in zip(mine, alone, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-12)
 
 
 def dirichlet_moment(alpha, indices):

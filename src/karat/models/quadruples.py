@@ -32,7 +32,7 @@ from karat.engine.linalg import Array
 from karat.models.tensor import eigenvalues, follow
 
 MOST_TOPICS = 6  # the fourth moments of more have too many entries
-BLOCKS = 50  # of documents, of which each is left out once
+BLOCKS = 40  # of documents, of which each is left out once
 FEW = 10  # documents of a block, at least
 STEPS = 60  # of the power method, from the topics found
 SINGULAR = 1e10  # condition of the noise beyond which nothing is compared
@@ -51,26 +51,32 @@ class Moments(NamedTuple):
         return Moments(*((blocks * all_ - one) / (blocks - 1) for all_, one in zip(self, block, strict=True)))
 
 
-def word_moments(counts: csr_array, words: Array) -> Moments:
-    """Moments of distinct words of documents (of at least four words each); ``words`` are their places (d x k)."""
-    d, k = words.shape
-    n = np.asarray(counts.sum(axis=1)).ravel()
+def word_moments(counts: csr_array, words: Array, blocks: int = 1) -> list[Moments]:
+    """Moments of distinct words, for equal blocks of documents of at least four words; ``words`` are places (d x k)."""
+    (n, d), k = counts.shape, words.shape[1]
     squares = (words[:, :, None] * words[:, None, :]).reshape(d, -1)
     p1, p2 = counts @ words, counts @ squares
     p3 = counts @ (squares[:, :, None] * words[:, None, :]).reshape(d, -1)
-    p11 = (p1[:, :, None] * p1[:, None, :]).reshape(len(n), -1)
-    pairs, triples = 1.0 / (n * (n - 1)), 1.0 / (n * (n - 1) * (n - 2))
-    quadruples = triples / (n - 3)
-
-    def mean(left: Array, weights: Array, right: Array) -> Array:
-        return np.asarray(left.T @ (weights[:, None] * right) / len(n))
-
-    second = mean(p1, pairs, p1) - (pairs @ p2 / len(n)).reshape(k, k)
-    third = mean(p11 - 3 * p2, triples, p1).ravel() + 2 * (triples @ p3) / len(n)
-    by_word = counts.T @ quadruples / len(n)
-    fourth = mean(p11 - 6 * p2, quadruples, p11) + 3 * mean(p2, quadruples, p2) - 6 * squares.T @ (by_word[:, None] * squares)
-    fourth = fourth.reshape((k,) * 4) + 8 * mean(p3, quadruples, p1).reshape((k,) * 4)
-    return Moments((p1.T @ (1.0 / n)) / len(n), second, symmetric(third.reshape(k, k, k)), symmetric(fourth))
+    p11 = (p1[:, :, None] * p1[:, None, :]).reshape(n, -1)
+    length = np.asarray(counts.sum(axis=1)).ravel()
+    size, tuples = n // blocks, [1.0 / length]
+    for order in (1, 2, 3):
+        tuples.append(tuples[-1] / (length - order))
+    edges = np.arange(blocks + 1) * size
+    by_word = csr_array((tuples[3][: edges[-1]], np.arange(edges[-1]), edges), shape=(blocks, n)) @ counts
+    found = []
+    for start, stop, word in zip(edges[:-1], edges[1:], by_word.toarray(), strict=True):
+        here = slice(start, stop)
+        x, xx, y, z = p1[here], p11[here], p2[here], p3[here]
+        one, two, three, four = (weights[here] for weights in tuples)
+        pairs = (two[:, None] * x).T @ x - (two @ y).reshape(k, k)
+        triples = ((three[:, None] * (xx - 3 * y)).T @ x).ravel() + 2 * (three @ z)
+        weighted = four[:, None] * y
+        fourth = (four[:, None] * xx - 6 * weighted).T @ xx + 3 * weighted.T @ y - 6 * squares.T @ (word[:, None] * squares)
+        fourth = fourth.ravel() + 8 * (z.T @ (four[:, None] * x)).ravel()
+        tensors = one @ x, pairs, symmetric(triples.reshape(k, k, k)), symmetric(fourth.reshape((k,) * 4))
+        found.append(Moments(*(tensor / size for tensor in tensors)))
+    return found
 
 
 def symmetric(tensor: Array) -> Array:
@@ -118,10 +124,9 @@ def p_value(counts: csr_array, words: Array, V: Array, values: Sequence[float]) 
     """
     k = words.shape[1]
     long = counts[np.flatnonzero(np.asarray(counts.sum(axis=1)).ravel() >= 4)]
-    size = long.shape[0] // BLOCKS
-    if not 1 < k <= MOST_TOPICS or size < FEW:
+    if not 1 < k <= MOST_TOPICS or long.shape[0] < FEW * BLOCKS:
         return 1.0
-    blocks = [word_moments(long[block * size : (block + 1) * size], words) for block in range(BLOCKS)]
+    blocks = word_moments(long, words, BLOCKS)
     whole = Moments(*(np.mean(parts, axis=0) for parts in zip(*blocks, strict=True)))
     return max(_p_value(whole, blocks, V, a) for a in values)
 
