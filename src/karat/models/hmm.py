@@ -73,6 +73,7 @@ class HiddenMarkov(Learner):
     """
 
     refinement_: refining.Refinement | None
+    means_: Array
     problem_type: ClassVar[type[Latent]] = latent.HiddenMarkov
 
     def __init__(

@@ -56,6 +56,8 @@ class GaussianMixture(DensityMixin, Learner):
     """
 
     refinement_: refining.Refinement | None
+    means_: Array
+    n_components_: int
     problem_type: ClassVar[type[Latent]] = latent.GaussianMixture
 
     def __init__(
@@ -277,11 +279,12 @@ class GaussianMixture(DensityMixin, Learner):
         precisions = np.linalg.inv(covariances) if self.covariance_type_ in ("tied", "full") else 1.0 / covariances
         from sklearn.mixture import GaussianMixture as Peer
 
+        means = self.means_ - centre
         peer = Peer(
-            self.n_components_, covariance_type=self.covariance_type_, weights_init=self.weights_, means_init=self.means_ - centre,
+            self.n_components_, covariance_type=self.covariance_type_, weights_init=self.weights_, means_init=means,
             precisions_init=precisions, random_state=self.random_state,
         )  # fmt: skip
-        return refining.settled(peer, self.weights_, self.means_ - centre, precisions)
+        return refining.settled(peer, self.weights_, means, precisions)
 
 
 def _parts(z: Array, q: Array, common: float, G: Array, mean: Array, shared: bool) -> tuple[Any, Any]:
