@@ -203,3 +203,11 @@ def test_views_too_wide_are_refused_at_once():
     views = tuple(np.zeros((10, d)) for d in (3, 3001, 3))
     with pytest.raises(InputError, match="3,001 columns"):
         models.MultiView(2).fit(views)
+
+
+@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # few rows
+def test_no_steps_are_refused():
+    model = models.HiddenMarkov(2).fit(make_chain(500).X)
+    for method in (model.predict, model.predict_proba, model.score):
+        with pytest.raises(InputError, match="no rows"):
+            method(np.zeros((0, 1)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from golden.recipes import RIGHT
 from golden.stored import stored
-from latent_data import make_chain, make_mixture, make_sources, make_views
+from latent_data import make_chain, make_mixture, make_sources, make_topics, make_views
 from scipy.optimize import linear_sum_assignment
 
 import karat
@@ -180,3 +180,23 @@ def test_probabilities_do_not_depend_on_the_origin(origin, refine):
     np.testing.assert_allclose(far.predict_proba(steps + origin), near.predict_proba(steps), atol=1e-6)
     assert far.score(steps + origin) == pytest.approx(near.score(steps), rel=1e-6)
     np.testing.assert_array_equal(far.predict(steps + origin), near.predict(steps))
+
+
+@pytest.mark.parametrize("keep", ["tensor", "moments", "all"])
+@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # one topic, one state: these data have more
+def test_one_topic_and_one_state_have_the_law_of_all_words(keep):
+    counts, symbols = make_topics(3000).X, make_chain(3000).X
+    law = (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0)
+    for problem, model in (
+        (problems.SingleTopic(1, keep=keep), models.SingleTopic(1)),
+        (problems.LatentDirichlet(1, 1.5, keep=keep), models.LatentDirichlet(1, alpha0=1.5)),
+    ):
+        np.testing.assert_allclose(model.fit(counts).topics_[0], law, atol=1e-12)
+        core = karat.coreset(counts, problem=problem)
+        np.testing.assert_allclose(model.fit_coreset(core).topics_[0], law, atol=1e-10)
+    assert model.alpha_ == pytest.approx([1.5])
+    law = np.bincount(np.ravel(symbols)[1:-1]) / 2998
+    model = models.HiddenMarkov(1)
+    np.testing.assert_allclose(model.fit(symbols).emissionprob_[0], law, atol=1e-12)
+    core = karat.coreset(symbols, problem=problems.HiddenMarkov(1, keep=keep))
+    np.testing.assert_allclose(model.fit_coreset(core).emissionprob_[0], law, atol=1e-10)

@@ -186,7 +186,8 @@ class HiddenMarkov(Learner):
             law = solve_small(small.T, maps["first"], problem.parts)
         self.startprob_ = as_distributions(law[None], "The probabilities of the first state", float(maps["n"]))[0]
         if self.emissions == "categorical":
-            self.emissionprob_ = as_distributions(found.points, "The emission probabilities", float(maps["n"]))
+            laws = maps["mean2"][None] if problem.k == 1 and "mean2" in maps else found.points
+            self.emissionprob_ = as_distributions(laws, "The emission probabilities", float(maps["n"]))
             return
         squares = solve_small((found.weights[:, None] * small).T, moments["spread"], problem.parts)
         if "top" in maps and maps["top"].shape[1] < found.points.shape[1]:
@@ -228,6 +229,8 @@ class HiddenMarkov(Learner):
             laws = zip(self.means_, self._full_covariances(), strict=True)
             return np.column_stack([multivariate_normal.logpdf(table, mean, full) for mean, full in laws])
         values = self._columns(X)
+        if not len(values):
+            raise InputError("X has no rows.", argument="X")
         symbols = symbols_of(values)
         if symbols.max(initial=0) >= self.n_features_in_:
             raise InputError(

@@ -67,6 +67,7 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
                 f"Only {documents} documents of at least 3 words for {problem.k} topics; the result is mostly noise below "
                 f"{FEW * problem.k}."
             )
+        rows = maps["m1"][None] if problem.k == 1 else rows  # one topic is the law of all words, whether the model fits or not
         return as_distributions(rows, "The word distributions of the topics", documents)
 
     def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
@@ -339,7 +340,7 @@ class LatentDirichlet(_TopicLearner):
         ell, V = self._components(moments["tensor"], maps, problem)
         rows = V @ maps["B"].T
         self.topics_ = self._topics((a + 2) / 2 * ell[:, None] * rows, maps, problem)
-        self.alpha_ = 4 * a * (a + 1) / ((a + 2) ** 2 * ell**2)
+        self.alpha_ = 4 * a * (a + 1) / ((a + 2) ** 2 * ell**2) if problem.k > 1 else np.array([a])
         self.weights_ = self.alpha_ / self.alpha_.sum()
         self.n_words_ = 3.0 * float(maps["total"])
 

@@ -130,6 +130,8 @@ class ThreeViews(Latent):
         maps |= {"singular": singular}
         maps = {name: spread_out(value, seen) if name in BY_SYMBOL else value for name, value in maps.items()}
         M = maps["M"]
+        if self.k == 1 and self.has_constant:  # one state has the law of all symbols, whether the model fits or not
+            maps["mean2"] = sums["mean2"] / total
         if lifted:
             maps |= {f"mean{a}": sums[f"centre{a}"] for a in (1, 2, 3)}
             maps |= {"top": np.linalg.qr(white.B)[0]} if self.with_variances else {}
