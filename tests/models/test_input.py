@@ -211,3 +211,10 @@ def test_no_steps_are_refused():
     for method in (model.predict, model.predict_proba, model.score):
         with pytest.raises(InputError, match="no rows"):
             method(np.zeros((0, 1)))
+
+
+def test_a_row_far_away_is_not_called_an_offset():
+    X = make_mixture(3000, 6, 3).X
+    X[7] = 1e9  # about the mean there is no offset that could be subtracted
+    with pytest.raises(InputError, match="a row far away from all others"):
+        models.GaussianMixture(3).fit(X)

@@ -200,3 +200,29 @@ def test_one_topic_and_one_state_have_the_law_of_all_words(keep):
     np.testing.assert_allclose(model.fit(symbols).emissionprob_[0], law, atol=1e-12)
     core = karat.coreset(symbols, problem=problems.HiddenMarkov(1, keep=keep))
     np.testing.assert_allclose(model.fit_coreset(core).emissionprob_[0], law, atol=1e-10)
+
+
+def parameters(model):
+    """The mixing matrix, the means, or those of the second view."""
+    found = model.mixing_ if isinstance(model, models.ICA) else model.means_
+    return found[1] if isinstance(found, tuple) else found
+
+
+@pytest.mark.parametrize("unit", [1e-150, 1e150])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_the_unit_does_not_matter(unit):
+    rows, steps = make_mixture(3000, 6, 3).X, make_chain(3000, gaussian=True).X
+    views, mixed = make_views(3000).X, make_sources(3000).X
+    for learner, X in (
+        (models.GaussianMixture(3), rows),
+        (models.GaussianMixture(3, variances="spherical"), rows),
+        (models.HiddenMarkov(3, emissions="gaussian"), steps),
+        (models.MultiView(3), views),
+        (models.ICA(mixed.shape[1]), mixed),
+    ):
+        scaled = tuple(unit * view for view in X) if isinstance(X, tuple) else unit * X
+        truth, found = (parameters(learner.fit(given)) for given in (X, scaled))
+        np.testing.assert_allclose(found / unit, truth, rtol=1e-9, atol=1e-9)
+        core = karat.coreset(scaled, problem=learner._problem(scaled))
+        assert core.certificate.ok
+        assert core.verify(scaled).ok

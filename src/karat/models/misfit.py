@@ -145,7 +145,7 @@ def sphericity(second: float, mean: float, count: int, n: float, inflation: floa
 
     ``inflation``: how much larger fourth moments are than those of one Gaussian.
     """
-    if count < 2 or not mean > 0:
+    if count < 2 or not second < np.finfo(float).max or not mean * mean > 0:  # nothing to compare, or out of range
         return 1.0
     unequal = max(second / (count * mean**2) - 1.0, 0.0)
     n = min(n, PROBE)

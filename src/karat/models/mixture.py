@@ -160,8 +160,7 @@ class GaussianMixture(DensityMixin, Learner):
             return []
         k, common = problem.k, float(maps["sigma2"])
         free = len(maps["mean"]) - k + 1
-        weights = self.weights_ * np.square(self.covariances_)
-        inflation = max(1.0, float(weights.sum()) / common**2) if common > 0 else 1.0
+        inflation = max(1.0, float(self.weights_ @ np.square(self.covariances_ / common))) if common > 0 else 1.0
         n = float(maps["effective"])
         equal = misfit.sphericity(float(maps["low"]), common, free, n, inflation)
         checks = [

@@ -184,7 +184,7 @@ def _report(
         spectrum=tuple(float(x) for x in spectrum),
         eigen_gap=float((e[-1] - following) / e[0]),
         whitening_condition=float(e[0] / e[-1]),
-        effective_rank=float(e.sum() ** 2 / np.square(e).sum()),
+        effective_rank=float((e / e[0]).sum() ** 2 / np.square(e / e[0]).sum()),
         tensor_residual=float(np.linalg.norm(tensor - model) / size),
         off_diagonal=float(overlap.max(initial=0.0)),
         tensor_condition=worst,

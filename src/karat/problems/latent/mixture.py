@@ -89,7 +89,9 @@ class GaussianMixture(PlainRows, Latent):
         if self.centred:
             white = whitened(values - sigma2, vectors, k - 1, self.parts, more=1)
             rest = cov - (vectors[:, : k - 1] * values[: k - 1]) @ vectors[:, : k - 1].T
-            maps |= {"low": np.array(float(np.square(rest).sum())), "effective": effective(sums)}
+            with np.errstate(over="ignore"):  # rows beyond 1e75
+                low = min(float(np.square(rest).sum()), np.finfo(float).max)
+            maps |= {"low": np.array(low), "effective": effective(sums)}
         else:
             white = whiten(cov - sigma2 * np.eye(d) + np.outer(mean, mean), k, self.parts)
         maps |= {"M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify)}
