@@ -8,7 +8,7 @@
 **The policy** of ``method="auto"``.  A step is taken only if the steps before it did not lead to a proof.
 
 1. onepass: a few more than twice as many candidates as features, then SECOND times as many (all rows, if there are no
-   more), then INFORMED times by importance among all rows.  Newton's method decides whether weights on them can meet the
+   more), then rare rows and others by importance among all rows.  Newton's method decides whether weights on them can meet the
    moments, and fails fast.
 2. tree: every row is looked at, two more readings.
 3. The rows of the tree before the last elimination, in features whose rank has not been decided.
@@ -29,7 +29,6 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.dropped import look_again
-from karat.engine.importance import by_importance
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import dominating, heaviest, lopsided
@@ -37,6 +36,7 @@ from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
+from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
 from karat.engine.tolerances import EXACT, MEASURED, ROUNDING, SHARP, UNSEEN
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
@@ -296,11 +296,11 @@ def feasible_weights(
             known = candidate_points(rows, fitted, everything, own_weights(rows, everything)).resolve()
             yield known, known.root, "onepass", 0
         else:
-            candidates = sampled(rows, fitted, pilot, rng)
-            more = candidates is None
-            candidates = by_importance(rows, fitted, rng) if more else candidates
-            if candidates is not None:
-                yield *candidates, "onepass", int(more)
+            known, mass = sampled(rows, fitted, pilot, rng)
+            if mass is not None:
+                yield known, mass, "onepass", 0
+            elif candidates := informed(rows, fitted, known, rng):
+                yield *candidates, "onepass", 2
     sequentially = method == "caratheodory"
     positions, weights = (reduce_sequentially if sequentially else reduce_by_tree)(rows, fitted, progress)
     check_any(positions)

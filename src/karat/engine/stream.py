@@ -31,6 +31,7 @@ from karat.engine.peel import dominating
 from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
+from karat.engine.rare import informed
 from karat.engine.reduce import (
     FEW,
     PEELED,
@@ -272,7 +273,9 @@ def _reduce(
     best: Reduction | None = None
     fresh = rows.subset(np.arange(held, len(rows))) if held else rows  # rows that have their own weights
     if not needs_tree:
-        candidates = sampled(rows, fitted, pool, rng, held)
+        known, mass = sampled(rows, fitted, pool, rng, held)
+        rows = rows if mass is not None else rows.gathered()
+        candidates = informed(rows, fitted, known, rng, held) if mass is None else (known, mass)
         if candidates is not None:
             best = vertex(rows, fitted, *candidates, WAY, 1, fresh)
             if best.proof.ok:
