@@ -1,7 +1,5 @@
 """Chains in runs side by side, against the recursions one step after the other."""
 
-import time
-
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -46,19 +44,3 @@ def test_runs_give_the_recursions(n, k, spread, cuts):
     score, states = chain.likely_states(emissions, np.log(start), np.log(steps), begins)
     assert score == pytest.approx(sum(part[2] for part in parts), rel=1e-10)
     assert states.tolist() == [state for part in parts for state in part[3]]
-
-
-def test_long_chains_take_few_calls():
-    """A loop over steps, even an empty one of NumPy calls, would take longer."""
-    rng = np.random.default_rng(0)
-    emissions, law = rng.standard_normal((100_000, 3)), np.full((3, 3), 1 / 3)
-    begins = np.arange(100_000) % 1000 == 0
-
-    def taken(action):
-        start = time.process_time()
-        action()
-        return time.process_time() - start
-
-    ours = min(taken(lambda: chain.posteriors(emissions, law[0], law, begins)) for _ in range(3))
-    loop = min(taken(lambda: [row @ law for row in emissions]) for _ in range(3))
-    assert ours < 2 * loop

@@ -5,7 +5,7 @@ With A the transitions and e_t the emission densities at step t, the likelihood 
     p = start' diag(e_1) A diag(e_2) A .. diag(e_n) 1.
 
 Where a sequence begins, every row of the factor ``A diag(e_t)`` is replaced by ``start * e_t``: it forgets what came before, so
-sequences one after another are one chain.
+sequences one after another are one chain.  The laws are positive: then no product of scaled factors vanishes.
 
 A loop over n steps takes n calls.  So the chain is cut into runs of about sqrt(n) steps, which go side by side: first the
 product of the factors of every run, then the states at the ends of the runs, one run after the other, and with these known the
