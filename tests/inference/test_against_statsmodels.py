@@ -26,7 +26,8 @@ def both(name):
     frame = case.frame()
     kinds = ["nonrobust", *ROBUST, *(["cluster"] if case.cluster else [])]
     few = ols(case.formula, frame, cov_type=kinds, cluster=case.cluster, weights=case.weights)
-    matrices = formulaic.model_matrix(case.formula, frame, cluster_by="numerical_factors")
+    levels = frame.astype(dict.fromkeys(frame.select_dtypes(bool), "category"))  # as in statsmodels
+    matrices = formulaic.model_matrix(case.formula, levels, cluster_by="numerical_factors")
     weights = {} if case.weights is None else {"weights": frame[case.weights]}
     model = (sm.WLS if weights else sm.OLS)(matrices.lhs, matrices.rhs, **weights)
     return few, model, frame

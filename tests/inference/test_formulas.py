@@ -33,7 +33,7 @@ def frame():
         "y ~ poly(a, 3) + poly(b, 2, raw=True)",
         "y ~ bs(a, df=5) + bs(h, df=3, degree=1, include_intercept=True)",
         "y ~ center(a)**2 + scale(b, center=False) + scale(a * b)",
-        "np.log1p(np.abs(y)) ~ np.where(a > 0, a, 0) + I(b / 2) + I(a > 0.5) + flag",
+        "np.log1p(np.abs(y)) ~ np.where(a > 0, a, 0) + I(b / 2) + I((a > 0.5) * b)",
         "y ~ C(a > 0) + C(g, levels=['red', 'green', 'blue']) + 2:b",
         "`y` ~ `a` + np.exp(`b` / 10)",
     ],

@@ -51,8 +51,15 @@ class Factor:
             return None
         if self.category is None:
             return Expression(self.text)
-        inner = Expression(_first_argument(self.text))
+        inner = self._categories()
         return None if isinstance(inner.tree, ast.Name) else inner
+
+    def _categories(self) -> Expression:
+        """The first argument of ``C(...)``."""
+        first = _first_argument(self.text)
+        if not first:
+            raise InputError(f"The term {self.text!r} needs the column as its first argument.")
+        return Expression(first)
 
     @property
     def column(self) -> str | None:
@@ -60,8 +67,7 @@ class Factor:
         if self.looked_up:
             return self.text
         if self.expression is None:
-            inner = Expression(_first_argument(self.text))
-            return inner.variables()[0]
+            return self._categories().variables()[0]
         return None
 
     @property
@@ -78,9 +84,18 @@ class Factor:
             given["contrasts"] = self.category.args[1]
         strange = set(given) - {"contrasts", "levels"}
         if strange or len(self.category.args) > 2:
-            raise InputError(f"The term {self.text!r}: C takes contrasts and levels, not {', '.join(map(str, strange))}.")
-        levels = given.get("levels")
-        return self._contrast(given.get("contrasts")), None if levels is None else self._literal(levels)
+            other = ", ".join(repr(name or "**") for name in strange) or "more"
+            raise InputError(f"The term {self.text!r}: C takes a column, contrasts and levels, not {other}.")
+        return self._contrast(given.get("contrasts")), self._levels(given.get("levels"))
+
+    def _levels(self, node: ast.expr | None) -> list[Any] | None:
+        levels = None if node is None else self._literal(node)
+        if levels is None:
+            return None
+        plain = isinstance(levels, list | tuple) and all(isinstance(level, str | int | float) for level in levels)
+        if not plain or len(set(levels)) < len(levels) or not levels:
+            raise InputError(f"The term {self.text!r}: levels must be a list of texts or numbers, each once, not {levels!r}.")
+        return list(levels)
 
     def _contrast(self, node: ast.expr | None) -> Any:
         """``contr.sum``, ``contr.treatment("b")``, ``Treatment("b")`` and the like."""
@@ -136,6 +151,7 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
     """The formula of a text; ``names`` of the data's columns are what ``.`` stands for."""
     try:
         from formulaic import Formula as Parsed
+        from formulaic import SimpleFormula
         from formulaic.errors import FormulaicError
     except ImportError:
         raise MissingExtraError("A formula", "inference") from None
@@ -144,12 +160,18 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
         if not hasattr(found, "lhs"):
             raise InputError(f"The formula {text!r} has no response; write it as 'y ~ a + b'.")
         left, right = list(found.lhs), found.rhs
+        for side in (found.lhs, right):
+            if not isinstance(side, SimpleFormula):
+                raise InputError(
+                    f"The formula {text!r} has several parts, divided by '|'; a table has one. Write fixed effects as C(g)."
+                )
         sides = [left, list(right)]
     except (FormulaicError, SyntaxError, TypeError, AttributeError) as error:
         message = COLOURS.sub("", str(error)).strip().splitlines()[0] if str(error).strip() else "it cannot be read"
         raise InputError(f"The formula {text!r} cannot be read: {message}") from None
     if len(left) != 1 or len(left[0].factors) != 1:
-        raise InputError(f"The formula {text!r} must have one response, on the left of '~'; it has {len(left)}.")
+        shown = ", ".join(map(str, left)) or "none"
+        raise InputError(f"The formula {text!r} must have one response, a single term on the left of '~'; it has {shown}.")
     every: dict[str, Factor] = {}
     for term in [term for side in sides for term in side]:
         for factor in term.factors:
@@ -158,6 +180,9 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
     response = every.get(left[0].factors[0].expr)
     if response is None or response.category is not None:
         raise InputError(f"The response of the formula {text!r} must be a number; encode it first.")
+    for _, name, _ in () if response.expression is None else response.expression.stateful():
+        if name in ("poly", "bs"):
+            raise InputError(f"The response {response.text!r} has several columns; a table is of one response.")
     used = {factor.expr for term in sides[1] for factor in term.factors}
     if response.text in used:
         raise InputError(f"The response {response.text!r} is also a term of the formula; leave it out on one side.")

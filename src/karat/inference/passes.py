@@ -22,6 +22,7 @@ from karat._core.plan import FOLD
 from karat._data import containers
 from karat._stream.sketch import Sketch
 from karat.errors import InputError
+from karat.inference.formula import parse
 from karat.inference.layout import Columns, DesignLayout
 from karat.io.build import described_source
 from karat.io.consumers import Consumer, Reduce
@@ -144,11 +145,30 @@ def open_rows(data: Any, progress: Progress | None) -> DataRows:
     return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
 
 
+def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
+    """The columns of a pandas frame that a formula and its options name: the rest may hold anything."""
+    if not hasattr(data, "iloc") or not hasattr(data, "columns"):
+        return data
+    names = [str(name) for name in data.columns]
+    wanted = {*parse(text, [name for name in names if name not in others]).variables, *others} - {None}
+    if not wanted <= set(names):
+        return data  # refused later, with all names at hand
+    return data.loc[:, [name in wanted for name in names]]
+
+
 def open_table(data: Any) -> Source:
     """The source of rows that are not in partitions; single values of a dictionary are one row."""
     data = containers.collected(data)
     if isinstance(data, dict):
-        data = pa.table({name: np.atleast_1d(values) for name, values in data.items()})
+        columns = {str(name): np.atleast_1d(values) for name, values in data.items()}
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) > 1 or any(values.ndim != 1 for values in columns.values()):
+            told = ", ".join(f"{name} {values.shape[0]}" for name, values in columns.items())
+            raise InputError(f"The columns of the dictionary have different lengths, or are no columns: {told}.")
+        try:
+            data = pa.table(columns)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InputError(f"The dictionary has a column that cannot be read: {error}.") from error
     if type(data).__module__.startswith("polars") and not hasattr(data, "__arrow_c_stream__"):  # polars before 1.3
         data = data.to_arrow()
     return open_source(data)

@@ -140,15 +140,15 @@ def build(
         import statsmodels  # noqa: F401
     except ImportError:
         raise MissingExtraError("karat.inference.ols", "inference") from None
-    from karat.inference.design import make_design
     from karat.inference.formula import parse
     from karat.inference.layout import DesignLayout, columns_of
     from karat.inference.learn import Learn
-    from karat.inference.passes import open_rows
+    from karat.inference.passes import needed_columns, open_rows
+    from karat.inference.terms import make_design
 
     if weight is not None and not isinstance(weight, str):
         raise InputError("weights is the name of a column of the data.", argument="weights")
-    rows = open_rows(data, progress)
+    rows = open_rows(needed_columns(data, text, (weight, cluster)), progress)
     schema = rows.schema()
     formula = parse(text, [name for name in schema.names if name not in (weight, cluster)])
     columns = columns_of(formula, schema, weight, on_missing, cluster)
@@ -160,7 +160,7 @@ def build(
         raise InputError(f"The formula {text!r} has no term but the intercept; a table needs a term.")
     _check_width(design)
     roles = replace(columns.roles, features=tuple(design.names), key=None)
-    layout = DesignLayout(roles, None, columns.drop, formula, columns.text, None, design)
+    layout = DesignLayout(roles, None, columns.drop, formula, columns.text, None, columns.row, design)
     core = rows.coreset(layout)
     facts = design.facts() | {
         "response": formula.response.text,
@@ -231,5 +231,5 @@ def _with_scores(
     rows = open_rows(data, progress)
     columns = columns_of(design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster)
     roles = replace(columns.roles, features=tuple(design.names), key=None)
-    layout = DesignLayout(roles, None, columns.drop, design.formula, columns.text, None, design)
+    layout = DesignLayout(roles, None, columns.drop, design.formula, columns.text, None, columns.row, design)
     return _scored(core, rows, layout, kinds, cluster)
