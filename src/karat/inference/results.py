@@ -45,6 +45,8 @@ class FullData:
         The sum of the logarithms of the weights; 0 where they are counts.
     covariances : dict of arrays
         Robust covariances of the parameters, by HC0, HC2, HC3 and cluster, without corrections for small samples.
+    residuals : dict of float
+        Quantiles of all residuals, if a pass was made for them.
     cluster : str or None
         The column of the clusters.
     clusters : int
@@ -54,6 +56,7 @@ class FullData:
     observations: float
     log_weights: float = 0.0
     covariances: dict[str, Array] = field(default_factory=dict)
+    residuals: dict[str, float] = field(default_factory=dict)
     cluster: str | None = None
     clusters: int = 0
 
@@ -290,6 +293,16 @@ class FullDataResults(RegressionResults):
             "A coreset has residuals and fitted values of its kept rows only. Those of all rows: frame['y'] - "
             "fit.predict(frame); their quantiles: ols(..., residual_quantiles=True)."
         )
+
+    @property
+    def residual_quantiles(self) -> pd.Series:
+        """Smallest, quartiles, median and largest of all residuals (times the root of the weight, as in R)."""
+        if not self.model.full.residuals:
+            raise NotExactError(
+                "Quantiles of the residuals take a pass of their own, which was not made for this fit; call "
+                "karat.inference.ols with the data and residual_quantiles=True."
+            )
+        return pd.Series(self.model.full.residuals, name="residuals")
 
     resid = wresid = fittedvalues = property(_kept_only)
     rsquared, rsquared_adj, fvalue, f_pvalue, tvalues, pvalues = map(

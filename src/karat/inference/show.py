@@ -43,7 +43,11 @@ def summary(
     found = Summary()
     found.add_table_2cols(results, gleft=left, gright=right, yname=yname, xname=xname, title=title or title_of(results))
     found.add_table_params(results, yname=yname, xname=xname, alpha=alpha, use_t=results.use_t)
-    found.add_extra_txt([results.cov_kwds["description"]])
+    notes = [results.cov_kwds["description"]]
+    if results.model.full.residuals:
+        kind = "Weighted residuals" if results.model.full.log_weights else "Residuals"
+        notes.append(f"{kind}: " + ", ".join(f"{name} {value:.5g}" for name, value in results.residual_quantiles.items()))
+    found.add_extra_txt(notes)
     return found
 
 
