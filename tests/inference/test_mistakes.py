@@ -168,3 +168,12 @@ def test_columns_that_are_not_read_may_hold_anything(frame):
     np.testing.assert_allclose(ols("y ~ b", twice).params, ols("y ~ b", frame).params)
     with pytest.raises(InputError, match="several columns 'a'"):
         ols("y ~ a", twice)
+
+
+@pytest.mark.parametrize("value", [["x"], {"x": 1}, b"x", pd.Timestamp("2020-01-01").date()])
+def test_levels_that_are_none(value, frame, tmp_path):
+    strange = frame.head(50).assign(o=[value] * 50)
+    strange.to_parquet(tmp_path / "rows.parquet")
+    for data in (strange, tmp_path / "rows.parquet"):
+        with pytest.raises(InputError, match=r"'C\(o\)' has (levels|values) of type"):
+            ols("y ~ C(o)", data)

@@ -67,6 +67,12 @@ class Columns(Layout):
         """Whether a factor has levels that the data decides."""
         return factor.category is not None or (factor.looked_up and factor.text in self.text)
 
+    def coded(self) -> list[str]:
+        """Columns of text that are read for their levels only."""
+        assert self.formula is not None
+        found = {factor.column for factor in self.formula.factors if self.is_category(factor) and factor.column in self.text}
+        return [name for name in self.formula.variables if name in found and name != self.roles.key]
+
     def is_boolean(self, factor: Factor) -> bool:
         """Whether a factor has the levels False and True, as in statsmodels."""
         return factor.category is None and self._kind(factor) == "b"

@@ -106,7 +106,12 @@ class Learn(Consumer):
             known = column.dictionary.to_pylist()
             seen = [known[i] for i in np.unique(np.asarray(column.indices.drop_null()))]
         else:
-            seen = pc.unique(column).to_pylist()
+            try:
+                seen = pc.unique(column).to_pylist()
+            except pa.ArrowNotImplementedError:
+                raise InputError(
+                    f"The term {factor.text!r} has values of type {column.type}, which are no levels; make them text or numbers."
+                ) from None
         values = {self._level(value) for value in seen if value is not None}
         strange = next((value for value in values if not isinstance(value, str | int | float | bool)), None)
         if strange is not None:

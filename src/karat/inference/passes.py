@@ -25,6 +25,7 @@ from karat.errors import InputError
 from karat.inference.formula import parse
 from karat.inference.layout import Columns, DesignLayout
 from karat.io.build import described_source
+from karat.io.columnar import ColumnarFiles
 from karat.io.consumers import Consumer, Reduce
 from karat.io.csv import CsvFiles
 from karat.io.scan import require_rows, scan
@@ -50,6 +51,9 @@ class DataRows(ABC):
     def coreset(self, layout: DesignLayout) -> Coreset:
         """Of all rows."""
 
+    def as_codes(self, columns: Sequence[str]) -> None:  # noqa: B027 - not every source can
+        """Read these columns as codes and levels, where the source can: they are categories."""
+
 
 class SourceRows(DataRows):
     """Rows of a source of :mod:`karat.io`."""
@@ -64,6 +68,10 @@ class SourceRows(DataRows):
     def scan(self, layout: Columns, consumer: Any) -> Any:
         self._scan(layout, [consumer])
         return consumer
+
+    def as_codes(self, columns: Sequence[str]) -> None:
+        if isinstance(self.source, ColumnarFiles):
+            self.source.as_codes(columns)
 
     def _scan(self, layout: Columns, consumers: Sequence[Consumer]) -> Any:
         if self.passes and self.source.once:

@@ -162,6 +162,7 @@ def build(
     schema = rows.schema()
     formula = parse(text, [name for name in schema.names if name not in (weight, cluster)])
     columns = columns_of(formula, schema, weight, on_missing, cluster)
+    rows.as_codes(columns.coded())
     learn = Learn(replace(columns, roles=replace(columns.roles, key=None)), rows.declared, rows.all_doubles)
     if learn.needed:
         learn = rows.scan(learn.reading(), learn)
@@ -256,6 +257,7 @@ def _with_scores(
     others = (core.regression.facts["weights"], cluster)
     rows = open_rows(needed_columns(data, design.formula.text, others), progress)
     columns = columns_of(design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster)
+    rows.as_codes(columns.coded())
     roles = replace(columns.roles, features=tuple(design.names), key=None)
     layout = DesignLayout(roles, None, columns.drop, design.formula, columns.text, None, columns.row, design)
     return _scored(core, rows, layout, kinds, cluster, quantiles)
