@@ -29,7 +29,7 @@ def both(name):
     levels = frame.astype(dict.fromkeys(frame.select_dtypes(bool), "category"))  # as in statsmodels
     matrices = formulaic.model_matrix(case.formula, levels, cluster_by="numerical_factors")
     weights = {} if case.weights is None else {"weights": frame[case.weights]}
-    model = (sm.WLS if weights else sm.OLS)(matrices.lhs, matrices.rhs, **weights)
+    model = (sm.WLS if weights else sm.OLS)(matrices.lhs, matrices.rhs[few.labels], **weights)
     return few, model, frame
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-pytest.importorskip("statsmodels")
+smf = pytest.importorskip("statsmodels.formula.api")
 formulaic = pytest.importorskip("formulaic")
 
 from inference.data_sets import simulated  # noqa: E402
@@ -41,10 +41,32 @@ def frame():
 def test_columns_are_those_of_formulaic(formula, frame):
     fit = ols(formula, frame)
     matrices = formulaic.model_matrix(formula, frame, cluster_by="numerical_factors")
-    assert fit.labels == list(matrices.rhs.columns)
-    np.testing.assert_allclose(fit.design.matrix(frame, fit.labels), matrices.rhs, rtol=1e-9, atol=1e-9)
+    assert sorted(fit.labels) == sorted(matrices.rhs.columns)  # the order is that of statsmodels
+    np.testing.assert_allclose(fit.design.matrix(frame, fit.labels), matrices.rhs[fit.labels], rtol=1e-9, atol=1e-9)
     whole = ols(formula, frame.iloc[::-1])
     np.testing.assert_allclose(whole.params, fit.params, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "y ~ C(h):b + a",
+        "y ~ a*g - 1",
+        "y ~ (a + b + g)**2 + np.sqrt(b)",
+        "y ~ flag + C(h):b + np.where(flag, a, 0.0)",
+        "y ~ a:flag:g + b",
+        "y ~ np.log(b) + g/a + h",
+        "y ~ a:b + g:b + b + g + 0",
+        "y ~ I(b ** 2) + a:g + a:b:g + C(h)",
+        "y ~ h + C(g)*flag*b - a",
+        "y ~ (g + a:b + b)**3",
+        "y ~ (a + b)**60",
+    ],
+)
+def test_columns_are_in_the_order_of_statsmodels(formula, frame):
+    few, full = ols(formula, frame), smf.ols(formula, frame).fit()
+    assert few.labels == list(full.params.index)
+    np.testing.assert_allclose(few.bse, full.bse, rtol=1e-8)
 
 
 def test_all_other_columns(frame):

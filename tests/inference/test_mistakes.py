@@ -57,6 +57,9 @@ TERMS = [
     ("np.where(a > 0, g, 0)", "is text"),
     ("np.log(**h)", "uses"),
     ("C(g)(a)", "uses"),
+    ("(a + b)**a", "cannot be read"),
+    ("(a + b)**0", "cannot be read"),
+    (f"({' + '.join(f'x{i}' for i in range(40))})**20", "more than 10,000 terms"),
 ]
 
 

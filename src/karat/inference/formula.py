@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, reduce
+from itertools import combinations
+from math import comb
+from operator import mul
 from typing import Any
 
 from karat.errors import InputError, MissingExtraError
@@ -18,6 +21,7 @@ from karat.inference.expressions import Expression, parsed
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m|[⧛⧚]")
 CONTRASTS = ("Treatment", "Sum", "Helmert", "Diff", "Poly")
+MOST_TERMS = 10_000  # of a power
 IN_R = ("treatment", "SAS", "sum", "helmert", "diff", "poly")  # contr.treatment, ...
 
 
@@ -156,7 +160,9 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
     except ImportError:
         raise MissingExtraError("A formula", "inference") from None
     try:
-        found = Parsed.from_spec(text, context={"__formulaic_variables_available__": list(names)})
+        found = Parsed.from_spec(
+            text, ordering="none", parser=_parser(), context={"__formulaic_variables_available__": list(names)}
+        )
         if not hasattr(found, "lhs"):
             raise InputError(f"The formula {text!r} has no response; write it as 'y ~ a + b'.")
         left, right = list(found.lhs), found.rhs
@@ -166,7 +172,9 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
                     f"The formula {text!r} has several parts, divided by '|'; a table has one. Write fixed effects as C(g)."
                 )
         sides = [left, list(right)]
-    except (FormulaicError, SyntaxError, TypeError, AttributeError) as error:
+    except (FormulaicError, SyntaxError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         message = COLOURS.sub("", str(error)).strip().splitlines()[0] if str(error).strip() else "it cannot be read"
         raise InputError(f"The formula {text!r} cannot be read: {message}") from None
     if len(left) != 1 or len(left[0].factors) != 1:
@@ -194,6 +202,40 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
                 f"The term {factor.text!r} makes levels of numbers that all rows decide; compute the column first."
             )
     return Formula(text, response, tuple(f for f in every.values() if f.text in used), right)
+
+
+@cache
+def _parser() -> Any:
+    """formulaic's parser, whose powers come in the order of patsy: (a + b)**2 is a, b, a:b."""
+    from formulaic.parser import DefaultFormulaParser, DefaultOperatorResolver
+
+    class PowersInOrder(DefaultOperatorResolver):
+        """The terms of a power, single factors first."""
+
+        @property
+        def operators(self) -> list[Any]:
+            found = list(super().operators)
+            for one in found:
+                if one.symbol in ("**", "^"):
+                    one.to_terms = _by_degree(one.to_terms)
+            return found
+
+    return DefaultFormulaParser(operator_resolver=PowersInOrder())
+
+
+def _by_degree(expand: Callable[..., Any]) -> Callable[..., Any]:
+    """Products of up to ``power`` different terms, the shortest first; formulaic would make all with repetitions."""
+
+    def ordered(terms: Any, power: Any, **context: Any) -> Any:
+        written = str(next(iter(power)))
+        if not written.isdecimal() or int(written) < 1:
+            return expand(terms, power, **context)  # says what is wrong
+        sizes = range(1, min(int(written), len(terms)) + 1)
+        if sum(comb(len(terms), size) for size in sizes) > MOST_TERMS:
+            raise InputError(f"The power {written} of {len(terms)} terms has more than {MOST_TERMS:,} terms; lower it.")
+        return type(terms)(reduce(mul, some) for size in sizes for some in combinations(terms, size))
+
+    return ordered
 
 
 def _first_argument(text: str) -> str:

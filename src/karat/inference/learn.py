@@ -110,7 +110,7 @@ class Learn(Consumer):
                 seen = pc.unique(column).to_pylist()
             except pa.ArrowNotImplementedError:
                 raise InputError(
-                    f"The term {factor.text!r} has values of type {column.type}, which are no levels; make them text or numbers."
+                    f"The term {factor.text!r} has values of type {column.type}, which are no levels; make it text or numbers."
                 ) from None
         values = {self._level(value) for value in seen if value is not None}
         strange = next((value for value in values if not isinstance(value, str | int | float | bool)), None)

@@ -1,7 +1,7 @@
 """Which columns the terms of a formula have: formulaic decides it once, from one row and from what all rows taught.
 
-It is asked with two changes, so that tables are those of statsmodels: booleans are categories, and ``C(g, Treatment)`` may be
-written without parentheses.
+It is asked with three changes, so that tables are those of statsmodels: booleans are categories, terms come in patsy's order,
+and ``C(g, Treatment)`` may be written without parentheses.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def make_design(formula: Formula, learned: Learned) -> Design:
         {name: pd.Series(value, dtype=object if isinstance(value[0], str) else None) for name, value in row.items()}
     )
     spec = ModelSpec.from_spec(
-        formula.terms, encoder_state=states, transform_state=_with_numbers(learned.states), na_action="ignore", output="numpy",
-        cluster_by="numerical_factors",
+        _in_order(formula, learned), encoder_state=states, transform_state=_with_numbers(learned.states), na_action="ignore",
+        output="numpy",
     )  # fmt: skip
     materializer, context = _materializer()
     with warnings.catch_warnings():
@@ -63,6 +63,20 @@ def make_design(formula: Formula, learned: Learned) -> Design:
         if named.count(name) > 1:
             raise InputError(f"Two terms of the formula {formula.text!r} make a column {name!r}; rename a column of the data.")
     return Design(formula, tuple(terms), learned)
+
+
+def _in_order(formula: Formula, learned: Learned) -> Any:
+    """The terms in patsy's order: first those without numbers; then by the numbers in them, in the order they appear in; of
+    the same numbers, by how many factors there are.
+    """
+    from formulaic import SimpleFormula
+
+    numbers = {factor.text for factor in formula.factors if factor.text not in learned.levels}
+    buckets: dict[frozenset[str], list[Any]] = {frozenset(): []}
+    for term in formula.terms:
+        buckets.setdefault(frozenset(factor.expr for factor in term.factors) & numbers, []).append(term)
+    ordered = [term for bucket in buckets.values() for term in sorted(bucket, key=lambda term: term.degree)]
+    return SimpleFormula(ordered, _ordering="none")
 
 
 @cache
