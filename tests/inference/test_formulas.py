@@ -88,6 +88,8 @@ def test_order_of_levels(frame):
     ordered = frame.assign(g=pd.Categorical(frame["g"], ["red", "unused", "blue", "green"]))
     assert ols("y ~ g", ordered).labels == ["Intercept", "g[T.blue]", "g[T.green]"]
     assert ols("y ~ g", frame).labels == ["Intercept", "g[T.green]", "g[T.red]"]
+    numbers = frame.assign(g=pd.Categorical(frame["h"] / 2))  # of the type category, so they are levels
+    assert ols("y ~ g", numbers).labels == ["Intercept", "g[T.1009.5]", "g[T.1010.0]", "g[T.1010.5]"]
     polars = pytest.importorskip("polars")
     enum = polars.from_pandas(frame).with_columns(polars.col("g").cast(polars.Enum(["red", "green", "blue"])))
     assert ols("y ~ g", enum).labels == ["Intercept", "g[T.green]", "g[T.blue]"]

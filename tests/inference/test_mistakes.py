@@ -180,3 +180,14 @@ def test_levels_that_are_none(value, frame, tmp_path):
     for data in (strange, tmp_path / "rows.parquet"):
         with pytest.raises(InputError, match=r"'C\(o\)' has (levels|values) of type"):
             ols("y ~ C(o)", data)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-100, 1e100, 1e200])
+def test_sizes_beyond_double_precision(size, frame):
+    """Squares that are no doubles are refused; before, standard errors were 0, or the column was said to be zero."""
+    if 1e-150 < size < 1e150:
+        fit, plain = ols("y ~ a + b", frame.assign(a=size * frame["a"])), ols("y ~ a + b", frame)
+        np.testing.assert_allclose(fit.bse * [1, size, 1], plain.bse, rtol=1e-12)
+    else:
+        with pytest.raises(InputError, match=r"'a' has values of size .*other units"):
+            ols("y ~ a + b", frame.assign(a=size * frame["a"]), cov_type="HC1")

@@ -25,6 +25,7 @@ from karat.inference.new_rows import check_rows, checked_array, named_columns
 
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
 SHAPE = "It looks at every residual of the full data, which a coreset does not keep."
+SMALLEST = 1e-280  # variances, beyond which they lose digits
 DESCRIPTIONS = {
     "HC0": "Standard Errors are heteroscedasticity robust (HC0)",
     "HC1": "Standard Errors are heteroscedasticity robust (HC1)",
@@ -97,12 +98,26 @@ class FrequencyWLS(WLS):
         if cov_kwds is not None or kwargs:
             raise NotExactError(f"Robust covariances with options: {SHAPE}")
         found = self.solution
-        self.rank, self.normalized_cov_params = self.exog.shape[1], found.root @ found.root.T
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.rank, self.normalized_cov_params = self.exog.shape[1], found.root @ found.root.T
+        self._check_size()
         if self.nobs <= self.rank:
             raise InputError(
                 f"{self.nobs:.0f} observations leave no degrees of freedom for {self.rank} columns; leave terms out."
             )
         return RegressionResultsWrapper(FullDataResults(self, found, cov_type, use_t))
+
+    def _check_size(self) -> None:
+        """Refuse columns whose variance is too large or too small for a double."""
+        variances = np.diag(self.normalized_cov_params)
+        strange = np.flatnonzero(~((variances > SMALLEST) & (variances < 1 / SMALLEST)))
+        if len(strange):
+            name, size = self.exog_names[strange[0]], float(np.abs(self.exog[:, strange[0]]).max())
+            raise InputError(
+                f"The column {name!r} has values of size {size:.0e}, so that the variance of its coefficient is no number in "
+                "double precision; write it in other units.",
+                column=str(name),
+            )
 
     def loglike(self, params: Any) -> float:
         """The Gaussian log-likelihood of all rows."""

@@ -24,16 +24,15 @@ def make_design(formula: Formula, learned: Learned) -> Design:
     from formulaic import ModelSpec
     from formulaic.parser.types import Factor as Parsed
 
-    row = {name: [learned.row.get(name, 0.5)] for name in formula.variables}
+    row: dict[str, Any] = {name: [learned.row.get(name, 0.5)] for name in formula.variables}
     states = {text: (Parsed.Kind.CATEGORICAL, {"categories": list(levels)}) for text, levels in learned.levels.items()}
     for factor in formula.factors:
         if factor.looked_up and factor.text in learned.levels:
-            row[factor.text] = [learned.levels[factor.text][0]]
+            row[factor.text] = pd.Categorical(learned.levels[factor.text][:1])
         elif factor.expression is not None and factor.text not in learned.levels:
             _first_value(factor, learned)
-    frame = pd.DataFrame(
-        {name: pd.Series(value, dtype=object if isinstance(value[0], str) else None) for name, value in row.items()}
-    )
+    kinds = {name: object if isinstance(value, list) and isinstance(value[0], str) else None for name, value in row.items()}
+    frame = pd.DataFrame({name: pd.Series(value, dtype=kinds[name]) for name, value in row.items()})
     spec = ModelSpec.from_spec(
         _in_order(formula, learned), encoder_state=states, transform_state=_with_numbers(learned.states), na_action="ignore",
         output="numpy",
