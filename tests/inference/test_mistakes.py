@@ -191,3 +191,22 @@ def test_sizes_beyond_double_precision(size, frame):
     else:
         with pytest.raises(InputError, match=r"'a' has values of size .*other units"):
             ols("y ~ a + b", frame.assign(a=size * frame["a"]), cov_type="HC1")
+
+
+def test_arguments(fit, frame):
+    for call, said in (
+        (lambda: ols("y ~ a", frame, cov_type=None), "cov_type is one or a list"),
+        (lambda: ols("y ~ a", frame, use_t="no"), "use_t is True or False"),
+        (lambda: ols("y ~ a", frame, residual_quantiles="no"), "residual_quantiles is True or False"),
+        (lambda: ols("y ~ a", frame["a"]), "a single column"),
+        (lambda: fit.tidy(2.0), "alpha is a share"),
+        (lambda: fit.tidy("a"), "alpha is a share"),
+        (lambda: fit.submodel("y ~ a").t_test_pairwise("C(g)"), "none of this fit"),
+        (lambda: fit.model.fit_regularized(alpha=0.1), "kept rows"),
+    ):
+        with pytest.raises((InputError, NotExactError), match=said):
+            call()
+    with pytest.raises(TypeError, match="other"):
+        fit.summary(other=1)
+    assert len(str(fit.summary(slim=True)).splitlines()) == len(str(fit.summary()).splitlines()) - 3
+    assert fit.submodel(np.array(["a"])).labels == ["a"]

@@ -59,9 +59,10 @@ def pairwise(results: Any, term_name: str, method: Any, alpha: float, factor_lab
     terms = () if results.design is None else results.design.design.terms
     term = next((t for t in terms if [text for text, _ in t.factors] == [term_name] and term_name in learned), None)
     if term is None or not set(term.columns) <= set(results.labels):
-        known = [t.factors[0][0] for t in terms if len(t.factors) == 1 and t.factors[0][0] in learned]
+        there = [t for t in terms if set(t.columns) <= set(results.labels)]
+        known = [t.factors[0][0] for t in there if len(t.factors) == 1 and t.factors[0][0] in learned]
         raise InputError(
-            f"t_test_pairwise compares the levels of a category; {term_name!r} is none of {', '.join(known) or 'this formula'}."
+            f"t_test_pairwise compares the levels of a category; {term_name!r} is none of {', '.join(known) or 'this fit'}."
         )
     levels = learned[term_name] if factor_labels is None else list(factor_labels)
     if len(levels) != len(learned[term_name]):

@@ -167,6 +167,8 @@ def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
 def open_table(data: Any) -> Source:
     """The source of rows that are not in partitions; single values of a dictionary are one row."""
     data = containers.collected(data)
+    if type(data).__module__.split(".")[0] in ("pandas", "polars") and containers.dimensions(data) == 1:
+        raise InputError(f"The data is a {type(data).__name__}, a single column; pass a frame.", argument="data")
     if isinstance(data, dict):
         columns = {str(name): np.atleast_1d(values) for name, values in data.items()}
         lengths = {len(values) for values in columns.values()}

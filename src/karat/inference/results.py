@@ -119,6 +119,10 @@ class FrequencyWLS(WLS):
                 column=str(name),
             )
 
+    def fit_regularized(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: statsmodels divides the loss by the number of kept rows."""
+        raise NotExactError("fit_regularized would count the kept rows; use fit.coreset.fit(sklearn.linear_model.Lasso(...)).")
+
     def loglike(self, params: Any) -> float:
         """The Gaussian log-likelihood of all rows."""
         rss = float(np.sum((self.wendog - self.wexog @ params) ** 2))
@@ -207,7 +211,7 @@ class FullDataResults(RegressionResults):
             if self.design is None:
                 raise InputError("This fit was not made from a formula; name the columns of the submodel.", argument="terms")
             terms = self.design.columns_of(terms, self.labels)
-        if not isinstance(terms, list | tuple | pd.Index) or not len(terms):
+        if not isinstance(terms, list | tuple | pd.Index | np.ndarray) or not len(terms):
             raise InputError("A submodel is a formula, or a list of columns; 'Intercept' is one.", argument="terms")
         places = [self._place(name) for name in terms]
         if len(set(places)) < len(places):

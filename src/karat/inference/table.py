@@ -76,6 +76,9 @@ def ols(
     (['Intercept', 'C(g)[T.1]', 'C(g)[T.2]', 'x'], 50000)
     """
     kinds = _kinds(cov_type, cluster)
+    for name, switch in (("use_t", use_t), ("residual_quantiles", residual_quantiles)):
+        if switch not in (None, True, False):
+            raise InputError(f"{name} is True or False, not {switch!r}.", argument=name)
     if isinstance(formula, Coreset):
         if weights is not None:
             raise InputError("A coreset knows its weights; leave weights= out.", argument="weights")
@@ -103,6 +106,8 @@ def ols(
 
 
 def _kinds(cov_type: str | Sequence[str], cluster: str | None) -> tuple[str, ...]:
+    if not isinstance(cov_type, str | list | tuple):
+        raise InputError(f"cov_type is one or a list of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
     kinds = (cov_type,) if isinstance(cov_type, str) else tuple(cov_type)
     for kind in kinds:
         if kind not in KINDS:
