@@ -48,6 +48,11 @@ class LeastSquaresSolution:
     root: Array
     rss: float
 
+    def predicted(self, rows: Array) -> tuple[Array, Array]:
+        """Means of rows (1, x), and their variances for a residual variance of 1, by way of the shifted columns."""
+        shifted = rows - rows[:, :1] * self.shift
+        return shifted @ self.shifted, np.square(shifted @ self.whitening).sum(axis=1)
+
 
 def solve(X: Array, y: Array, weights: Array, names: list[str], intercept: bool) -> LeastSquaresSolution:
     """Solve; if there is an ``intercept``, the first column of X holds ones.  A collinear column is refused by its name."""

@@ -256,7 +256,7 @@ class FullDataResults(RegressionResults):
                 raise InputError(f"interval is a level such as 0.95, not {interval!r}.", argument="interval")
             return self.get_prediction(exog).summary_frame(alpha=1 - interval)
         rows, index = self._encoded(exog)
-        return pd.Series(rows @ self.params, index=index, name=self.model.endog_names)
+        return pd.Series(self.found.predicted(rows)[0], index=index, name=self.model.endog_names)
 
     def get_prediction(
         self, exog: Any = None, transform: bool = True, weights: Any = None, row_labels: Any = None, **kw: Any
@@ -266,7 +266,11 @@ class FullDataResults(RegressionResults):
             raise NotExactError(f"Predictions need new rows: get_prediction(frame). {SHAPE}")
         rows, index = self._encoded(exog)
         labels = index if row_labels is None else row_labels
-        return super().get_prediction(exog=rows, transform=False, weights=weights, row_labels=labels, **kw)
+        found = super().get_prediction(exog=rows, transform=False, weights=weights, row_labels=labels, **kw)
+        found.predicted, variances = self.found.predicted(rows)  # with more digits, where columns are far from zero
+        if self.cov_type == "nonrobust":
+            found.var_pred = self.scale * variances
+        return found
 
     def summary(self, *args: Any, **kwargs: Any) -> Any:
         """The table; statsmodels' tests of the residuals' shape (skewness, Durbin-Watson) need every residual."""
