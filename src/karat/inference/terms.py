@@ -81,6 +81,7 @@ def _in_order(formula: Formula, learned: Learned) -> Any:
 @cache
 def _materializer() -> tuple[Any, dict[str, Any]]:
     """formulaic's own, for which booleans are categories, and the names that it knows beside its own."""
+    import pandas as pd
     from formulaic.materializers import PandasMaterializer
     from formulaic.transforms.contrasts import UNSET, TreatmentContrasts
 
@@ -89,6 +90,11 @@ def _materializer() -> tuple[Any, dict[str, Any]]:
 
         REGISTER_NAME = "karat"
         REGISTER_INPUTS = ()
+
+        @PandasMaterializer.override
+        def _evaluate(self, expr: str, metadata: Any, spec: Any) -> tuple[Any, Any]:
+            value, variables = super()._evaluate(expr, metadata, spec)
+            return (pd.Series(value) if isinstance(value, np.ndarray) and value.dtype == bool else value), variables
 
         @PandasMaterializer.override
         def _is_categorical(self, values: Any) -> bool:
