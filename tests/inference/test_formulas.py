@@ -214,3 +214,24 @@ def test_isin_compares_with_values_only():
     with pytest.raises(InputError, match="not with a column"):
         ols("y ~ np.isin(i, v)", frame)
     assert len(ols("y ~ np.isin(i, [1, 2])", frame).params) == 2
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.float16, np.float32])
+def test_products_of_narrow_numbers_do_not_overflow(kind):
+    """Parquet files hold numbers in few bits; their products need more."""
+    rng = np.random.default_rng(0)
+    size = 100 if np.dtype(kind).itemsize < 4 else 2**20
+    frame = pd.DataFrame({"a": rng.integers(size // 2, size, 300), "b": rng.integers(0, size, 300), "g": list("pqr") * 100})
+    frame["y"] = frame["a"] * frame["b"] / size**2 + rng.standard_normal(300)
+    for formula in ("y ~ a:b", "y ~ a:b:g", "y ~ I(a * b)"):
+        fit, full = ols(formula, frame.astype({"a": kind, "b": kind})), smf.ols(formula, frame).fit()
+        np.testing.assert_allclose(fit.params, full.params, rtol=1e-9)
+        np.testing.assert_allclose(fit.predict(frame.head().astype({"a": kind})), full.predict(frame.head()), rtol=1e-9)
+
+
+def test_expressions_of_whole_numbers_that_would_be_rounded(frame):
+    """A remainder of a number beyond 2^53 is another one in double precision."""
+    long = frame.assign(key=2**60 + np.arange(len(frame)))
+    for term in ("C(key % 3)", "I(key - 2**60)", "center(key)"):
+        with pytest.raises(InputError, match="'key' holds whole numbers beyond"):
+            ols(f"y ~ {term}", long)

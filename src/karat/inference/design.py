@@ -98,8 +98,9 @@ class Design:
 
     def _block(self, term: Term, known: Mapping[str, np.ndarray]) -> np.ndarray:
         block: np.ndarray | None = None
+        product = len(term.factors) > 1
         for text, reduced in term.factors:
-            values = known[text]
+            values = known[text].astype(float, copy=False) if product and text not in self.learned.levels else known[text]
             if text in self.learned.levels:
                 values = self.codings[text, reduced].T.take(values, axis=1).T  # column by column
             elif reduced:

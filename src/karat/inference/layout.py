@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from karat._data import containers
 from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
 from karat.errors import InputError
@@ -140,7 +141,14 @@ class Columns(Layout):
     def column(self, table: Any, name: str, keep: np.ndarray, where: Where) -> np.ndarray:
         """A column as an expression reads it: doubles, or texts."""
         if name not in self.text:
-            numbers = self._number(table, name, keep, where)[:, 0].astype(float, copy=False)
+            numbers = self._number(table, name, keep, where)[:, 0]
+            if containers.rounds(numbers):
+                raise InputError(
+                    f"Column {name!r} holds {containers.TOO_LONG}, so an expression of it would be rounded; use a coarser "
+                    "unit, or subtract a constant in the data first.",
+                    column=name,
+                )
+            numbers = numbers.astype(float, copy=False)
             return numbers != 0 if name in self.row and self.row[name].dtype == bool else numbers
         column = table.column(name)
         self._check_missing(column, name, keep, where)

@@ -72,7 +72,7 @@ class ResidualRanks(Consumer):
     def add(self, chunk: Chunk, batch: Batch) -> None:
         *design, response = batch.parts
         found, fixed = self.solution.found, int(self.solution.intercept)
-        error = response[:, 0] - (found.shifted[0] if fixed else 0.0)
+        error = response[:, 0].astype(float) - (found.shifted[0] if fixed else 0.0)
         place = fixed
         for part in design:
             for column in part.T:

@@ -103,7 +103,7 @@ class Scores(Consumer):
         for start in range(0, len(batch), BLOCK):
             some = slice(start, min(start + BLOCK, len(batch)))
             weights = None if batch.weights is None else batch.weights[some]
-            x, weighted = self._add_block(design, response[some, 0], weights, some)
+            x, weighted = self._add_block(design, response[some, 0].astype(float, copy=False), weights, some)
             if self.sums:
                 self._add_squares(x, weighted, weights, some.start, chunk)
             if self.clusters is not None:
