@@ -159,6 +159,15 @@ def test_perfect_fits_do_not_warn(response, frame):
     assert fit.ssr < 1e-20
 
 
+def test_columns_that_are_not_read_are_not_copied(frame):
+    from karat.inference.passes import needed_columns
+
+    found = needed_columns(frame, "y ~ a", ("user", None))
+    assert list(found.columns) == ["a", "user", "y"]
+    assert all(np.shares_memory(found[name].to_numpy(), frame[name].to_numpy()) for name in found.columns)
+    assert len(frame.columns) == 8
+
+
 def test_columns_that_are_not_read_may_hold_anything(frame):
     mixed = frame.assign(o=pd.Series([1, "a"] * 300, dtype=object))
     assert ols("y ~ a", mixed).labels == ["Intercept", "a"]

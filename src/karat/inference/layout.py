@@ -119,7 +119,8 @@ class Columns(Layout):
     def _number(self, table: Any, name: str, keep: np.ndarray, where: Where) -> np.ndarray:
         if name in self.text:
             raise InputError(f"The term {name!r} is text where a number is needed; write C({name}), or encode it.", column=name)
-        return self._numbers(table, name, keep, where)
+        numbers: np.ndarray = self._numbers(table, name, keep, where)
+        return numbers.astype(float) if numbers.dtype == np.float16 else numbers  # frames do not know half precision
 
     def weights(self, table: Any, keep: np.ndarray, where: Where) -> np.ndarray | None:
         """The weights of the rows, all of them positive."""

@@ -161,7 +161,10 @@ def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
     wanted = {*parse(text, [name for name in names if name not in others]).variables, *others} - {None}
     if not wanted <= set(names):
         return data  # refused later, with all names at hand
-    return data.loc[:, [name in wanted for name in names]]
+    found = data.copy(deep=False)  # no numbers are copied
+    for name in dict.fromkeys(name for name in data.columns if str(name) not in wanted):
+        del found[name]
+    return found
 
 
 def open_table(data: Any) -> Source:
