@@ -1,6 +1,6 @@
-"""Make the pictures of the README: ``python docs/make_pictures.py [name ...]``.
+"""Make the pictures of the README and the documentation: ``python docs/make_pictures.py [name ...]``.
 
-Each function writes its pictures to ``docs/pictures``: ``terminal`` records the output of commands, ``report`` takes
+Each function writes its pictures to ``docs/pictures``: ``terminal`` records the output of a command, ``report`` takes
 screenshots in the browser of the tests.
 """
 
@@ -39,7 +39,7 @@ def write_houses(path: Path) -> None:
 
 
 def report() -> None:
-    """Take screenshots of the report of a million rows: light, dark and on a phone."""
+    """Take screenshots of the report of a million rows, light and dark; they end below its first charts."""
     sys.path.insert(0, str(ROOT / "tests" / "report"))
     from browser import chromium
 
@@ -52,11 +52,9 @@ def report() -> None:
         ):
             subprocess.run([Path(sys.executable).with_name("karat"), *line.split()], cwd=folder, check=True)
         with chromium() as browser:
-            views = {"report-light": (1040, 1430, "light", 1.2), "report-dark": (1040, 1430, "dark", 1.2)}
-            for picture, view in (views | {"report-phone": (360, 1430, "dark", 1.2)}).items():
-                width, height, scheme, scale = view
-                browser.open(folder / "report.html", width, height, scheme, scale)
-                (PICTURES / f"{picture}.png").write_bytes(browser.screenshot())
+            for scheme in ("light", "dark"):
+                browser.open(folder / "report.html", 1040, 1530, scheme, 1.2)
+                (PICTURES / f"report-{scheme}.png").write_bytes(browser.screenshot())
 
 
 def displays() -> None:
@@ -86,49 +84,37 @@ def losses() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    sys.path.insert(0, str(ROOT / "docs" / "figures"))
+    sys.path[:0] = [str(ROOT / "docs" / "figures"), str(ROOT / "docs" / "_ext")]
+    from drawn import STYLE
     from losses import draw as drawn
 
-    drawn("#222222").savefig(PICTURES / "losses.png", dpi=130, facecolor="white")
-
-
-SESSION = [
-    "build houses.parquet --target price -o core.parquet",
-    "train core.parquet --model lasso --alpha 0.1 --check houses.parquet",
-    "verify core.parquet houses.parquet",
-]
+    with mpl.rc_context({**STYLE, "savefig.transparent": False}):
+        drawn("#222222").savefig(PICTURES / "losses.png", dpi=130, facecolor="white")
 
 
 def terminal() -> None:
-    """Record the demo, and a session of build, train and verify, on a terminal."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_houses(folder / "houses.parquet")
-        draw("demo", record(["demo"], folder))
-        draw("session", record(SESSION, folder))
+    """Record the demo on a terminal."""
+    draw("demo", record("demo"))
 
 
-def record(lines: list[str], folder: Path) -> str:
-    """Run commands on a terminal and return their output with colours."""
-    shown = []
-    for line in lines:
-        main, side = pty.openpty()
-        settings = os.environ | {"TERM": "xterm-256color", "COLUMNS": str(WIDTH)}
-        settings.pop("NO_COLOR", None)
-        command = [Path(sys.executable).with_name("karat"), *line.split()]
-        process = subprocess.Popen(command, cwd=folder, env=settings, stdout=side, stderr=subprocess.DEVNULL)
-        os.close(side)
-        printed = b""
-        try:
-            while block := os.read(main, 4096):
-                printed += block
-        except OSError:  # the terminal is closed when the command ends
-            pass
-        os.close(main)
-        assert process.wait() == 0, line
-        text = printed.decode().replace("\r\n", "\n").rstrip()
-        shown.append(f"\x1b[32m$\x1b[0m \x1b[1mkarat {line}\x1b[0m\n{text}\n")
-    return "\n".join(shown)
+def record(line: str) -> str:
+    """Run a command on a terminal and return its output with colours."""
+    main, side = pty.openpty()
+    settings = os.environ | {"TERM": "xterm-256color", "COLUMNS": str(WIDTH)}
+    settings.pop("NO_COLOR", None)
+    command = [Path(sys.executable).with_name("karat"), *line.split()]
+    process = subprocess.Popen(command, env=settings, stdout=side, stderr=subprocess.DEVNULL)
+    os.close(side)
+    printed = b""
+    try:
+        while block := os.read(main, 4096):
+            printed += block
+    except OSError:  # the terminal is closed when the command ends
+        pass
+    os.close(main)
+    assert process.wait() == 0, line
+    text = printed.decode().replace("\r\n", "\n").rstrip()
+    return f"\x1b[32m$\x1b[0m \x1b[1mkarat {line}\x1b[0m\n{text}\n"
 
 
 def draw(name: str, shown: str) -> None:

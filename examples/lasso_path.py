@@ -37,7 +37,7 @@ def main(n: int = 300_000) -> None:
     print(f"largest difference of a coefficient: {np.abs(few - full).max():.0e}")
     assert np.abs(few - full).max() < 1e-9
 
-    _, ax = plt.subplots(figsize=(6, 3.6))
+    _, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
     lines = ax.semilogx(alphas, full, color="0.6", linewidth=3)
     dots = ax.semilogx(alphas, few, ".", color="#c98a00")
     ax.legend([lines[0], dots[0]], ["all rows", f"{len(core)} kept rows"])

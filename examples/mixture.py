@@ -27,7 +27,7 @@ def main(n: int = 100_000) -> None:
     print("mixing weights", few.weights_.round(3), "variance", few.covariances_[0].round(3))
     assert change < 1e-9
 
-    _, ax = plt.subplots(figsize=(6, 4))
+    _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
     ax.scatter(*X[:5000, :2].T, s=2, color="0.7", label="5,000 of the rows")
     ax.scatter(*core.X[:, :2].T, s=20 + 200 * core.weights / core.weights.max(), color="#c98a00", alpha=0.8, label="kept rows")
     ax.scatter(*full.means_[:, :2].T, marker="x", s=90, color="#2f7fd1", label="means from all rows")

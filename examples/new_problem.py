@@ -68,7 +68,7 @@ def main(n: int = 100_000) -> None:
     ax.bar(edges[:-1], counts / counts.max(), np.diff(edges), align="edge", color="0.8", label="all angles")
     ax.vlines(core.X[:, 0], 0, core.weights / core.weights.max(), color="#c98a00", linewidth=3, label="kept angles, by weight")
     ax.set_yticklabels([])
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=2, fontsize=8)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=2, fontsize=8)
 
 
 if __name__ == "__main__":

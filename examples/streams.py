@@ -31,7 +31,7 @@ def main(n: int = 200_000, batches: int = 40) -> None:
     print(f"{sketch!r}\nafter {batches} folds the coefficients are off by {errors[-1]:.0e}, at worst {max(errors):.0e}")
     assert max(errors) < 1e-10
 
-    _, ax = plt.subplots(figsize=(6, 3.2))
+    _, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
     ax.semilogy(np.array(seen) / 1000, errors, "o-", color="#c98a00", ms=4, label="relative error of the coefficients")
     ax.set(xlabel="thousand rows seen", ylim=(1e-17, 1e-9))
     ax.legend()

@@ -47,7 +47,8 @@ def main(n: int = 200_000) -> None:
     ax.bar(place - 0.2, full.coef_, 0.4, color="0.6", label="all rows")
     ax.bar(place + 0.2, few.coef_, 0.4, color="#d1495b", label=f"{len(core)} kept rows: wrong")
     ax.set(xlabel="column", ylabel="coefficient of a Huber fit", title="Why a Huber fit on a coreset is refused")
-    ax.legend()
+    ax.set_ylim(top=1.25 * max(few.coef_.max(), full.coef_.max()))  # room for the legend
+    ax.legend(loc="upper center", ncols=2)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 
 import numpy as np
 from misfit_data import FAMILIES
@@ -22,6 +23,7 @@ LEARNERS = {
 }
 
 
+@cache  # several tests look at the same draws
 def noticed(family, kind, n, seed):
     """What the learner says of one draw; None if nothing."""
     X = FAMILIES[family][0](kind, n, np.random.default_rng(seed))

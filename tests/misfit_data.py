@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 
 MIXTURE = (
@@ -87,12 +89,11 @@ SOURCES = (
 
 
 def _states(n, steps, rng, start=0):
-    laws, draws = steps.cumsum(axis=1), rng.random(n)
-    states = np.empty(n, dtype=int)
-    states[0] = start
-    for t in range(1, n):
-        states[t] = min(int((draws[t] >= laws[states[t - 1]]).sum()), len(steps) - 1)
-    return states
+    laws, draws = steps.cumsum(axis=1)[:, :-1].tolist(), rng.random(n).tolist()
+    states = [start]
+    for draw in draws[1:]:
+        states.append(bisect_right(laws[states[-1]], draw))
+    return np.array(states)
 
 
 def mixture(kind, n, rng, d=8, k=3):
@@ -233,16 +234,15 @@ def topics(kind, n, rng, k=3, d=15, length=20, alpha=None):
     if kind == "documents of two kinds":
         other = rng.dirichlet(np.full(d, 0.3), size=count)
         laws = np.where((rng.random(n) < 0.5)[:, None], laws, 0.5 * laws + 0.5 * shares @ other)
-    drawn = (rng.random((n, length))[:, :, None] >= laws.cumsum(axis=1)[:, None, :]).sum(axis=2).clip(0, d - 1)
+    edges, uniform = laws.cumsum(axis=1)[:, :-1], rng.random((n, length))
+    drawn = sum((uniform >= edges[:, word : word + 1]) for word in range(d - 1)).astype(int)
     if kind == "words repeat":
         for t in range(1, length):
             again = rng.random(n) < 0.3
             drawn[again, t] = drawn[again, t - 1]
     if kind == "pairs of words":  # every second word is the partner of the one before
         drawn[:, 1::2] = np.where(rng.random(drawn[:, 1::2].shape) < 0.4, (drawn[:, ::2] + 1) % d, drawn[:, 1::2])
-    counts = np.zeros((n, d))
-    np.add.at(counts, (np.repeat(np.arange(n), length), drawn.ravel()), 1)
-    return counts
+    return np.bincount((np.arange(n)[:, None] * d + drawn).ravel(), minlength=n * d).reshape(n, d).astype(float)
 
 
 def dirichlet(kind, n, rng):

@@ -81,7 +81,12 @@ class Shown(SphinxDirective):
                 where = self.get_location()
                 raise self.error(f"{where}: exit code {done.returncode} of {lines}")
         text = "\n".join(line.rstrip() for line in lines).strip()
-        return [nodes.literal_block(text, text, language="console", classes=["shown"])]
+        longest = max(len(line) for line in text.splitlines())
+        size = ["wide"] if longest > int(PLAIN["COLUMNS"]) else []
+        block = nodes.literal_block(
+            text, text, language="console", classes=["shown", *size]
+        )
+        return [block]
 
     def perform(self, command: str) -> subprocess.CompletedProcess[str]:
         program, *rest = shlex.split(command)

@@ -33,7 +33,8 @@ def draw(ink: str) -> Figure:
     for name, values in losses(rng, sizes[-1], 4000).items():
         scaled = values / (np.linalg.norm(values, axis=0) + 1e-100)
         scaled /= np.linalg.norm(scaled, axis=1, keepdims=True)
-        ranks = [np.linalg.matrix_rank(scaled[:n], tol=1e-8) for n in sizes]
+        triangle = np.linalg.qr(scaled.T, mode="r")  # of n rows: its first n columns
+        ranks = [np.linalg.matrix_rank(triangle[:, :n], tol=1e-8) for n in sizes]
         axis.plot(sizes, ranks, label=name, **STYLES[name])
     axis.set(xlabel="distinct rows", ylabel="dimension of the span of their losses")
     axis.legend()

@@ -222,6 +222,8 @@ main({arguments!r})
         ("typer", ["--help"], "karat[cli]"),
         ("sklearn", ["train", "CORE", "--model", "lasso", "--alpha", "1"], "karat[sklearn]"),
         ("pyarrow", ["build", "DATA", "-o", "x.npz"], "karat[io]"),
+        ("jinja2", ["report", "CORE", "-o", "x.html"], "karat[report]"),
+        ("matplotlib", ["reproduce", "--only", "table1", "--offline"], "karat[experiments]"),
     ],
 )
 def test_a_package_that_is_not_installed(package, arguments, words, core, data, tmp_path):
@@ -235,6 +237,13 @@ def test_a_package_that_is_not_installed(package, arguments, words, core, data, 
     assert done.returncode == 2
     assert f"pip install '{words}'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_report_draws_without_matplotlib(core, data, tmp_path):
+    """The extra ``cli`` does without it: it brings 80 MB."""
+    code = WITHOUT.format(package="matplotlib", arguments=["report", str(core), "-o", str(tmp_path / "x.html")])
+    subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment(), cwd=data, check=True)
+    assert "<svg" in (tmp_path / "x.html").read_text()
 
 
 def test_data_are_not_overwritten_by_any_spelling(tmp_path, inside):

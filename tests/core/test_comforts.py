@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -65,6 +66,15 @@ def test_a_list_of_labels_is_not_a_list_of_names(frame):
     ("call", "message"),
     [
         (lambda f: karat.coreset(f, "prise"), "no column 'prise'; did you mean 'price'"),
+        (lambda f: karat.coreset(f, "PRICE"), "no column 'PRICE'; did you mean 'price'"),
+        (lambda f: karat.coreset(pd.DataFrame(np.eye(30)).add_prefix("x"), "price"), r"it has x0, .*, x19 and 10 more\."),
+        (lambda f: karat.coreset("sales.csv", "price"), r"path; .* karat\.coreset_files\('sales\.csv', 'price'\)"),
+        (lambda f: karat.coreset(Path("sales.csv")), r"path; .* karat\.coreset_files\('sales\.csv'\)"),
+        (lambda f: karat.coreset(f.assign(town="Bonn"), "price"), r"coreset_files\(X, \.\.\., one_hot=\['town'\]\), which"),
+        (lambda f: karat.Sketch().update(np.zeros(3), 1.0), r"y is a single number.*One row alone is X = \[\[\.\.\.\]\]"),
+        (lambda f: karat.Sketch().update(f.to_numpy(float)).update(f), "these are a pandas frame with columns rooms"),
+        (lambda f: karat.Sketch(key="Id").update(f.assign(id=f.index), "price"), "'Id' to use as the key; did you mean 'id'"),
+        (lambda f: karat.models.GaussianMixture(2).fit(karat.coreset(f)), r"fit_coreset\(core\)"),
         (lambda f: karat.coreset(f, "price", groups="price"), "named twice"),
         (lambda f: karat.coreset(f.to_numpy(), "price"), "ndarray without names"),
         (lambda f: karat.coreset(f.to_numpy(), f["price"], sample_weight="copies"), "ndarray without names"),
@@ -110,6 +120,24 @@ def test_every_example_of_a_problem_runs():
 def test_weights_are_called_sample_weight(call):
     with pytest.raises(TypeError, match=r"has no argument 'weights?'; did you mean sample_weight=\?"):
         call(np.random.default_rng(0).standard_normal((50, 2)))
+
+
+def test_arguments_of_files_are_for_frames_too(frame):
+    towns = frame.assign(town=np.where(frame["year"] == 2020, "Bonn", "Ulm"))
+    with pytest.raises(TypeError, match=r"no argument 'one_hot'; karat\.coreset_files has it, for frames too"):
+        karat.coreset(towns, "price", one_hot=["town"])
+    assert "town=Bonn" in karat.coreset_files(towns, "price", one_hot=["town"]).X.column_names
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_of_a_sketch_are_a_column_of_any_frame(frame, kind):
+    table = frame.assign(id=[f"h{i}" for i in range(N)])
+    core = karat.Sketch(key="id").update(KINDS[kind](table), "price").coreset()
+    assert core.keys.tolist() == [f"h{i}" for i in core.indices]
+    holes = table.assign(id=pd.array(range(N), dtype="Int64"))
+    holes.loc[20, "id"] = pd.NA
+    with pytest.raises(InputError, match="key column has missing values"):
+        karat.Sketch(key="id").update(KINDS[kind](holes), "price")
 
 
 def test_an_unknown_argument_lists_the_known_ones():
@@ -159,6 +187,9 @@ def test_the_summary_prints_and_is_a_table_in_notebooks(frame):
     text = str(core.summary())
     assert "rows kept" in text
     assert "exact" in text
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 88
+    assert len({len(line) - len(line[11:].lstrip()) for line in lines}) == 1  # all values begin in one column
     assert core.summary()._repr_html_() == core._repr_html_()
 
 
@@ -216,6 +247,38 @@ def test_progress_counts_the_rows_of_all_threads():
     karat.coreset(X, progress=lambda done, total: calls.append((done, total)))
     assert calls == sorted(calls)
     assert calls[-1] == (200_000, 200_000)
+
+
+def test_progress_in_a_notebook(frame, tmp_path, monkeypatch):
+    """A cell's output that is replaced, so that a saved notebook shows the last state; no package is needed for it."""
+    from karat._core import progress
+
+    states = []
+
+    class Output:
+        def update(self, bar):
+            states.append((repr(bar), bar._repr_html_()))
+
+    display = types.ModuleType("IPython.display")
+    display.display = lambda bar, display_id: Output()
+    notebook = types.ModuleType("IPython")
+    notebook.get_ipython = lambda: types.SimpleNamespace(kernel=None)
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setattr(progress, "find_spec", lambda name: None)
+    karat.coreset(frame, "price", progress=True)
+    assert states[-1][0].startswith("3,000 of 3,000 rows, ")
+    assert '<progress value="3000" max="3000"' in states[-1][1]
+    frame.to_parquet(tmp_path / "data.parquet")
+    karat.coreset_files(tmp_path / "data.parquet", "price", progress=True)
+    size = f"{(tmp_path / 'data.parquet').stat().st_size / 1000:.3g} kB"
+    assert states[-1][0].startswith(f"{size} of {size}, ")
+
+    with pytest.raises(InputError):  # the bar stops where the work did
+        karat.coreset(frame.assign(size=np.nan), "price", progress=True)
+    notebook.get_ipython = lambda: None  # imported, but no notebook runs this
+    with pytest.raises(karat.MissingExtraError, match=r"karat\[progress\]"):
+        karat.coreset(frame, "price", progress=True)
 
 
 def test_progress_by_rich_or_not_at_all(frame, monkeypatch, capsys):

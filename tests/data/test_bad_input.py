@@ -167,7 +167,7 @@ def test_weights_of_two_dimensions():
         (np.array([[1 + 2j, 1], [2, 3]]), "complex|real"),
         (np.array([["2020-01-01"], ["2020-01-02"]], dtype="datetime64[D]"), "datetime64|not numeric"),
         (np.zeros((2, 2, 2)), "3 dimensions"),
-        (np.float64(3.0), "0 dimensions"),
+        (np.float64(3.0), "single number"),
         ([[1.0, 2.0], [3.0]], "equal length"),
         ({"a": 1}, "X"),
         ("text", "X"),
@@ -189,7 +189,7 @@ def test_wrong_types_of_the_target():
 
 def test_frame_with_text_column():
     frame = pd.DataFrame({"size": [1.0, 2.0, 3.0], "city": ["Rome", "Oslo", "Bonn"]})
-    refused("city|not numeric|one-hot", frame, np.ones(3))
+    refused("city|not numeric|one_hot", frame, np.ones(3))
 
 
 def test_sparse_complex():

@@ -382,96 +382,96 @@ def test_a_direction_that_appears_late():
 
 
 def odd_tables():
-    """Things that are not a table of numbers, or barely."""
+    """Makers of things that are not a table of numbers, or barely: each is made when it is asked for."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 2))
     return {
-        "None": None,
-        "scalar": 3.0,
-        "integer": 7,
-        "boolean": True,
-        "zero-dimensional": np.array(1.0),
-        "string": "table",
-        "bytes": b"table",
-        "path": __import__("pathlib").Path("table.csv"),
-        "dict": {"a": [1.0, 2.0]},
-        "set": {1.0, 2.0},
-        "generator": (row for row in X),
-        "range": range(40),
-        "iterator": iter(X.tolist()),
-        "function": len,
-        "type": float,
-        "object": object(),
-        "module": np,
-        "slice": slice(0, 4),
-        "empty list": [],
-        "list of nothing": [[], []],
-        "ragged": [[1.0, 2.0], [3.0]],
-        "ragged objects": [[1.0, 2.0], 3.0],
-        "list of strings": [["1", "2"], ["3", "4"]],
-        "list of None": [[None, 1.0]] * 40,
-        "list of dicts": [{"a": 1.0}] * 40,
-        "list of frames": [pd.DataFrame(X)] * 2,
-        "list of arrays": list(X),
-        "list of sparse": [sparse.csr_array(X)] * 2,
-        "complex": X * 1j,
-        "object numbers": X.astype(object),
-        "object of None": np.full((40, 2), None),
-        "decimals": np.array([[__import__("decimal").Decimal(1)]] * 40),
-        "fractions": np.array([[Fraction(1, 3)]] * 40),
-        "structured": np.zeros(40, dtype=[("a", float), ("b", int)]),
-        "record": np.rec.array(np.zeros(40, dtype=[("a", float)])),
-        "dates": np.full((40, 1), "2020-01-01", dtype="datetime64[ns]"),
-        "durations": np.full((40, 1), 3, dtype="timedelta64[s]"),
-        "text": X.astype(str),
-        "byte strings": X.astype("S"),
-        "three dimensions": np.zeros((4, 2, 2)),
-        "no columns": np.zeros((40, 0)),
-        "no rows": np.zeros((0, 2)),
-        "half": X.astype(np.float16),
-        "long double": X.astype(np.longdouble),
-        "booleans": X > 0,
-        "masked": np.ma.masked_greater(X, 1.0),
-        "all masked": np.ma.masked_all((40, 2)),
-        "read backwards": X[::-1, ::-1],
-        "Fortran": np.asfortranarray(X),
-        "big-endian": X.astype(">f8"),
-        "NaN": np.full((40, 2), np.nan),
-        "infinite": np.full((40, 2), np.inf),
-        "sparse of one dimension": sparse.coo_array(X[:, 0]),
-        "sparse coo": sparse.coo_array(X),
-        "sparse csc matrix": sparse.csc_matrix(X),
-        "sparse dia": sparse.dia_array(X),
-        "sparse lil": sparse.lil_array(X),
-        "sparse dok": sparse.dok_array(X),
-        "sparse bsr": sparse.bsr_array(X),
-        "sparse booleans": sparse.csr_array(X > 0),
-        "sparse complex": sparse.csr_array(X * 1j),
-        "sparse single": sparse.csr_array(X.astype(np.float32)),
-        "sparse NaN": sparse.csr_array(np.where(X > 1, np.nan, X)),
-        "frame of text": pd.DataFrame({"a": ["x"] * 40}),
-        "frame of categories": pd.DataFrame({"a": pd.Categorical(["x"] * 40)}),
-        "frame of dates": pd.DataFrame({"a": pd.date_range("2020", periods=40)}),
-        "frame of objects": pd.DataFrame({"a": [object()] * 40}),
-        "frame of complex": pd.DataFrame({"a": X[:, 0] * 1j}),
-        "frame with missing": pd.DataFrame({"a": pd.array([1, None] * 20, dtype="Int64")}),
-        "frame of lists": pd.DataFrame({"a": [[1, 2]] * 40}),
-        "frame with twin names": pd.DataFrame(X, columns=["a", "a"]),
-        "frame with numbered names": pd.DataFrame(X, columns=[3, 1]),
-        "frame with two levels": pd.DataFrame(X, columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])),
-        "frame of sparse columns": pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(X)),
-        "empty frame": pd.DataFrame(),
-        "series": pd.Series(X[:, 0]),
-        "index": pd.Index(X[:, 0]),
-        "categorical": pd.Categorical(["x"] * 40),
-        "arrow of text": pa.table({"a": ["x"] * 40}),
-        "arrow with nulls": pa.table({"a": [1, None] * 20}),
-        "arrow of nulls": pa.table({"a": pa.nulls(40)}),
-        "arrow of structs": pa.table({"a": [{"b": 1}] * 40}),
-        "arrow of decimals": pa.table({"a": pa.array([1] * 40).cast(pa.decimal128(30, 2))}),
-        "arrow column": pa.chunked_array([X[:, 0]]),
-        "arrow array": pa.array(X[:, 0]),
-        "memory view": memoryview(X),
+        "None": lambda: None,
+        "scalar": lambda: 3.0,
+        "integer": lambda: 7,
+        "boolean": lambda: True,
+        "zero-dimensional": lambda: np.array(1.0),
+        "string": lambda: "table",
+        "bytes": lambda: b"table",
+        "path": lambda: __import__("pathlib").Path("table.csv"),
+        "dict": lambda: {"a": [1.0, 2.0]},
+        "set": lambda: {1.0, 2.0},
+        "generator": lambda: (row for row in X),
+        "range": lambda: range(40),
+        "iterator": lambda: iter(X.tolist()),
+        "function": lambda: len,
+        "type": lambda: float,
+        "object": object,
+        "module": lambda: np,
+        "slice": lambda: slice(0, 4),
+        "empty list": lambda: [],
+        "list of nothing": lambda: [[], []],
+        "ragged": lambda: [[1.0, 2.0], [3.0]],
+        "ragged objects": lambda: [[1.0, 2.0], 3.0],
+        "list of strings": lambda: [["1", "2"], ["3", "4"]],
+        "list of None": lambda: [[None, 1.0]] * 40,
+        "list of dicts": lambda: [{"a": 1.0}] * 40,
+        "list of frames": lambda: [pd.DataFrame(X)] * 2,
+        "list of arrays": lambda: list(X),
+        "list of sparse": lambda: [sparse.csr_array(X)] * 2,
+        "complex": lambda: X * 1j,
+        "object numbers": lambda: X.astype(object),
+        "object of None": lambda: np.full((40, 2), None),
+        "decimals": lambda: np.array([[__import__("decimal").Decimal(1)]] * 40),
+        "fractions": lambda: np.array([[Fraction(1, 3)]] * 40),
+        "structured": lambda: np.zeros(40, dtype=[("a", float), ("b", int)]),
+        "record": lambda: np.rec.array(np.zeros(40, dtype=[("a", float)])),
+        "dates": lambda: np.full((40, 1), "2020-01-01", dtype="datetime64[ns]"),
+        "durations": lambda: np.full((40, 1), 3, dtype="timedelta64[s]"),
+        "text": lambda: X.astype(str),
+        "byte strings": lambda: X.astype("S"),
+        "three dimensions": lambda: np.zeros((4, 2, 2)),
+        "no columns": lambda: np.zeros((40, 0)),
+        "no rows": lambda: np.zeros((0, 2)),
+        "half": lambda: X.astype(np.float16),
+        "long double": lambda: X.astype(np.longdouble),
+        "booleans": lambda: X > 0,
+        "masked": lambda: np.ma.masked_greater(X, 1.0),
+        "all masked": lambda: np.ma.masked_all((40, 2)),
+        "read backwards": lambda: X[::-1, ::-1],
+        "Fortran": lambda: np.asfortranarray(X),
+        "big-endian": lambda: X.astype(">f8"),
+        "NaN": lambda: np.full((40, 2), np.nan),
+        "infinite": lambda: np.full((40, 2), np.inf),
+        "sparse of one dimension": lambda: sparse.coo_array(X[:, 0]),
+        "sparse coo": lambda: sparse.coo_array(X),
+        "sparse csc matrix": lambda: sparse.csc_matrix(X),
+        "sparse dia": lambda: sparse.dia_array(X),
+        "sparse lil": lambda: sparse.lil_array(X),
+        "sparse dok": lambda: sparse.dok_array(X),
+        "sparse bsr": lambda: sparse.bsr_array(X),
+        "sparse booleans": lambda: sparse.csr_array(X > 0),
+        "sparse complex": lambda: sparse.csr_array(X * 1j),
+        "sparse single": lambda: sparse.csr_array(X.astype(np.float32)),
+        "sparse NaN": lambda: sparse.csr_array(np.where(X > 1, np.nan, X)),
+        "frame of text": lambda: pd.DataFrame({"a": ["x"] * 40}),
+        "frame of categories": lambda: pd.DataFrame({"a": pd.Categorical(["x"] * 40)}),
+        "frame of dates": lambda: pd.DataFrame({"a": pd.date_range("2020", periods=40)}),
+        "frame of objects": lambda: pd.DataFrame({"a": [object()] * 40}),
+        "frame of complex": lambda: pd.DataFrame({"a": X[:, 0] * 1j}),
+        "frame with missing": lambda: pd.DataFrame({"a": pd.array([1, None] * 20, dtype="Int64")}),
+        "frame of lists": lambda: pd.DataFrame({"a": [[1, 2]] * 40}),
+        "frame with twin names": lambda: pd.DataFrame(X, columns=["a", "a"]),
+        "frame with numbered names": lambda: pd.DataFrame(X, columns=[3, 1]),
+        "frame with two levels": lambda: pd.DataFrame(X, columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])),
+        "frame of sparse columns": lambda: pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(X)),
+        "empty frame": pd.DataFrame,
+        "series": lambda: pd.Series(X[:, 0]),
+        "index": lambda: pd.Index(X[:, 0]),
+        "categorical": lambda: pd.Categorical(["x"] * 40),
+        "arrow of text": lambda: pa.table({"a": ["x"] * 40}),
+        "arrow with nulls": lambda: pa.table({"a": [1, None] * 20}),
+        "arrow of nulls": lambda: pa.table({"a": pa.nulls(40)}),
+        "arrow of structs": lambda: pa.table({"a": [{"b": 1}] * 40}),
+        "arrow of decimals": lambda: pa.table({"a": pa.array([1] * 40).cast(pa.decimal128(30, 2))}),
+        "arrow column": lambda: pa.chunked_array([X[:, 0]]),
+        "arrow array": lambda: pa.array(X[:, 0]),
+        "memory view": lambda: memoryview(X),
     }
 
 
@@ -498,20 +498,20 @@ def test_no_raw_exception(kind, place):
     X, y = rng.standard_normal((40, 2)), rng.standard_normal(40)
     core = karat.coreset(X, y)
     for problem in (LeastSquares(), Moments(1), Mean(), karat.problems.ICA(2), karat.problems.HiddenMarkov(2)):
-        odd = odd_tables()[kind]
+        odd = odd_tables()[kind]()
         arguments = {"X": X, "y": y if problem.needs_target else None} | {place: odd}
         outcome(karat.coreset, problem=problem, **arguments)
-        arguments = {"X": X, "y": y if problem.needs_target else None} | {place: odd_tables()[kind]}
+        arguments = {"X": X, "y": y if problem.needs_target else None} | {place: odd_tables()[kind]()}
         if place != "lengths" and problem.mergeable:
             sketch = karat.Sketch(problem)
             if not isinstance(outcome(sketch.update, **arguments), Exception):
                 outcome(sketch.coreset)
-                outcome(sketch.update, **({"X": X, "y": arguments["y"]} | {place: odd_tables()[kind]}))
+                outcome(sketch.update, **({"X": X, "y": arguments["y"]} | {place: odd_tables()[kind]()}))
             before = karat.Sketch(problem).update(X, y if problem.needs_target else None)
-            arguments = {"X": X, "y": y if problem.needs_target else None} | {place: odd_tables()[kind]}
+            arguments = {"X": X, "y": y if problem.needs_target else None} | {place: odd_tables()[kind]()}
             if not isinstance(outcome(before.update, **arguments), Exception):
                 outcome(before.coreset)
-    outcome(core.verify, **({"X": X, "y": y} | {place: odd_tables()[kind]}))
+    outcome(core.verify, **({"X": X, "y": y} | {place: odd_tables()[kind]()}))
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # NumPy's matrices
@@ -529,7 +529,7 @@ def test_no_raw_exception_elsewhere(kind):
         lambda odd: karat.coreset(X, y, method=odd),
         lambda odd: karat.coreset(X, y, random_state=odd),
     ):
-        outcome(function, odd_tables()[kind])
+        outcome(function, odd_tables()[kind]())
 
 
 def test_a_sketch_that_gets_no_target():

@@ -59,6 +59,40 @@ def test_blas_has_its_threads_again():
     assert [ask() for ask, _ in linalg.blas_threads()] == before
 
 
+@pytest.mark.parametrize("way", ["coreset", "sketch", "verify", "merge"])
+def test_the_engine_works_on_one_blas_thread_everywhere(way, monkeypatch):
+    """Threads of BLAS wait for each other by spinning: on a busy machine a sketch took 40 times as long with two of them."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2_000, 4))
+    X[:5] *= 1e4  # some rows are peeled, and the tree is needed
+    y = X.sum(axis=1) + rng.standard_normal(2_000)
+    halves = karat.coreset(X[:1_000], y[:1_000]), karat.coreset(X[1_000:], y[1_000:])
+    ways = {
+        "coreset": lambda: karat.coreset(X, y),
+        "sketch": lambda: karat.Sketch().update(X[:900], y[:900]).update(X[900:], y[900:]).coreset(),
+        "verify": lambda: halves[0].verify(X[:1_000], y[:1_000]),
+        "merge": lambda: halves[0].merge(halves[1]),
+    }
+    seen: set[int] = set()
+    for name in ("dpotrf", "dsyevd", "dtrtri", "dgetrs"):
+        routine = getattr(linalg.lapack, name)
+
+        def spy(*arguments, routine=routine, **options):
+            seen.update(ask() for ask, _ in linalg.blas_threads())
+            return routine(*arguments, **options)
+
+        monkeypatch.setattr(linalg.lapack, name, spy)
+    before = [ask() for ask, _ in linalg.blas_threads()]
+    try:
+        for _, give in linalg.blas_threads():
+            give(2)
+        ways[way]()
+    finally:
+        for (_, restore), count in zip(linalg.blas_threads(), before, strict=True):
+            restore(count)
+    assert seen == ({1} if before else set())
+
+
 def test_pieces_may_share_out_work_themselves():
     """The threads that wait are never those that are needed, so nothing can block."""
     found = share(lambda i: sum(share(lambda j: i * j, range(5), 4)), range(40), 4)

@@ -15,7 +15,8 @@ from scipy.sparse import csr_array
 
 from karat import models, problems
 from karat.engine.powers import monomials
-from karat.problems.latent.terms import Cubic, Power, Symmetric, TermKernel, bracket, expand
+from karat.problems.latent.plain import gram_in_place
+from karat.problems.latent.terms import Cubes, Cubic, Power, Symmetric, TermKernel, bracket, expand
 from karat.problems.latent.topics import bracket_rows
 
 # a population has no sampling noise, but few points: the warnings about noise do not apply
@@ -203,3 +204,33 @@ def test_block_products_give_the_sum_of_the_features(k, weighted, seed):
     fitted = kernel.fitted_moments(kernel.statistic(block, u), 9.0)
     direct = (np.ones(9) if u is None else u) @ kernel.features(block)
     np.testing.assert_allclose(fitted.target, direct, atol=1e-11)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 5), st.booleans(), st.integers(0, 2**32 - 1))
+def test_cubes_with_a_constant_are_those_without(k, weighted, seed):
+    rng = np.random.default_rng(seed)
+    c = np.vstack([rng.standard_normal((k - 1, 300)), np.ones((1, 300)), rng.standard_normal((1, 300))])
+    u, where = rng.random(300) if weighted else None, slice(0, k)
+    lifted, plain = Cubes("", where), Power("", where, 3)
+    np.testing.assert_array_equal(lifted.features(c), plain.features(c))
+    for mine, theirs in zip(lifted.sums(c, u), plain.sums(c, u), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(lifted.moments(lifted.statistic(c, u)), lifted.sums(c, u)[0], rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (5, 3), (8193, 1), (20_001, 25)])
+def test_a_table_is_multiplied_where_it_lies(n, d):
+    table = 2.0 + np.random.default_rng(n).standard_normal((n, d))
+    whole = np.column_stack([np.ones(n), table])
+    np.testing.assert_allclose(gram_in_place(table), whole.T @ whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("place", [0.0, 2.9, 3.1, 1e6])
+def test_covariances_do_not_depend_on_how_the_table_is_read(place):
+    table = place + np.random.default_rng(0).standard_normal((30_000, 4))
+    problem = problems.GaussianMixture(1)
+    for form in (table, np.asfortranarray(table)):
+        sums = problem.sums(problem.sample((form,), None))
+        np.testing.assert_allclose(sums["scatter"] / 30_000, np.cov(table.T, bias=True), atol=2e-11 * max(1.0, place / 1e5))
+        np.testing.assert_allclose(sums["mean"], table.mean(axis=0), rtol=1e-13, atol=1e-13)

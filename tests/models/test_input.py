@@ -187,3 +187,34 @@ def test_without_scikit_learn_the_problems_work_and_the_models_say_why():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'karat[models]'" in out.stdout
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [models.GaussianMixture(2), models.GaussianMixture("gap"), models.ICA(2), models.HiddenMarkov(2, emissions="gaussian")],
+)
+def test_tables_too_wide_for_their_second_moments_are_refused_at_once(learner):
+    X = sparse.random(40, 20_000, density=1e-3, format="csr", random_state=0)  # 3.2 GB
+    with pytest.raises(InputError, match=r"20,000 columns; the second moments .* TruncatedSVD"):
+        learner.fit(X)
+
+
+def test_views_too_wide_are_refused_at_once():
+    views = tuple(np.zeros((10, d)) for d in (3, 3001, 3))
+    with pytest.raises(InputError, match="3,001 columns"):
+        models.MultiView(2).fit(views)
+
+
+@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # few rows
+def test_no_steps_are_refused():
+    model = models.HiddenMarkov(2).fit(make_chain(500).X)
+    for method in (model.predict, model.predict_proba, model.score):
+        with pytest.raises(InputError, match="no rows"):
+            method(np.zeros((0, 1)))
+
+
+def test_a_row_far_away_is_not_called_an_offset():
+    X = make_mixture(3000, 6, 3).X
+    X[7] = 1e9  # about the mean there is no offset that could be subtracted
+    with pytest.raises(InputError, match="a row far away from all others"):
+        models.GaussianMixture(3).fit(X)

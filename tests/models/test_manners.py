@@ -162,13 +162,16 @@ def test_large_codes_of_few_symbols():
     plain = models.HiddenMarkov(3).fit(X)
     tracemalloc.start()
     far = models.HiddenMarkov(3).fit(np.where(X == 6, 100_000, X))
+    core = karat.coreset(np.where(X == 6, 100_000, X), problem=problems.HiddenMarkov(3))
+    again = models.HiddenMarkov(3).fit_coreset(core)
+    drawn = far.sample(3000)[0]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200e6  # one double for every step and code would be 3.2 GB
+    assert set(np.unique(drawn)) <= {0, 1, 2, 3, 4, 5, 100_000}
     assert far.emissionprob_.shape == (3, 100_001)
     np.testing.assert_allclose(far.emissionprob_[:, [0, 1, 2, 3, 4, 5, 100_000]], plain.emissionprob_, atol=1e-8)
-    core = karat.coreset(np.where(X == 6, 100_000, X), problem=problems.HiddenMarkov(3))
-    np.testing.assert_allclose(models.HiddenMarkov(3).fit_coreset(core).transmat_, plain.transmat_, atol=1e-8)
+    np.testing.assert_allclose(again.transmat_, plain.transmat_, atol=1e-8)
     with pytest.raises(InputError, match="different symbols"):
         models.HiddenMarkov(3).fit(np.arange(20_000))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from golden.recipes import RIGHT
 from golden.stored import stored
-from latent_data import make_chain, make_mixture, make_sources, make_views
+from latent_data import make_chain, make_mixture, make_sources, make_topics, make_views
 from scipy.optimize import linear_sum_assignment
 
 import karat
@@ -163,3 +163,66 @@ def test_files_of_0_1_0_keep_their_meaning(name):
                                            **({} if data.lengths is None else {"lengths": data.lengths}))  # fmt: skip
     one, two = (np.sort(np.hstack(m.means_) if isinstance(m.means_, tuple) else m.means_, axis=0) for m in (found, fresh))
     np.testing.assert_allclose(one, two, atol=1.0)  # another estimate of the same means
+
+
+@pytest.mark.parametrize("origin", [1e4, 1e8])
+@pytest.mark.parametrize("refine", [None, "spherical", "diag", "full"])
+def test_probabilities_do_not_depend_on_the_origin(origin, refine):
+    """Of rows that are exact at every origin, so that nothing but the arithmetic differs."""
+    exact = lambda X: np.round(X * 16) / 16  # noqa: E731
+    rows = exact(make_mixture(3000, 4, 3).X)
+    steps = exact(make_chain(3000, gaussian=True).X)
+    near, far = (models.GaussianMixture(3, refine=refine).fit(rows + a) for a in (0.0, origin))
+    np.testing.assert_allclose(far.predict_proba(rows + origin), near.predict_proba(rows), atol=1e-6)
+    assert far.score(rows + origin) == pytest.approx(near.score(rows), abs=1e-6)
+    pytest.importorskip("hmmlearn")
+    near, far = (models.HiddenMarkov(3, emissions="gaussian", refine=refine).fit(steps + a) for a in (0.0, origin))
+    np.testing.assert_allclose(far.predict_proba(steps + origin), near.predict_proba(steps), atol=1e-6)
+    assert far.score(steps + origin) == pytest.approx(near.score(steps), rel=1e-6)
+    np.testing.assert_array_equal(far.predict(steps + origin), near.predict(steps))
+
+
+@pytest.mark.parametrize("keep", ["tensor", "moments", "all"])
+@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # one topic, one state: these data have more
+def test_one_topic_and_one_state_have_the_law_of_all_words(keep):
+    counts, symbols = make_topics(3000).X, make_chain(3000).X
+    law = (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0)
+    for problem, model in (
+        (problems.SingleTopic(1, keep=keep), models.SingleTopic(1)),
+        (problems.LatentDirichlet(1, 1.5, keep=keep), models.LatentDirichlet(1, alpha0=1.5)),
+    ):
+        np.testing.assert_allclose(model.fit(counts).topics_[0], law, atol=1e-12)
+        core = karat.coreset(counts, problem=problem)
+        np.testing.assert_allclose(model.fit_coreset(core).topics_[0], law, atol=1e-10)
+    assert model.alpha_ == pytest.approx([1.5])
+    law = np.bincount(np.ravel(symbols)[1:-1]) / 2998
+    model = models.HiddenMarkov(1)
+    np.testing.assert_allclose(model.fit(symbols).emissionprob_[0], law, atol=1e-12)
+    core = karat.coreset(symbols, problem=problems.HiddenMarkov(1, keep=keep))
+    np.testing.assert_allclose(model.fit_coreset(core).emissionprob_[0], law, atol=1e-10)
+
+
+def parameters(model):
+    """The mixing matrix, the means, or those of the second view."""
+    found = model.mixing_ if isinstance(model, models.ICA) else model.means_
+    return found[1] if isinstance(found, tuple) else found
+
+
+@pytest.mark.parametrize("unit", [1e-150, 1e150])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_the_unit_does_not_matter(unit):
+    rows, steps = make_mixture(3000, 6, 3).X, make_chain(3000, gaussian=True).X
+    views, mixed = make_views(3000).X, make_sources(3000).X
+    for learner, X in (
+        (models.GaussianMixture(3), rows),
+        (models.GaussianMixture(3, variances="spherical"), rows),
+        (models.HiddenMarkov(3, emissions="gaussian"), steps),
+        (models.MultiView(3), views),
+        (models.ICA(mixed.shape[1]), mixed),
+    ):
+        scaled = tuple(unit * view for view in X) if isinstance(X, tuple) else unit * X
+        truth, found = (parameters(learner.fit(given)) for given in (X, scaled))
+        np.testing.assert_allclose(found / unit, truth, rtol=1e-9, atol=1e-9)
+        core = karat.coreset(scaled, problem=learner._problem(scaled))
+        assert core.certificate.ok
+        assert core.verify(scaled).ok

@@ -50,8 +50,10 @@ class Worker:
             pipe.close()
 
 
-def run(names: list[str], src: Path, seed: int = 0, processes: int = 2, keep: str = "") -> Iterator[dict[str, Any]]:
-    """Verdicts, as they come."""
+def run(
+    names: list[str], src: Path, seed: int = 0, processes: int = 2, keep: str = "", patience: float = PATIENCE
+) -> Iterator[dict[str, Any]]:
+    """Verdicts, as they come; a case has ``patience`` seconds."""
     waiting = list(reversed(names))
     workers = [Worker(src, seed, keep) for _ in range(min(processes, len(names)))]
     for worker in workers:
@@ -71,14 +73,14 @@ def run(names: list[str], src: Path, seed: int = 0, processes: int = 2, keep: st
                 if not worker.name:
                     continue
                 ended = worker.process.poll() is not None
-                late = time.monotonic() - worker.since > PATIENCE
+                late = time.monotonic() - worker.since > patience
                 found = worker.answer(0.0)
                 if found is None and not (ended or late):
                     continue
                 if found is None:
                     worker.stop()
                     word = "slow" if late else "crashed"
-                    detail = f"killed after {PATIENCE:.0f} s" if late else f"the process died, code {worker.process.returncode}"
+                    detail = f"killed after {patience:.0f} s" if late else f"the process died, code {worker.process.returncode}"
                     found = {"name": worker.name, "verdict": word, "detail": detail}
                     workers[place] = Worker(src, seed, keep)
                 worker.name = None

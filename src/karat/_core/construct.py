@@ -71,7 +71,7 @@ def coreset(
     random_state : int
         The choice of rows depends on it, the exactness does not.
     progress : True or callable, optional
-        True shows a bar, by tqdm or rich.  A callable is called with (rows done, rows in all) during passes.
+        True shows a bar (on a terminal, if tqdm or rich is there).  A callable is called with (rows done, rows in all).
     **unknown
         Refused; the error names the argument that was probably meant.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from importlib import import_module
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from karat._core.coreset import Coreset
 
 OWN = ("index", "weight", "group", "key")  # roles that karat names, after those whose names come from the data
+
+LINE = 88  # characters of a printed line
 
 
 def to_pandas(core: Coreset) -> Any:
@@ -88,8 +91,11 @@ class Summary:
     def __str__(self) -> str:
         known = facts(self.core)
         rows = wording.summary(known, wording.TERMINAL) | wording.details(known, wording.TERMINAL)
-        width = max(map(len, rows))
-        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
+        indent = max(map(len, rows)) + 2
+        lines = (fill(value, LINE - indent, break_long_words=False, break_on_hyphens=False) for value in rows.values())
+        return "\n".join(
+            f"{name:<{indent}}" + text.replace("\n", "\n" + " " * indent) for name, text in zip(rows, lines, strict=True)
+        )
 
     __repr__ = __str__
 

@@ -175,7 +175,7 @@ def identity(path: Path) -> tuple[int, ...] | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file; it goes with the process, however it ends.  Leftovers of killed processes are removed."""
+    """Hold the lock of a file; it goes with the process, however it ends."""
     try:
         import fcntl
     except ImportError:  # not on this system: writes are atomic in any case
@@ -188,7 +188,4 @@ def locked(path: Path) -> Iterator[None]:
         raise StorageError(f"{lock} could not be written ({os.strerror(error.errno or 0)}).") from error
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        for left in path.parent.iterdir():
-            if left.name.startswith(f".{path.name}.") and left.name.endswith(".part"):
-                left.unlink(missing_ok=True)
         yield

@@ -34,11 +34,13 @@ KNOWN_AS = {
     "ICA": ("fastica",),
     "Moments": ("covariance", "gram", "pca"),
 }
+FILES = ("one_hot", "on_missing", "checkpoint", "memory", "columns", "key")  # arguments of coreset_files
 EXAMPLES = {"p": "4", "alpha0": "1.0", "function": "function", "problem": "karat.problems.LeastSquares()"}
 DATES = (
     "a date is no number until you choose one: days since a start (in pandas: (t - t.min()) / pandas.Timedelta('1D')), or "
     "parts of the date, such as month and weekday (t.dt.month, t.dt.dayofweek)"
 )
+SHOWN = 20  # names that are listed
 DURATIONS = "choose the unit of a duration: divide it by one hour or one day (in pandas: t / pandas.Timedelta('1h'))"
 
 
@@ -48,7 +50,26 @@ def unknown_argument(function: Callable[..., Any], unknown: Iterable[str]) -> Ty
     wrong = next(iter(unknown))
     meant = [name for name in known if wrong in SYNONYMS.get(name, ())] or get_close_matches(wrong, known, n=1)
     hint = f"; did you mean {meant[0]}=?" if meant else f"; it takes {', '.join(known)}."
+    if function.__name__ == "coreset" and wrong in FILES:
+        hint = f"; karat.coreset_files has it, for frames too: karat.coreset_files(X, 'y', {wrong}=...)."
     return TypeError(f"{function.__name__}() has no argument {wrong!r}{hint}")
+
+
+def closest(name: str, names: Iterable[Any]) -> str | None:
+    """The name that was probably meant: the same in other letters, or a similar one."""
+    plain = {str(each).lower(): str(each) for each in names}
+    close = get_close_matches(name.lower(), plain, n=1)
+    return plain[close[0]] if close else None
+
+
+def instead(name: str, names: Iterable[Any]) -> str:
+    """The end of a message about a column that does not exist."""
+    listed = [str(each) for each in names]
+    close = closest(name, listed)
+    if close is not None:
+        return f"did you mean {close!r}?"
+    more = f" and {len(listed) - SHOWN:,} more" if len(listed) > SHOWN else ""
+    return f"it has {', '.join(listed[:SHOWN])}{more}."
 
 
 def problem_correction(given: Any) -> str:

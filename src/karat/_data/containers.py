@@ -7,6 +7,7 @@ A lazy frame is collected once, so its rows come out in an eager one.  Every err
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,8 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
         raise InputError(f"{name} cannot be read as an array of numbers: {error}. Rows must have equal length.") from error
     if isinstance(array, Columns):
         return array
+    if isinstance(table, str | PathLike):
+        raise InputError(f"{name} is a path; rows in files are read by karat.coreset_files({str(table)!r}).", argument=name)
     if array.ndim == 0 and array.dtype.kind not in "fiub":
         raise InputError(f"{name} is a {type(table).__name__}; it must be a table: an array, a sparse matrix or a data frame.")
     if array.dtype.kind == "O" or (
@@ -134,7 +137,9 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
     ):
         _check_integers(table, name)
     _check_kind(array.dtype, name)
-    if array.ndim == 0 or array.ndim > 2:
+    if array.ndim == 0:
+        raise InputError(f"{name} is a single number; pass one per row. One row alone is X = [[...]] and y = [...].")
+    if array.ndim > 2:
         raise InputError(f"{name} has {array.ndim} dimensions; it must be a table of rows and columns.")
     return array if array.ndim == 2 else array[:, None]
 
@@ -189,7 +194,8 @@ def _check_column(column: Any, kind: Any, name: str) -> None:
             target = "y" if column in (None, "") else repr(str(column))
             raise InputError(f"The target {target} {_said(kind, str(kind) == 'String')}; {NUMERIC_TARGET}.")
         advice = about_time(kind) or (
-            "encode it (for example one-hot, inside a pipeline given to CoresetRegressor) or leave it out"
+            f"encode it (by karat.coreset_files(X, ..., one_hot=[{str(column)!r}]), which takes frames too, or in a pipeline "
+            "given to CoresetRegressor) or leave it out"
         )
         raise InputError(
             f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; {advice}.", column=str(column)

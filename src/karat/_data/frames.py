@@ -24,7 +24,9 @@ def aligned(table: Any, like: Any) -> Any:
         return table
     missing = [str(name) for name in names if name not in frame.columns]
     if missing:
-        raise InputError(f"The data has no column {missing[0]!r}, which the coreset has; it has {', '.join(frame.columns)}.")
+        from karat._data.advice import instead
+
+        raise InputError(f"The data has no column {missing[0]!r}, which the coreset has; {instead(missing[0], frame.columns)}")
     return frame.select(names).to_native()
 
 
@@ -96,12 +98,18 @@ def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: 
 
 def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
     """A table without one of its columns, and that column as an array."""
-    if hasattr(table, "columns") and (hasattr(table, "iloc") or hasattr(table, "column_names")):
-        names = list(table.columns if hasattr(table, "iloc") else table.column_names)
-        if column not in names:
-            raise InputError(f"X has no column {column!r} to use as the key; it has {', '.join(map(str, names))}.")
-        rest = table.drop(columns=[column]) if hasattr(table, "iloc") else table.drop_columns([column])
-        values = np.asarray(table[column])
+    table = collected(table)
+    if is_frame(table) and dimensions(table) == 2:
+        frame = table if hasattr(table, "iloc") else as_narwhals(table)  # a name in pandas may be a number, or come twice
+        if column not in frame.columns:
+            from karat._data.advice import instead
+
+            raise InputError(f"X has no column {column!r} to use as the key; {instead(str(column), frame.columns)}")
+        missing = frame[column].isna() if hasattr(table, "iloc") else frame[column].is_null()
+        if np.asarray(missing).any():
+            raise InputError("The key column has missing values; every row needs a key.")
+        rest = table.drop(columns=[column]) if hasattr(table, "iloc") else frame.drop([column]).to_native()
+        values = np.asarray(frame[column])
     else:
         array = as_table(table, "X")
         if not isinstance(column, int | np.integer) or not -array.shape[1] <= column < array.shape[1]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+from os import PathLike
 from typing import Any, NamedTuple
 
 from karat._data.containers import as_narwhals, collected, dimensions, is_frame
@@ -41,15 +41,17 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
         return Named(X, y, sample_weight, groups)
     if frame is None:
         argument, name = next(iter(asked.items()))
+        if isinstance(X, str | PathLike):
+            raise InputError(f"X is a path; rows in files are read by karat.coreset_files({str(X)!r}, {name!r}).", argument="X")
         raise InputError(
             f"{argument}={name!r} names a column, but X is a {type(X).__name__} without names; pass the values instead.",
             argument=argument,
         )
     for name in names:
         if name not in columns:
-            close = get_close_matches(name, map(str, columns), n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(map(str, columns))}."
-            raise InputError(f"X has no column {name!r}; {hint}", column=name)
+            from karat._data.advice import instead
+
+            raise InputError(f"X has no column {name!r}; {instead(name, columns)}", column=name)
         if names.count(name) > 1:
             raise InputError(f"Column {name!r} is named twice; it can have one role only.", column=name)
     values = single | {argument: frame[name].to_native() for argument, name in asked.items()}

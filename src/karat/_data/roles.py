@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from karat.errors import InputError
@@ -46,9 +45,9 @@ class ColumnRoles:
         found = replace(self, features=features)
         for name in found.columns:
             if name not in names:
-                close = get_close_matches(name, names, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(names)}."
-                raise InputError(f"The data has no column {name!r}; {hint}")
+                from karat._data.advice import instead
+
+                raise InputError(f"The data has no column {name!r}; {instead(name, names)}")
         for name in self.targets:
             if name in features:
                 raise InputError(f"Column {name!r} is the target, so it cannot be a feature; leave it out of the features.")

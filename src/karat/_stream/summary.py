@@ -170,4 +170,6 @@ def weighed(rows: Rows) -> tuple[Array, Array]:
 
 
 def _kind(like: dict[str, Any]) -> str:
-    return f"a {like['container']} with columns {like['columns']}" if like["columns"] else f"a plain {like['container']}"
+    if like["columns"]:
+        return f"a {like['container']} frame with columns {', '.join(map(str, like['columns']))}"
+    return "a sparse matrix" if like["container"] == "sparse" else "a plain array"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any
 
@@ -66,7 +65,9 @@ def named(option: str, typed: Sequence[str] | None, known: Sequence[str]) -> lis
         found += [text] if text in known else [part.strip() for part in text.split(",")]
     for name in found:
         if name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
+            from karat._data.advice import closest
+
+            close = closest(name, known)
+            hint = f"there are {', '.join(known)}." if close is None else f"did you mean {close}?"
             raise InputError(f"{option} {name}: the data has no such column; {hint}")
     return found

@@ -36,6 +36,8 @@ REMEDIES = {  # by the argument of the library that would help: what to do, in t
     "sequence": "--sequence is for hidden-markov only.",
     "columns": "Name them: add --columns; --problem multi-view needs --view three times.",
 }
+READ_AGAIN = ("verify", "report", "train")  # commands that read data of which a coreset was made before
+UNLIKE = "The coreset was made of data without this; correct the data, or build the coreset again."
 
 
 class Stopped(BaseException):
@@ -75,7 +77,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        message = _message(error)
+        message = _message(error, next(iter(arguments), ""))
         _say(f"Error: {message}")
         if "--json" in arguments and not _output_is_full(error):
             try:
@@ -132,9 +134,11 @@ def _say(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def _message(error: Exception) -> str:
+def _message(error: Exception, command: str) -> str:
     """The error message: that of karat with options for arguments, or one for an error of the parser or the system."""
     if isinstance(error, InputError | MissingExtraError | NotExactError | StorageError):
+        if isinstance(error, InputError) and command in READ_AGAIN and error.argument in ("on_missing", "pipeline"):
+            return f"{error.message} {UNLIKE}"
         if isinstance(error, InputError) and error.remedy and error.argument in REMEDIES:
             return f"{error.message} {REMEDIES[error.argument]}"
         return str(error)

@@ -79,6 +79,7 @@ def build(
         raise InputError("--checkpoint and --output are the same file; choose another name for the checkpoint.")
     from karat import coreset_files
 
+    resumed = checkpoint is not None and checkpoint.exists()  # one of another call is refused
     start = time.perf_counter()
     opened = stored.source(source)
     if opened is None:
@@ -95,10 +96,12 @@ def build(
     core = replace(core, provenance=(core.provenance or {}) | {"command": shlex.join(["karat", *context.obj])})
     core.save(output)
     if shown.as_json:
-        found = {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds}
+        found = {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds, "resumed": resumed}
         _show.document(_cores.summary(core) | found)
         return
     speed = {"time": f"{_show.seconds(seconds)} ({core.n_rows / seconds:,.0f} rows/s)"}
+    if checkpoint is not None:
+        speed["checkpoint"] = f"{'resumed from ' if resumed else ''}{checkpoint}, which can be deleted now"
     used = _cores.rows_used(core)
     rows = f"{used:,} of {core.n_rows:,} rows" if used < core.n_rows else f"{used:,} rows"
     _show.facts(f"{rows} became {len(core):,} in {output}", _cores.lines(core) | speed, _show.GOLD)

@@ -77,7 +77,7 @@ def _lines(found: Any) -> dict[str, str]:
     }
     if found.changed:
         more = f"\nand {len(found.changed) - BLOCKS:,} more blocks" if len(found.changed) > BLOCKS else ""
-        lines["where"] = "\n".join(map(str, found.changed[:BLOCKS])) + more
+        lines["where"] = "\n".join(map(str, found.changed[:BLOCKS])) + more + "\n(rows are counted from 0, without a header)"
     if certificate.notes:
         lines["note"] = " ".join(certificate.notes)
     return lines

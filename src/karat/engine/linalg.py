@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import ContextDecorator
 from functools import lru_cache
 from importlib import import_module
 from threading import Lock
@@ -78,7 +78,7 @@ def blas_threads() -> list[Counter]:
     return [(pool.get_num_threads, pool.set_num_threads) for pool in pools]
 
 
-class _OneThread:
+class _OneThread(ContextDecorator):
     """A context in which BLAS has one thread; it ends, in the whole process, when the last thread that entered it leaves."""
 
     def __init__(self) -> None:
@@ -103,8 +103,8 @@ class _OneThread:
 _ONE_THREAD = _OneThread()
 
 
-def one_blas_thread() -> AbstractContextManager[None]:
-    """Keep BLAS on one thread."""
+def one_blas_thread() -> _OneThread:
+    """Keep BLAS on one thread: a context, or a decorator of a function."""
     return _ONE_THREAD
 
 

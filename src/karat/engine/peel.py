@@ -44,18 +44,21 @@ def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
 
 
 def lopsided(rows: Rows) -> bool:
-    """Whether one row holds most of the squares of a column: then a direction may vanish only beside that row."""
+    """Whether one row holds most of the squares of a column, and others the rest: they may show a direction that it hides."""
 
     def visit(block: Array, weights: Array | None, _: int) -> tuple[Array, Array]:
         squares = np.square(block[:, 1:])
         squares = squares if weights is None else squares * weights[:, None]
-        return squares.max(axis=0), squares.sum(axis=0)
+        largest = squares.argmax(axis=0), np.arange(squares.shape[1])
+        top = squares[largest]
+        squares[largest] = 0.0  # a difference would lose what is small beside it
+        return top, squares.sum(axis=0)
 
     def join(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-        return np.maximum(a[0], b[0]), a[1] + b[1]
+        return np.maximum(a[0], b[0]), a[1] + b[1] + np.minimum(a[0], b[0])
 
-    largest, total = sweep(rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 2))
-    return bool((largest > 0.5 * total).any())
+    largest, others = sweep(rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 2))
+    return bool(((largest > others) & (others > 0)).any())
 
 
 def heaviest(rows: Rows, kernel: Kernel) -> Indices:

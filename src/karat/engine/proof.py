@@ -134,6 +134,7 @@ REDUCTION = Terms()
 Witnesses = Callable[[Kernel], tuple[Array, Array]]  # features of some rows of the data (N x m), and their own weights
 
 
+@linalg.one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def measure(
     rows: Rows | None,

@@ -8,7 +8,7 @@
 **The policy** of ``method="auto"``.  A step is taken only if the steps before it did not lead to a proof.
 
 1. onepass: a few more than twice as many candidates as features, then SECOND times as many (all rows, if there are no
-   more), then INFORMED times by importance among all rows.  Newton's method decides whether weights on them can meet the
+   more), then rare rows and others by importance among all rows.  Newton's method decides whether weights on them can meet the
    moments, and fails fast.
 2. tree: every row is looked at, two more readings.
 3. The rows of the tree before the last elimination, in features whose rank has not been decided.
@@ -29,7 +29,6 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.dropped import look_again
-from karat.engine.importance import by_importance
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import dominating, heaviest, lopsided
@@ -37,6 +36,7 @@ from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
+from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
 from karat.engine.tolerances import EXACT, MEASURED, ROUNDING, SHARP, UNSEEN
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
@@ -108,6 +108,7 @@ class Reduction:
         )  # fmt: skip
 
 
+@linalg.one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> Reduction:
     """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`."""
@@ -154,17 +155,16 @@ def _attempt(
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
-    with linalg.one_blas_thread():
-        sought = (fit_moments(rows, unmixed(kernel), pilot, progress)[0],) if single_columns else searches(fitted)
-        ways = (way for search in sought for way in feasible_weights(rows, search, method, pilot, rng, progress))
-        for known, mass, way, more in ways:
-            passes += more
-            found = vertex(rows, fitted, known, mass, way, passes)
-            best = found if best is None else better(best, found)
-            if not best.proof.ok and (way in LAST or linear_class(fitted) is not None):
-                best = without_rank_decision(rows, fitted, best, known, mass, way, passes, last=way in LAST)
-            if best.proof.ok and best.proof.reducible_error <= EXACT:
-                break
+    sought = (fit_moments(rows, unmixed(kernel), pilot, progress)[0],) if single_columns else searches(fitted)
+    ways = (way for search in sought for way in feasible_weights(rows, search, method, pilot, rng, progress))
+    for known, mass, way, more in ways:
+        passes += more
+        found = vertex(rows, fitted, known, mass, way, passes)
+        best = found if best is None else better(best, found)
+        if not best.proof.ok and (way in LAST or linear_class(fitted) is not None):
+            best = without_rank_decision(rows, fitted, best, known, mass, way, passes, last=way in LAST)
+        if best.proof.ok and best.proof.reducible_error <= EXACT:
+            break
     assert best is not None
     return about_means(rows, best)
 
@@ -243,6 +243,7 @@ def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
     return fewer if same and fewer.proof.loss_error <= allowed else found
 
 
+@linalg.one_blas_thread()
 def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None) -> tuple[FittedMoments, int]:
     """Fit the kernel's coordinates and sum its moments; also the number of passes it took."""
     block = rows.take(pilot, np.zeros(rows.columns))
@@ -296,11 +297,12 @@ def feasible_weights(
             known = candidate_points(rows, fitted, everything, own_weights(rows, everything)).resolve()
             yield known, known.root, "onepass", 0
         else:
-            candidates = sampled(rows, fitted, pilot, rng)
-            more = candidates is None
-            candidates = by_importance(rows, fitted, rng) if more else candidates
-            if candidates is not None:
-                yield *candidates, "onepass", int(more)
+            known, mass = sampled(rows, fitted, pilot, rng)
+            if mass is not None:
+                yield known, mass, "onepass", 0
+            elif found := informed(rows, fitted, known, rng):
+                known, mass, more = found
+                yield known, mass, "onepass", more
     sequentially = method == "caratheodory"
     positions, weights = (reduce_sequentially if sequentially else reduce_by_tree)(rows, fitted, progress)
     check_any(positions)

@@ -125,7 +125,8 @@ class Rows:
             # take is twice as fast as an index, but copies the whole of a part that does not lie row by row
             by_rows = isinstance(part, np.ndarray) and part.flags.c_contiguous and not isinstance(where, slice)
             values = part.take(where, axis=0) if by_rows else part[where]
-            block[:, left:right] = values.toarray() if sparse.issparse(values) else values
+            dense = isinstance(values, np.ndarray) or not sparse.issparse(values)  # issparse is slow for many small parts
+            block[:, left:right] = values if dense else values.toarray()
 
 
 def useful_shift(pilot: Array, weights: Array | None = None, harmless: float = 1.0) -> Array:

@@ -26,11 +26,12 @@ import numpy as np
 
 from karat.engine.dropped import protected, unconfirmed_evidence
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
 from karat.engine.peel import dominating
 from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
+from karat.engine.rare import informed
 from karat.engine.reduce import (
     FEW,
     PEELED,
@@ -158,6 +159,7 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return s, (a - (s - t)) + (b - t)
 
 
+@one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fold(
     rows: Rows, new: Rows, kernel: Kernel, running: Running | None, rng: np.random.Generator, peeled: Flags | None = None
@@ -272,9 +274,11 @@ def _reduce(
     best: Reduction | None = None
     fresh = rows.subset(np.arange(held, len(rows))) if held else rows  # rows that have their own weights
     if not needs_tree:
-        candidates = sampled(rows, fitted, pool, rng, held)
+        known, mass = sampled(rows, fitted, pool, rng, held)
+        rows = rows if mass is not None else rows.gathered()
+        candidates = informed(rows, fitted, known, rng, held) if mass is None else (known, mass, 0)
         if candidates is not None:
-            best = vertex(rows, fitted, *candidates, WAY, 1, fresh)
+            best = vertex(rows, fitted, *candidates[:2], WAY, 1, fresh)
             if best.proof.ok:
                 return best, False
     rows = rows.gathered()
@@ -291,6 +295,7 @@ def _reduce(
     return best, True
 
 
+@one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> Reduction:
     """Measure held rows, with the weights they have, against the running sum."""

@@ -61,6 +61,7 @@ PIVOT = 1e-11  # smallest relative squared Cholesky pivot of independent feature
 SINGLE = 1e-4  # and down to which single precision, with three digits left, finds directions and a vertex
 CLEAR = 1e-5  # relative pivot of QR down to which the features before it are independent beyond doubt
 SEEN = 1e-10  # relative pivot of a Gram matrix from which on it tells a direction from zero, to four digits of the square root
+HIDDEN = 1e-8  # part of the terms of a combination, which vanishes on a sample, from which on a row shows it
 MISSED = 1e-9  # relative part of the target outside the candidates' span beyond which it is not rounding
 POLISHED = 1e-14  # relative residual of weights that single precision and refinement have found; else double precision follows
 MET = 1e-9  # relative residual of weights that meet the target; polishing brings it to rounding

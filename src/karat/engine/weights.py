@@ -375,7 +375,7 @@ def check_any(support: Indices) -> None:
 
 def sampled(
     rows: Rows, fitted: FittedMoments, pool: Indices, rng: np.random.Generator, held: int = 0
-) -> tuple[CandidatePoints, Array] | None:
+) -> tuple[CandidatePoints, Array | None]:
     """Candidates and weights on them that meet the moments; None if Newton's method finds that there are none.
 
     The candidates are the first ``held`` rows and some of the others, from ``pool`` while it lasts.
@@ -388,9 +388,9 @@ def sampled(
         nominal = nominal * (share / max(nominal.sum(), TINY))
         positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
         known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True, single=size == sizes[0])
-        if known.missed > MISSED:
-            return None
-        factors = match_moments(known)
+        factors = None if known.missed > MISSED else match_moments(known)
         if factors is not None:
             return known, known.root * factors
-    return None
+        if known.missed > MISSED or (known.rank < width and len(rows) > SECOND * width):
+            break  # features depend on each other: a look at all rows costs less than a larger sample
+    return known, None

@@ -62,6 +62,8 @@ def reproduce(
     ``progress`` is called with (experiment, what it is doing, experiments done, experiments in all).
     """
     try:
+        import matplotlib  # noqa: F401  (before experiments run for hours)
+
         from karat.experiments.page import write_page
     except ImportError as error:
         raise MissingExtraError("karat.experiments", "experiments") from error

@@ -94,8 +94,8 @@ def coreset_files(
     memory : int
         Bytes beside the interpreter that the run may use.
     progress : True or callable, optional
-        True shows a bar, by tqdm or rich.  A callable is called with (bytes done, bytes in all) after every batch; bytes in
-        all is 0 for a stream.
+        True shows a bar (on a terminal, if tqdm or rich is there).  A callable is called with (bytes done, bytes in all) after
+        every batch; bytes in all is 0 for a stream.
     sample_weight, groups, key : str, optional
         Columns with weights, with group labels, and with keys that identify rows.
     pipeline : fitted transformer, optional

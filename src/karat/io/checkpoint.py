@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,8 +81,6 @@ class Checkpoint:
             return
         lock = self.path.with_name(self.path.name + ".lock")
         with _locked(lock, fcntl, self.path):
-            for left in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.part"):  # by a run that was killed as it wrote
-                left.unlink()
             try:
                 yield
             finally:

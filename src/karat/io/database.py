@@ -30,15 +30,20 @@ def stream_of(source: Any, rows: int) -> Stream | None:
         return Stream(lambda: source, once=True)
     if hasattr(source, "iloc") and hasattr(source, "columns"):  # the index of a pandas frame is no feature
         source = _from_pandas(source)
+    for method in READERS:
+        if hasattr(source, method) and hasattr(source, "columns"):  # a relation; a connection has no columns
+            return Stream(partial(_run_again, source, method, rows), "The query")
     if hasattr(source, "execute"):
         return Stream(_cursor(source), "The result of the cursor", once=True)
-    for method in READERS:
-        if hasattr(source, method):
-            return Stream(partial(getattr(source, method), rows), "The query")
     if hasattr(source, "__arrow_c_stream__"):
         whole = hasattr(source, "__len__")  # rows in memory can be counted, and read again
         return Stream(lambda: pa.RecordBatchReader.from_stream(source), once=not whole)
     return None
+
+
+def _run_again(relation: Any, method: str, rows: int) -> Any:
+    """A reader of a DuckDB relation; old versions give the rows of one and the same relation only once."""
+    return getattr(relation.project("*"), method)(rows)
 
 
 def _from_pandas(frame: Any) -> Any:
@@ -56,7 +61,7 @@ def _from_pandas(frame: Any) -> Any:
 
 def _cursor(cursor: Any) -> Callable[[], Any]:
     """What opens the batches of a database cursor that has run a query (ADBC)."""
-    if any(hasattr(cursor, method) for method in READERS):  # a DuckDB connection, whose results are copies
+    if hasattr(cursor, "sql"):  # a DuckDB connection, whose results are copies
         raise InputError("source is a DuckDB connection; pass the relation that a query gives: connection.sql('SELECT ...').")
     if not hasattr(cursor, "fetch_record_batch"):
         raise InputError(

@@ -78,7 +78,8 @@ def verify_files(
     memory : int
         Bytes beside the interpreter that the run may use.
     progress : True or callable, optional
-        True shows a bar, by tqdm or rich.  A callable is called with (bytes done, bytes in all) after every batch.
+        True shows a bar (on a terminal, if tqdm or rich is there).  A callable is called with (bytes done, bytes in all) after
+        every batch.
     locate : bool
         Read the changed rows again, and say what they hold now (``Changed.values``).
 

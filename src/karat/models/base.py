@@ -63,6 +63,8 @@ class Learner(BaseEstimator):
         """Set the fitted attributes."""
 
     def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
+        if isinstance(X, Coreset):
+            raise InputError("fit takes rows; a coreset is learned from by fit_coreset(core).", argument="X")
         X = self._validated(X, reset=True)
         problem = self._problem(X)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
@@ -320,6 +322,8 @@ def positive_variances(variances: Array, common: float, what: str) -> Array:
 
 
 def spherical_log_density(X: Array, means: Array, variances: Array) -> Array:
-    """``log N(x; mu_j, s_j^2 I)`` (n x k)."""
+    """``log N(x; mu_j, s_j^2 I)`` (n x k); far from the origin squares would differ in their last digits only."""
+    centre = means.mean(axis=0)
+    X, means = X - centre, means - centre
     squares = np.square(X).sum(axis=1)[:, None] - 2 * X @ means.T + np.square(means).sum(axis=1)
     return np.asarray(-0.5 * (np.maximum(squares, 0.0) / variances + X.shape[1] * np.log(2 * np.pi * variances)))

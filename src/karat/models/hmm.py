@@ -31,7 +31,7 @@ from karat.models.misfit import Check
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
-from karat.problems.latent.sample import Sample, sequence_steps
+from karat.problems.latent.sample import Sample, read, sequence_steps
 
 SMOOTH = 1e-6  # share of the uniform law mixed in where a likelihood is taken: nothing is impossible
 
@@ -73,6 +73,7 @@ class HiddenMarkov(Learner):
     """
 
     refinement_: refining.Refinement | None
+    means_: Array
     problem_type: ClassVar[type[Latent]] = latent.HiddenMarkov
 
     def __init__(
@@ -121,10 +122,15 @@ class HiddenMarkov(Learner):
             return part.fit(rows, lengths=cut).to_hmmlearn(kind=self.refine or "spherical", n_features=self.n_features_in_)
 
         start = self.to_hmmlearn(kind=self.refine or "spherical")
+        if self.emissions == "gaussian":  # far from the origin hmmlearn's squares would cancel
+            centre = self.means_.mean(axis=0)
+            start.means_, table = start.means_ - centre, table - centre
         own = [] if self.recovery_.fits else [lambda: self._empty_peer(self.refine or "spherical")]
         peer, self.refinement_ = refining.refine_chain(start, start_of, table, long, own)
         if self.refinement_.kept:
             self._take(peer)
+            if self.emissions == "gaussian":
+                self.means_ = self.means_ + centre
         return self
 
     def _take(self, peer: Any) -> None:
@@ -180,7 +186,8 @@ class HiddenMarkov(Learner):
             law = solve_small(small.T, maps["first"], problem.parts)
         self.startprob_ = as_distributions(law[None], "The probabilities of the first state", float(maps["n"]))[0]
         if self.emissions == "categorical":
-            self.emissionprob_ = as_distributions(found.points, "The emission probabilities", float(maps["n"]))
+            laws = maps["mean2"][None] if problem.k == 1 and "mean2" in maps else found.points
+            self.emissionprob_ = as_distributions(laws, "The emission probabilities", float(maps["n"]))
             return
         squares = solve_small((found.weights[:, None] * small).T, moments["spread"], problem.parts)
         if "top" in maps and maps["top"].shape[1] < found.points.shape[1]:
@@ -193,7 +200,8 @@ class HiddenMarkov(Learner):
 
     def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:
-            return view_checks(maps, problem, sample, self._basis)
+            constant = misfit.constant_columns(read(sample.views[1], misfit.probe(sample))) if problem.lifted(maps) else []
+            return constant + view_checks(maps, problem, sample, self._basis)
         if problem.k < 2 or float(maps["n"]) < ENOUGH or (self.emissions == "gaussian" and not problem.lifted(maps)):
             return []
         return [Check("tensor", self._simulated(maps), NOT_INDEPENDENT)]
@@ -221,6 +229,8 @@ class HiddenMarkov(Learner):
             laws = zip(self.means_, self._full_covariances(), strict=True)
             return np.column_stack([multivariate_normal.logpdf(table, mean, full) for mean, full in laws])
         values = self._columns(X)
+        if not len(values):
+            raise InputError("X has no rows.", argument="X")
         symbols = symbols_of(values)
         if symbols.max(initial=0) >= self.n_features_in_:
             raise InputError(
@@ -237,15 +247,10 @@ class HiddenMarkov(Learner):
         steps = np.arange(count) if lengths is None else sequence_steps(lengths, count)
         return np.asarray(steps == 0)
 
-    def _sequences(self, X: Any, lengths: Any) -> list[Array]:
-        emissions = self._log_emissions(X)
-        return np.split(emissions, np.flatnonzero(self._begins(lengths, len(emissions)))[1:])
-
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
         """The most likely states of each sequence (Viterbi), and the log-probability of all of them."""
-        start, step = (np.log(law) for law in self._chain())
-        found = [chain.likely_states(emissions, start, step) for emissions in self._sequences(X, lengths)]
-        return sum(score for score, _ in found), np.concatenate([path for _, path in found])
+        emissions, (start, step) = self._log_emissions(X), (np.log(law) for law in self._chain())
+        return chain.likely_states(emissions, start, step, self._begins(lengths, len(emissions)))
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
         """The most likely states of each sequence."""
@@ -257,8 +262,8 @@ class HiddenMarkov(Learner):
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:
         """The probability of every state at every step, given the whole sequence (n x k)."""
-        start, step = self._chain()
-        return np.concatenate([chain.posteriors(emissions, start, step) for emissions in self._sequences(X, lengths)])
+        emissions = self._log_emissions(X)
+        return chain.posteriors(emissions, *self._chain(), self._begins(lengths, len(emissions)))
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """Log-likelihood of all sequences."""
@@ -280,7 +285,7 @@ class HiddenMarkov(Learner):
         """Akaike's information criterion of sequences; lower is better."""
         return -2 * self.score(X, lengths=lengths) + 2 * self._parameters
 
-    def sample(self, n_samples: int = 1) -> tuple[Array, np.ndarray]:
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw one sequence, and its states."""
         self._check_fitted()
         rng = np.random.default_rng(self.random_state)
@@ -296,9 +301,7 @@ class HiddenMarkov(Learner):
                 roots = np.linalg.cholesky(self._full_covariances())
                 return self.means_[states] + np.einsum("nij,nj->ni", roots[states], noise), states
             return self.means_[states] + np.sqrt(self.covars_[states])[:, None] * noise, states
-        laws = self.emissionprob_.cumsum(axis=1)[states]
-        symbols = np.minimum((rng.random(n_samples)[:, None] >= laws).sum(axis=1), self.n_features_in_ - 1)
-        return symbols[:, None], states
+        return simulate.emitted(self.emissionprob_, states, rng.random(n_samples))[:, None], states
 
     def _full_covariances(self) -> Array:
         k, d = self.means_.shape

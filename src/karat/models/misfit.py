@@ -9,6 +9,7 @@ cannot be seen among so many is too small to matter.  The checks:
                if M'M2M = I + D for the samples at hand, T_iij changes by -ell_i D_ij / 2 (:func:`off_diagonal`).
     rank       products of two views (of two words) have rank k: what remains beyond is noise.  The remainder is found in one
                half of the samples and tested in the other (:func:`remainder`).
+    quadruples the fourth moments of a document's proportions are those of the model (:mod:`karat.models.quadruples`).
     equal      the smallest eigenvalues of the covariance of a spherical mixture are equal (:func:`sphericity`).
     round      the directions P(x - m) / |P(x - m)| of a spherical mixture are uniform, whatever its variances
                (:func:`directions`).
@@ -34,6 +35,7 @@ LEVEL = 3e-4  # p-value below which a check fails: with at most five checks, few
 PROBE = 20_000  # samples that are looked at
 ROUNDING = 1e-9  # of a sum, relative to its terms
 BLOCKS = 100  # blocks of a chain
+FEW_WORDS = 200  # words of which all pairs are listed
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def sphericity(second: float, mean: float, count: int, n: float, inflation: floa
 
     ``inflation``: how much larger fourth moments are than those of one Gaussian.
     """
-    if count < 2 or not mean > 0:
+    if count < 2 or not second < np.finfo(float).max or not mean * mean > 0:  # nothing to compare, or out of range
         return 1.0
     unequal = max(second / (count * mean**2) - 1.0, 0.0)
     n = min(n, PROBE)
@@ -173,6 +175,15 @@ def directions(rows: Array, top: Array) -> float:
     squares = unit * unit
     cubes, fourths = np.einsum("ij,ij->i", squares, unit), np.einsum("ij,ij->i", squares, squares) - fourth
     return wald(np.column_stack([cubes, fourths]))
+
+
+def constant_columns(rows: Array) -> list[Check]:
+    """A failed check if columns do not vary: spherical components have noise in every column."""
+    found = np.flatnonzero((rows == rows[0]).all(axis=0)).tolist()
+    if not found:
+        return []
+    named = f"column {found[0]} is" if len(found) == 1 else f"columns {', '.join(map(str, found[:5]))} are"
+    return [Check("constant columns", 0.0, f"{named} constant, and spherical noise is in every column, so leave that out")]
 
 
 def remainder(left: Array, right: Array, rank: int) -> float:
@@ -210,22 +221,36 @@ def _standard_errors(values: Array) -> float:
 def word_remainder(counts: csr_array, topics: Array) -> float:
     """How many standard errors the part of the word pairs across some topics has, where it is largest; as :func:`remainder`."""
     n, d = counts.shape
+    if topics.shape[1] >= d:  # as many topics as words explain every pair
+        return -np.inf
     length = np.asarray(counts.sum(axis=1)).ravel()
     share = 1.0 / (length * (length - 1))
     basis = np.linalg.qr(topics)[0]
     errors = []
-    halves = np.arange(n // 2), np.arange(n // 2, n)
-    for find, test in (halves, halves[::-1]):
-        own, words = counts[find], counts[find].T @ share[find]
-        vectors = np.linalg.qr(_across(np.random.default_rng(0).standard_normal((d, min(8, d))), basis))[0]
-        for _ in range(30):  # subspace iteration; the shift makes the largest eigenvalue the largest in size
-            image = own.T @ (share[find][:, None] * (own @ vectors)) - words[:, None] * vectors + words.max() * vectors
-            vectors = np.linalg.qr(_across(image, basis))[0]
-        small = vectors.T @ (own.T @ (share[find][:, None] * (own @ vectors)) - words[:, None] * vectors)
-        best = vectors @ np.linalg.eigh((small + small.T) / 2)[1][:, -1]
-        pairs = (np.square(counts[test] @ best) - counts[test] @ np.square(best)) * share[test]
+    for find, test in ((slice(n // 2), slice(n // 2, n)), (slice(n // 2, n), slice(n // 2))):
+        best, other = _largest_pair(counts[find], share[find], basis), counts[test]
+        pairs = (np.square(other @ best) - other @ np.square(best)) * share[test]
         errors.append(_standard_errors(pairs))
     return float(sum(errors) / np.sqrt(2.0))
+
+
+def _largest_pair(counts: csr_array, share: Array, basis: Array) -> Array:
+    """The direction across ``basis`` in which the matrix of word pairs is largest."""
+    d, words = counts.shape[1], counts.T @ share
+    weighted = counts.multiply(share[:, None]).tocsr()
+
+    def times_pairs(vectors: Array) -> Array:
+        return np.asarray(counts.T @ (weighted @ vectors) - words[:, None] * vectors)
+
+    if d <= FEW_WORDS:
+        pairs = _across(_across((counts.T @ weighted).toarray() - np.diag(words), basis).T, basis)
+        shifted = pairs - np.abs(pairs).sum() * basis @ basis.T  # the basis comes last
+        return np.asarray(np.linalg.eigh((shifted + shifted.T) / 2)[1][:, -1])
+    vectors = np.linalg.qr(_across(np.random.default_rng(0).standard_normal((d, 8)), basis))[0]
+    for _ in range(30):  # subspace iteration; the shift makes the largest eigenvalue the largest in size
+        vectors = np.linalg.qr(_across(times_pairs(vectors) + words.max() * vectors, basis))[0]
+    small = vectors.T @ times_pairs(vectors)
+    return np.asarray(vectors @ np.linalg.eigh((small + small.T) / 2)[1][:, -1])
 
 
 def _across(vectors: Array, basis: Array) -> Array:

@@ -56,6 +56,8 @@ class GaussianMixture(DensityMixin, Learner):
     """
 
     refinement_: refining.Refinement | None
+    means_: Array
+    n_components_: int
     problem_type: ClassVar[type[Latent]] = latent.GaussianMixture
 
     def __init__(
@@ -85,26 +87,27 @@ class GaussianMixture(DensityMixin, Learner):
     def refine_with(self, X: Any) -> Self:
         """Go on by scikit-learn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
         refining.check_kind(self.refine, refining.KINDS)
-        table = self._table(X)
+        centre = self.means_.mean(axis=0)  # far from the origin scikit-learn's squares would cancel
+        table = self._table(X) - centre
         kind = self.refine or "spherical"
 
         def start_of(rows: Array) -> Any:
             part = GaussianMixture(self.n_components_, variances=self.variances, random_state=self.random_state)
-            return part.fit(rows)._start(kind)
+            return part.fit(rows)._start(kind, 0.0)
 
         fits, seed = self.recovery_.fits, self.random_state
-        peer, self.refinement_ = refining.refine_mixture(self._start(kind), start_of, table, seed, fits)
+        peer, self.refinement_ = refining.refine_mixture(self._start(kind, centre), start_of, table, seed, fits)
         if self.refinement_.kept:
-            self.weights_, self.means_, self.covariances_ = peer.weights_, peer.means_, peer.covariances_
+            self.weights_, self.means_, self.covariances_ = peer.weights_, peer.means_ + centre, peer.covariances_
             self.covariance_type_ = peer.covariance_type
         return self
 
-    def _start(self, kind: str) -> Any:
-        """scikit-learn's mixture with the parameters of the moments, smoothed."""
+    def _start(self, kind: str, centre: Array | float) -> Any:
+        """scikit-learn's mixture with the parameters of the moments, smoothed, for rows less their centre."""
         self._check_fitted()
         if self.covariance_type_ != "spherical":
             raise InputError("This mixture has been refined already; fit it again.")
-        return refining.mixture_start(self.weights_, self.means_, self.covariances_, kind, self.random_state)
+        return refining.mixture_start(self.weights_, self.means_ - centre, self.covariances_, kind, self.random_state)
 
     def _problem(self, X: Any) -> latent.GaussianMixture:
         refining.check_kind(self.refine, refining.KINDS)
@@ -157,8 +160,7 @@ class GaussianMixture(DensityMixin, Learner):
             return []
         k, common = problem.k, float(maps["sigma2"])
         free = len(maps["mean"]) - k + 1
-        weights = self.weights_ * np.square(self.covariances_)
-        inflation = max(1.0, float(weights.sum()) / common**2) if common > 0 else 1.0
+        inflation = max(1.0, float(self.weights_ @ np.square(self.covariances_ / common))) if common > 0 else 1.0
         n = float(maps["effective"])
         equal = misfit.sphericity(float(maps["low"]), common, free, n, inflation)
         checks = [
@@ -178,6 +180,7 @@ class GaussianMixture(DensityMixin, Learner):
             return checks
         index = misfit.probe(sample)
         x = read(sample.views[0], index) - maps["mean"]
+        checks += misfit.constant_columns(x)
         top = x @ maps["top"]
         q = (np.square(x).sum(axis=1) - np.square(top).sum(axis=1)) / free
         round_ = misfit.directions(x, maps["top"])
@@ -196,7 +199,8 @@ class GaussianMixture(DensityMixin, Learner):
         with np.errstate(divide="ignore"):
             if self.covariance_type_ != "spherical":
                 # the sum over components is theirs, the parts are its logarithm and the posterior
-                peer = self._peer()
+                centre = self.means_.mean(axis=0)
+                peer, X = self._peer(centre), X - centre
                 return np.asarray(np.log(peer.predict_proba(X)) + peer.score_samples(X)[:, None])
             joint = spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300)) + np.log(self.weights_)
             return np.asarray(joint)
@@ -263,19 +267,23 @@ class GaussianMixture(DensityMixin, Learner):
         """
         return self._peer()
 
-    def _peer(self) -> Any:
+    def _peer(self, centre: Array | float = 0.0) -> Any:
+        """scikit-learn's mixture with these parameters, for rows less a centre."""
         if self.covariance_type_ == "spherical":
             self._check_fitted()
-            return refining.mixture_start(self.weights_, self.means_, self.covariances_, "spherical", self.random_state)
+            return refining.mixture_start(
+                self.weights_, self.means_ - centre, self.covariances_, "spherical", self.random_state
+            )
         covariances = self.covariances_
         precisions = np.linalg.inv(covariances) if self.covariance_type_ in ("tied", "full") else 1.0 / covariances
         from sklearn.mixture import GaussianMixture as Peer
 
+        means = self.means_ - centre
         peer = Peer(
-            self.n_components_, covariance_type=self.covariance_type_, weights_init=self.weights_, means_init=self.means_,
+            self.n_components_, covariance_type=self.covariance_type_, weights_init=self.weights_, means_init=means,
             precisions_init=precisions, random_state=self.random_state,
         )  # fmt: skip
-        return refining.settled(peer, self.weights_, self.means_, precisions)
+        return refining.settled(peer, self.weights_, means, precisions)
 
 
 def _parts(z: Array, q: Array, common: float, G: Array, mean: Array, shared: bool) -> tuple[Any, Any]:

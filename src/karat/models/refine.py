@@ -118,18 +118,20 @@ def _best(
     starts: list[tuple[str, Any]], rows: Array, run: Callable[[Any, Array], Any], score: Callable[[Any, Array], float]
 ) -> tuple[str, Any] | None:
     """The most likely result of EM from several starts, and the name of the start."""
-    ends = [(name, _attempt(run, model, rows)) for name, model in starts]
-    likely = [(score(model, rows), -place) for place, (_, model) in enumerate(ends) if model is not None]
-    likely = [one for one in likely if np.isfinite(one[0])]
-    return ends[-max(likely)[1]] if likely else None
+    ends = [(name, *_attempt(run, score, model, rows)) for name, model in starts]
+    likely = [(value, -place) for place, (_, _, value) in enumerate(ends) if np.isfinite(value)]
+    return ends[-max(likely)[1]][:2] if likely else None
 
 
-def _attempt(run: Callable[[Any, Array], Any], model: Any, rows: Array) -> Any:
-    """The model after EM; None if the library gives up."""
+def _attempt(
+    run: Callable[[Any, Array], Any], score: Callable[[Any, Array], float], model: Any, rows: Array
+) -> tuple[Any, float]:
+    """The model after EM and its score; minus infinity if the library gives up."""
     try:
-        return run(model, rows)
+        found = run(model, rows)
+        return found, score(found, rows)
     except (ValueError, FloatingPointError, np.linalg.LinAlgError):
-        return None
+        return None, -np.inf
 
 
 @contextmanager

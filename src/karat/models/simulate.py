@@ -61,10 +61,17 @@ def states(transitions: Array) -> Indices:
 
 def symbols(hidden: Indices, emissions: Array, maps: list[Array]) -> list[Array]:
     """The three whitened views of the windows of sequences of symbols (CHAINS x windows x k)."""
-    draws = np.random.default_rng(SEED + 1).random(hidden.shape)
-    laws = emissions.cumsum(axis=1)
-    found = np.minimum((draws[:, :, None] >= laws[hidden]).sum(axis=2), emissions.shape[1] - 1)
+    found = emitted(emissions, hidden, np.random.default_rng(SEED + 1).random(hidden.shape))
     return [one[found[:, a : STEPS - 2 + a]] for a, one in enumerate(maps)]
+
+
+def emitted(emissions: Array, hidden: Indices, uniform: Array) -> Indices:
+    """Symbols of states by inversion, from uniform numbers; the symbols may be many, so no law is copied for a step."""
+    found = np.empty(hidden.shape, dtype=np.intp)
+    for state, law in enumerate(emissions.cumsum(axis=1)):
+        here = hidden == state
+        found[here] = np.searchsorted(law, uniform[here], side="right")
+    return np.asarray(np.minimum(found, emissions.shape[1] - 1))
 
 
 def gaussians(hidden: Indices, means: list[Array], variances: Array, maps: list[Array]) -> list[Array]:

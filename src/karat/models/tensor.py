@@ -35,13 +35,10 @@ MERGED = 0.7  # |cosine| beyond which two vectors are one
 
 def contract(tensor: Array, vectors: Array, times: int) -> Array:
     """``T(I, .., v, .., v)`` with each row v of ``vectors`` put in ``times`` times."""
-    k = len(tensor)
-    if not times:
-        return tensor
-    value = np.reshape(tensor, (-1, k)) @ vectors.T  # (k^(p-1), L)
+    powers = vectors  # v (x) .. (x) v, one row each
     for _ in range(times - 1):
-        value = np.einsum("akl,lk->al", value.reshape(-1, k, len(vectors)), vectors)
-    return np.asarray(value.T)
+        powers = (powers[:, :, None] * vectors[:, None, :]).reshape(len(vectors), -1)
+    return np.asarray(powers @ tensor.reshape(-1, powers.shape[1]).T)
 
 
 def follow(tensor: Array, vectors: Array, steps: int, shift: float = 0.0) -> tuple[Array, bool, int]:
@@ -55,10 +52,12 @@ def follow(tensor: Array, vectors: Array, steps: int, shift: float = 0.0) -> tup
         image = contract(tensor, vectors, tensor.ndim - 1)
         if tensor.ndim == 4:  # with lambda < 0 the image points the other way
             image = image * np.where(np.sum(image * vectors, axis=1, keepdims=True) < 0, -1.0, 1.0)
-        image = image + shift * vectors
-        size = np.linalg.norm(image, axis=1, keepdims=True)
+        if shift:
+            image = image + shift * vectors
+        size = np.sqrt((image * image).sum(axis=1, keepdims=True))
         fresh = image / np.where(size > 0, size, 1.0)
-        last, moved = moved, float(np.square(fresh - vectors).sum(axis=1).max())
+        apart = fresh - vectors
+        last, moved = moved, float((apart * apart).sum(axis=1).max())
         vectors = fresh
         if moved == 0.0 or (moved < SETTLED and not moved < 0.25 * last):  # converged, up to rounding
             return vectors, True, step
@@ -185,7 +184,7 @@ def _report(
         spectrum=tuple(float(x) for x in spectrum),
         eigen_gap=float((e[-1] - following) / e[0]),
         whitening_condition=float(e[0] / e[-1]),
-        effective_rank=float(e.sum() ** 2 / np.square(e).sum()),
+        effective_rank=float((e / e[0]).sum() ** 2 / np.square(e / e[0]).sum()),
         tensor_residual=float(np.linalg.norm(tensor - model) / size),
         off_diagonal=float(overlap.max(initial=0.0)),
         tensor_condition=worst,

@@ -21,7 +21,7 @@ from karat._data import containers
 from karat.engine.linalg import Array
 from karat.engine.powers import monomials
 from karat.errors import InputError, NotExactError
-from karat.models import misfit
+from karat.models import misfit, quadruples
 from karat.models.base import SEEN, Learner, as_distributions
 from karat.models.misfit import Check
 from karat.models.recovery import warn_recovery
@@ -37,6 +37,7 @@ GRID = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # values o
 ENOUGH = 1000  # words of a topic for every word of the vocabulary, at least, in the peer's counts
 SMOOTH = 1e-3  # share of the uniform distribution mixed in where a likelihood is taken: no word is impossible
 ROUNDS, STILL = 200, 1e-6  # of the fixed-point iteration for a document's proportions
+CHOSEN = (0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0)  # alpha_0 that was chosen may be off by such factors
 CHUNK = 2**20  # non-zero counts handled at a time
 
 
@@ -66,6 +67,7 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
                 f"Only {documents} documents of at least 3 words for {problem.k} topics; the result is mostly noise below "
                 f"{FEW * problem.k}."
             )
+        rows = maps["m1"][None] if problem.k == 1 else rows  # one topic is the law of all words, whether the model fits or not
         return as_distributions(rows, "The word distributions of the topics", documents)
 
     def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
@@ -81,9 +83,15 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
                 checks.append(Check("too many", 0.0, f"pairs of words do not clearly show {problem.k} topics"))
             ell, V = self._basis
             values = misfit.off_diagonal(*topic_parts(counts, maps, problem, misfit.orthonormal(V)), ell)
-            says = "triples of words are not those of this model" + (" and this alpha0" if hasattr(self, "alpha0_") else "")
-            checks.append(Check("tensor", misfit.wald(values), says))
+            model = "are not those of this model" + (" and this alpha0" if hasattr(self, "alpha0_") else "")
+            checks.append(Check("tensor", misfit.wald(values), f"triples of words {model}"))
+            fourth = quadruples.p_value(counts, maps["M"], V, self._alpha0_values())
+            checks.append(Check("quadruples", fourth, f"quadruples of words {model}"))
         return checks
+
+    def _alpha0_values(self) -> list[float]:
+        """The values of alpha_0 that the data must not contradict all together."""
+        return [0.0]
 
     def top_words(self, vocabulary: Sequence[str] | None = None, n_words: int = 10) -> list[list[Any]]:
         """The most frequent words of each topic: their names, or numbers without a vocabulary."""
@@ -316,6 +324,9 @@ class LatentDirichlet(_TopicLearner):
         self.alpha0_ = float(self.alpha0_curve_[0][self.alpha0_curve_[1].argmin()])
         return latent.LatentDirichlet(self.n_topics, self.alpha0_)
 
+    def _alpha0_values(self) -> list[float]:
+        return [float(self.alpha0_ * x) for x in (CHOSEN if self.alpha0 == "auto" else (1.0,))]
+
     def _matching(self, core: Any) -> Latent:
         if self.alpha0 == "auto" and isinstance(core.problem, latent.LatentDirichlet):
             if core.problem.n_topics != self.n_topics:
@@ -329,7 +340,7 @@ class LatentDirichlet(_TopicLearner):
         ell, V = self._components(moments["tensor"], maps, problem)
         rows = V @ maps["B"].T
         self.topics_ = self._topics((a + 2) / 2 * ell[:, None] * rows, maps, problem)
-        self.alpha_ = 4 * a * (a + 1) / ((a + 2) ** 2 * ell**2)
+        self.alpha_ = 4 * a * (a + 1) / ((a + 2) ** 2 * ell**2) if problem.k > 1 else np.array([a])
         self.weights_ = self.alpha_ / self.alpha_.sum()
         self.n_words_ = 3.0 * float(maps["total"])
 

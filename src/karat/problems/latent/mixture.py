@@ -29,7 +29,7 @@ from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.plain import PlainRows, mean_and_covariance
 from karat.problems.latent.sample import Reader
 from karat.problems.latent.sums import Sums, effective
-from karat.problems.latent.terms import Columns, Cubic, Power, Product, Term
+from karat.problems.latent.terms import Columns, Cubes, Cubic, Power, Product, Term
 from karat.problems.latent.whiten import largest_eigenpairs, unit_axes, whiten, whitened
 
 SHOWN = 8  # eigenvalues that are stored beyond those that k components have
@@ -89,7 +89,9 @@ class GaussianMixture(PlainRows, Latent):
         if self.centred:
             white = whitened(values - sigma2, vectors, k - 1, self.parts, more=1)
             rest = cov - (vectors[:, : k - 1] * values[: k - 1]) @ vectors[:, : k - 1].T
-            maps |= {"low": np.array(float(np.square(rest).sum())), "effective": effective(sums)}
+            with np.errstate(over="ignore"):  # rows beyond 1e75
+                low = min(float(np.square(rest).sum()), np.finfo(float).max)
+            maps |= {"low": np.array(low), "effective": effective(sums)}
         else:
             white = whiten(cov - sigma2 * np.eye(d) + np.outer(mean, mean), k, self.parts)
         maps |= {"M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify)}
@@ -129,7 +131,8 @@ class GaussianMixture(PlainRows, Latent):
         terms: list[Term] = []
         if keep == "tensor":
             metric = np.eye(k) if maps is None else within(maps["M"], k)
-            terms += [Cubic("tensor", z, metric, k if own else 0.0 if maps is None else float(maps["sigma2"]))]
+            q = k if own else 0.0 if maps is None else float(maps["sigma2"])
+            terms += [Cubic("tensor", z, metric, q, lifted)]
         else:  # the lower moments are in the span, so q [z | G] need not be taken off
             whole = slice(count, count + free)
             count += free
@@ -148,7 +151,7 @@ class GaussianMixture(PlainRows, Latent):
         """With a constant among the z and one q, t~ has the span of z (x) z (x) z, which is summed faster."""
         terms, count = self.terms(columns, maps, keep)
         if keep == "tensor" and self.variances == "shared" and self.lifted(maps):
-            terms = [Power("tensor", slice(0, self.k), 3)]
+            terms = [Cubes("tensor", slice(0, self.k))]
         return terms, count
 
 

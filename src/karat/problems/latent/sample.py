@@ -37,6 +37,15 @@ def sequence_steps(lengths: Any, count: int) -> Indices:
     return np.asarray(np.arange(count) - np.repeat(np.cumsum(long) - long, long))
 
 
+def check_wide(columns: int, most: int) -> None:
+    """Raise, before anything of that size is made, if there are too many columns for matrices of second moments."""
+    if columns > most:
+        raise InputError(
+            f"X has {columns:,} columns; the second moments would be a matrix of that size, and at most {most:,} are "
+            "supported. Project the rows to fewer columns first, for example by TruncatedSVD(100) of scikit-learn."
+        )
+
+
 class Selected:
     """Some rows of a dense table, selected when they are read."""
 

@@ -5,6 +5,7 @@ polynomials of them.  A term knows its features per sample, and how to get their
 the n x k^3 features are never formed:
 
     Power      z^t, |t| = p                                       Gram matrix of lower monomials
+    Cubes      z^t, |t| = 3, the last z the constant 1            (z^s, |s| = 2, of the others) z', and sum z
     Cubic      z (x) z (x) z - q [z | G]                          the same, and sum q z
     Symmetric  mean over the orders of a (x) b (x) c              (a (x) b) c'
     Product    a_i b_j                                            a b'
@@ -142,11 +143,48 @@ class Power(Term):
 
 
 @final
-class Cubic(Term):
-    """``z (x) z (x) z - q [z | G]``, with q one number for all samples or a coordinate of each."""
+class Cubes(Term):
+    """All monomials of degree 3 in some coordinates, the last of which is the constant 1."""
 
-    def __init__(self, name: str, columns: slice, metric: Array, q: float | int) -> None:
-        self.cube = Power(name, columns, 3)
+    def __init__(self, name: str, columns: slice) -> None:
+        self.name, self.columns = name, columns
+        k = columns.stop - columns.start
+        self.table, self.pairs = monomials(k, 3), monomials(k - 1, 2)
+        self.width, self.shape = len(self.table), (k, max(len(self.pairs), 1))
+        self.root = np.sqrt(self.table.multinomials)
+        i, j, m = self.table.indices.T  # increasing: either two of three are no constants, or the last two are
+        inside = [self.pairs.position.get(pair, 0) for pair in zip(i.tolist(), j.tolist(), strict=True)]
+        self.where = np.where(j < k - 1, m * len(self.pairs) + np.array(inside), len(self.pairs) * k + i)
+
+    def features(self, c: Array) -> Array:
+        values = self.table.values(c[self.columns])
+        values *= self.root[:, None]
+        return values
+
+    def statistic(self, c: Array, weights: Array | None) -> Statistic:
+        z = c[self.columns]
+        return (self._products(self.pairs.values(z[:-1]), _weighted(z, weights)),)
+
+    @staticmethod
+    def _products(pairs: Array, z: Array) -> Array:
+        return np.concatenate([linalg.tall_product(z.T, pairs.T).ravel(), z.sum(axis=1)])
+
+    def moments(self, statistic: Statistic) -> Array:
+        return np.asarray(self.root * statistic[0][self.where])
+
+    def sums(self, c: Array, weights: Array | None) -> tuple[Array, Array]:
+        z = c[self.columns]
+        pairs, z = self.pairs.values(z[:-1]), _weighted(z, weights)
+        total = self.moments((self._products(pairs, z),))
+        return total, self.moments((self._products(np.abs(pairs, out=pairs), np.abs(z)),))
+
+
+@final
+class Cubic(Term):
+    """``z (x) z (x) z - q [z | G]``, with q one number for all samples or a coordinate of each; ``lifted``: the last z is 1."""
+
+    def __init__(self, name: str, columns: slice, metric: Array, q: float | int, lifted: bool = False) -> None:
+        self.cube = Cubes(name, columns) if lifted else Power(name, columns, 3)
         self.name, self.columns, self.width, self.shape = name, columns, self.cube.width, self.cube.shape
         self.minus, self.q = bracket(metric), q
 

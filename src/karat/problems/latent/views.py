@@ -30,7 +30,7 @@ from scipy import sparse
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.sample import Reader, Sample, plain_sample
+from karat.problems.latent.sample import Reader, Sample, check_wide, plain_sample
 from karat.problems.latent.sums import Sums, about_origin, counted
 from karat.problems.latent.terms import Columns, Product, Symmetric, Term
 from karat.problems.latent.whiten import unit_axes, whiten
@@ -38,7 +38,7 @@ from karat.problems.latent.whiten import unit_axes, whiten
 PAIRS = ((0, 1), (0, 2), (1, 2))
 BY_SYMBOL = ("M", "B", "W1", "W3", "cross1", "cross3")  # maps with a row per column of a view
 SHOWN = 8  # singular values that are stored beyond those that k components have
-DENSE_SYMBOLS, MANY_SYMBOLS = 600, 3000  # symbols up to which products are arrays, and up to which they are decomposed
+DENSE_SYMBOLS, MANY_SYMBOLS = 600, 3000  # symbols up to which products are arrays; symbols or columns that are decomposed
 
 
 class ThreeViews(Latent):
@@ -61,6 +61,8 @@ class ThreeViews(Latent):
 
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
         """Products of the views, in one pass, numbers about their means; that of the second with itself for coordinates."""
+        if not self.has_constant:
+            check_wide(max(sample.columns), MANY_SYMBOLS)
         pairs = PAIRS if self.keep == "tensor" else (*PAIRS, (1, 1))
         products: dict[tuple[int, int], Any] = dict.fromkeys(pairs, 0.0)
         firsts = [np.zeros(count) for count in sample.columns]
@@ -128,6 +130,8 @@ class ThreeViews(Latent):
         maps |= {"singular": singular}
         maps = {name: spread_out(value, seen) if name in BY_SYMBOL else value for name, value in maps.items()}
         M = maps["M"]
+        if self.k == 1 and self.has_constant:  # one state has the law of all symbols, whether the model fits or not
+            maps["mean2"] = sums["mean2"] / total
         if lifted:
             maps |= {f"mean{a}": sums[f"centre{a}"] for a in (1, 2, 3)}
             maps |= {"top": np.linalg.qr(white.B)[0]} if self.with_variances else {}

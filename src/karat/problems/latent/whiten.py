@@ -21,7 +21,9 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from karat.engine.linalg import Array
 from karat.errors import InputError
 
-OFFSET = 1e8  # ratio of the first two eigenvalues beyond which the first is an offset
+OFFSET = 1e8  # ratio of the first two eigenvalues beyond which the first hides the others
+COMMON_OFFSET = " A large common offset of the columns hides the rest: subtract it."
+FAR_ROW = " One direction hides the rest: look for a row far away from all others, or a column of another unit."
 POSITIVE = 1e-12  # smallest eigenvalue, relative to the largest, that counts as positive
 
 
@@ -93,12 +95,10 @@ def whitened(spectrum: Array, U: Array, k: int, what: str, more: int = 0) -> Whi
     if k and not e[-1] > POSITIVE * max(e[0], 0.0):
         good = int(np.sum(e > POSITIVE * max(e[0], 0.0))) + more
         listed = ", ".join(f"{x:.3g}" for x in e)
-        offset = (
-            " A large common offset of the columns hides the rest: subtract it." if k > 1 and e[0] > OFFSET * abs(e[1]) else ""
-        )
+        hidden = "" if k < 2 or not e[0] > OFFSET * abs(e[1]) else FAR_ROW if more else COMMON_OFFSET
         raise InputError(
             f"The data support {good} {what}, not {k + more}: the {k} largest eigenvalues of the second-moment matrix must be "
-            f"positive to rounding, and they are {listed}. Ask for {max(good, 1)}, or give more data.{offset}"
+            f"positive to rounding, and they are {listed}. Ask for {max(good, 1)}, or give more data.{hidden}"
         )
     root = np.sqrt(e)
     return Whitening(U[:, :k] / root, U[:, :k] * root, spectrum)

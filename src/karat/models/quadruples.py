@@ -1,0 +1,145 @@
+"""Quadruples of words against the topics that pairs and triples show: a check of the law of a document's proportions.
+
+Pairs and triples of words fix the topics, and leave little to compare: for three topics one number.  Any law of the proportions
+h that has the right second and nearly the right third moments passes.  The fourth moments tell more:
+
+    single topic:      h is a unit vector,     E[h_i^3 h_j] = E[h_i^2 h_j^2] = 0 for i != j;
+    latent Dirichlet:  h ~ Dirichlet(alpha),   E[h_i^3 h_j] = alpha_i (alpha_i+1) (alpha_i+2) alpha_j / (a (a+1) (a+2) (a+3)),
+                                               E[h_i^2 h_j^2] = alpha_i (alpha_i+1) alpha_j (alpha_j+1) / (the same).
+
+A word w of a document has E[M[w] | h] = sum_j h_j mu_j with mu_j the whitened topics, so E[h (x) h (x) h (x) h] is the mean
+over quadruples of distinct words of the four M[w], in the dual basis of the mu_j.  It is made of sums of powers of the words,
+as are the second and third moments (Newton's identities: p_1 = sum_w c_w M[w], p_2 = sum_w c_w M[w] (x) M[w], ..):
+
+    pairs        p1 p1 - p2                  triples      p1 p1 p1 - 3 p2 p1 + 2 p3           (symmetric parts)
+    quadruples   p1 p1 p1 p1 - 6 p2 p1 p1 + 3 p2 p2 + 8 p3 p1 - 6 p4.
+
+The deviation depends on the moments also through the topics that they give.  Both kinds of noise are measured by the jackknife:
+blocks of documents are left out in turn, and topics and deviation are found again, in the whitened space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+from scipy.sparse import csr_array
+
+from karat.engine.linalg import Array
+from karat.models.tensor import eigenvalues, follow
+
+MOST_TOPICS = 6  # the fourth moments of more have too many entries
+BLOCKS = 40  # of documents, of which each is left out once
+FEW = 10  # documents of a block, at least
+STEPS = 60  # of the power method, from the topics found
+SINGULAR = 1e10  # condition of the noise beyond which nothing is compared
+
+
+class Moments(NamedTuple):
+    """Means over documents of the words' tensors of orders 1 to 4, in the whitened space."""
+
+    first: Array
+    second: Array
+    third: Array
+    fourth: Array
+
+    def without(self, block: Moments, blocks: int) -> Moments:
+        """These moments without one of so many equal blocks."""
+        return Moments(*((blocks * all_ - one) / (blocks - 1) for all_, one in zip(self, block, strict=True)))
+
+
+def word_moments(counts: csr_array, words: Array, blocks: int = 1) -> list[Moments]:
+    """Moments of distinct words, for equal blocks of documents of at least four words; ``words`` are places (d x k)."""
+    (n, d), k = counts.shape, words.shape[1]
+    squares = (words[:, :, None] * words[:, None, :]).reshape(d, -1)
+    p1, p2 = counts @ words, counts @ squares
+    p3 = counts @ (squares[:, :, None] * words[:, None, :]).reshape(d, -1)
+    p11 = (p1[:, :, None] * p1[:, None, :]).reshape(n, -1)
+    length = np.asarray(counts.sum(axis=1)).ravel()
+    size, tuples = n // blocks, [1.0 / length]
+    for order in (1, 2, 3):
+        tuples.append(tuples[-1] / (length - order))
+    edges = np.arange(blocks + 1) * size
+    by_word = csr_array((tuples[3][: edges[-1]], np.arange(edges[-1]), edges), shape=(blocks, n)) @ counts
+    found = []
+    for start, stop, word in zip(edges[:-1], edges[1:], by_word.toarray(), strict=True):
+        here = slice(start, stop)
+        x, xx, y, z = p1[here], p11[here], p2[here], p3[here]
+        one, two, three, four = (weights[here] for weights in tuples)
+        pairs = (two[:, None] * x).T @ x - (two @ y).reshape(k, k)
+        triples = ((three[:, None] * (xx - 3 * y)).T @ x).ravel() + 2 * (three @ z)
+        weighted = four[:, None] * y
+        fourth = (four[:, None] * xx - 6 * weighted).T @ xx + 3 * weighted.T @ y - 6 * squares.T @ (word[:, None] * squares)
+        fourth = fourth.ravel() + 8 * (z.T @ (four[:, None] * x)).ravel()
+        tensors = one @ x, pairs, symmetric(triples.reshape(k, k, k)), symmetric(fourth.reshape((k,) * 4))
+        found.append(Moments(*(tensor / size for tensor in tensors)))
+    return found
+
+
+def symmetric(tensor: Array) -> Array:
+    """The mean over all orders of the axes."""
+    orders = list(permutations(range(tensor.ndim)))
+    return np.asarray(sum(tensor.transpose(order) for order in orders) / len(orders))
+
+
+def turned(tensor: Array, matrix: Array) -> Array:
+    """The tensor with every axis multiplied by a matrix."""
+    for _ in range(tensor.ndim):  # the first axis becomes the last
+        tensor = np.tensordot(tensor, matrix, axes=(0, 0))
+    return tensor
+
+
+def deviation(moments: Moments, V: Array, a: float) -> Array:
+    """Sums over i != j of E[h_i^3 h_j] and of E[h_i^2 h_j^2], less those of the model with the topics of these moments.
+
+    ``V``: about the components of the whitened tensor (rows); ``a``: alpha_0, 0 for single topics.
+    """
+    first, second, third, fourth = moments
+    crossed = symmetric(np.multiply.outer(second, first))
+    cube = symmetric(np.multiply.outer(np.multiply.outer(first, first), first))
+    tensor = third - 3 * a / (a + 2) * crossed + 2 * a * a / ((a + 1) * (a + 2)) * cube
+    values, vectors = np.linalg.eigh(second - a / (a + 1) * np.outer(first, first))
+    root = np.sqrt(np.maximum(values, 1e-300))
+    white, back = (vectors / root) @ vectors.T, (vectors * root) @ vectors.T
+    whitened = turned(tensor, white)
+    V, _, _ = follow(whitened, V, STEPS)
+    ell = eigenvalues(whitened, V)
+    topics = (a + 2) / 2 * ell[:, None] * V @ back
+    h = turned(fourth, np.linalg.inv(topics))
+    share = 4 * (a + 1) / ((a + 2) ** 2 * ell**2)
+    alpha, rest = a * share, (a + 1) * (a + 2) * (a + 3)
+    three_one = np.einsum("iiij->ij", h) - np.outer(share * (alpha + 1) * (alpha + 2), alpha) / rest
+    two_two = np.einsum("iijj->ij", h) - np.outer(share * (alpha + 1), alpha * (alpha + 1)) / rest
+    off = ~np.eye(len(ell), dtype=bool)
+    return np.array([three_one[off].sum(), two_two[off].sum()])
+
+
+def p_value(counts: csr_array, words: Array, V: Array, values: Sequence[float]) -> float:
+    """Of "the fourth moments of the proportions are those of the model"; 1 if it cannot be told.
+
+    ``values`` of alpha_0: the largest p-value counts.  One that was chosen by the data has noise of its own.
+    """
+    k = words.shape[1]
+    long = counts[np.flatnonzero(np.asarray(counts.sum(axis=1)).ravel() >= 4)]
+    if not 1 < k <= MOST_TOPICS or long.shape[0] < FEW * BLOCKS:
+        return 1.0
+    blocks = word_moments(long, words, BLOCKS)
+    whole = Moments(*(np.mean(parts, axis=0) for parts in zip(*blocks, strict=True)))
+    return max(_p_value(whole, blocks, V, a) for a in values)
+
+
+def _p_value(whole: Moments, blocks: list[Moments], V: Array, a: float) -> float:
+    try:
+        found = deviation(whole, V, a)
+        left_out = np.array([deviation(whole.without(block, BLOCKS), V, a) for block in blocks])
+    except np.linalg.LinAlgError:
+        return 1.0
+    apart = left_out - left_out.mean(axis=0)
+    noise = (BLOCKS - 1) / BLOCKS * apart.T @ apart
+    if not np.isfinite(noise).all() or np.linalg.cond(noise) > SINGULAR:
+        return 1.0
+    distance, m = float(found @ np.linalg.solve(noise, found)), len(found)
+    return float(stats.f.sf(distance * (BLOCKS - m) / (m * (BLOCKS - 1)), m, BLOCKS - m))
