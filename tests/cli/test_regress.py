@@ -54,3 +54,13 @@ def test_messages(inside, data):
     refused(inside("regress", rows, "y ~ a", "--cov", "HC1:fold"), "only cluster")
     refused(inside("regress", rows, "y ~ a", "--cov", "HC7"), "HC7")
     refused(inside("regress", data / "none.parquet", "y ~ a"), "none.parquet")
+
+
+def test_residuals(inside, data, tmp_path):
+    core, rows = tmp_path / "core.parquet", data / "all.parquet"
+    found = inside("regress", rows, "y ~ a", "--residuals", "-o", core, "--json").json["residual_quantiles"]
+    assert list(found.values()) == sorted(found.values())
+    assert inside("regress", core, "--residuals", "--json").json["residual_quantiles"] == found
+    assert "Residuals: min" in inside("regress", core).out
+    assert "quartiles and extremes" in inside("inspect", core).out
+    refused(inside("regress", core, "y ~ 1", "--residuals"), "quantiles of residuals")

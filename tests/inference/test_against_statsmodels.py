@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("statsmodels")
@@ -26,9 +27,10 @@ def both(name):
     frame = case.frame()
     kinds = ["nonrobust", *ROBUST, *(["cluster"] if case.cluster else [])]
     few = ols(case.formula, frame, cov_type=kinds, cluster=case.cluster, weights=case.weights)
-    matrices = formulaic.model_matrix(case.formula, frame, cluster_by="numerical_factors")
+    levels = frame.astype(dict.fromkeys(frame.select_dtypes(bool), "category"))  # as in statsmodels
+    matrices = formulaic.model_matrix(case.formula, levels, cluster_by="numerical_factors")
     weights = {} if case.weights is None else {"weights": frame[case.weights]}
-    model = (sm.WLS if weights else sm.OLS)(matrices.lhs, matrices.rhs, **weights)
+    model = (sm.WLS if weights else sm.OLS)(matrices.lhs, matrices.rhs[few.labels], **weights)
     return few, model, frame
 
 
@@ -105,3 +107,13 @@ def test_predictions(name):
     shown = few.predict(some, interval=0.9)
     theirs = full.get_prediction(model.exog[5:40]).summary_frame(alpha=0.1)
     np.testing.assert_allclose(shown, theirs, rtol=1e-8)
+
+
+def test_predictions_far_from_zero():
+    """A column of mean 1e4 and spread 1e-4: statsmodels' intervals are off, or not a number, in these columns."""
+    rng = np.random.default_rng(0)
+    near = rng.integers(-(2**20), 2**20, 300) * 2.0**-33  # so that 1e4 + near is exact
+    frame = pd.DataFrame({"x": 1e4 + near, "near": near, "y": 1e4 * near + rng.standard_normal(300)})
+    shown = ols("y ~ x", frame).predict(frame.head(20), interval=0.95)
+    plain = sm.OLS(frame["y"], sm.add_constant(frame["near"])).fit().get_prediction().summary_frame(alpha=0.05).head(20)
+    np.testing.assert_allclose(shown, plain, rtol=1e-7)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-pytest.importorskip("statsmodels")
+smf = pytest.importorskip("statsmodels.formula.api")
 formulaic = pytest.importorskip("formulaic")
 
 from inference.data_sets import simulated  # noqa: E402
@@ -33,7 +33,7 @@ def frame():
         "y ~ poly(a, 3) + poly(b, 2, raw=True)",
         "y ~ bs(a, df=5) + bs(h, df=3, degree=1, include_intercept=True)",
         "y ~ center(a)**2 + scale(b, center=False) + scale(a * b)",
-        "np.log1p(np.abs(y)) ~ np.where(a > 0, a, 0) + I(b / 2) + I(a > 0.5) + flag",
+        "np.log1p(np.abs(y)) ~ np.where(a > 0, a, 0) + I(b / 2) + I((a > 0.5) * b)",
         "y ~ C(a > 0) + C(g, levels=['red', 'green', 'blue']) + 2:b",
         "`y` ~ `a` + np.exp(`b` / 10)",
     ],
@@ -41,10 +41,32 @@ def frame():
 def test_columns_are_those_of_formulaic(formula, frame):
     fit = ols(formula, frame)
     matrices = formulaic.model_matrix(formula, frame, cluster_by="numerical_factors")
-    assert fit.labels == list(matrices.rhs.columns)
-    np.testing.assert_allclose(fit.design.matrix(frame, fit.labels), matrices.rhs, rtol=1e-9, atol=1e-9)
+    assert sorted(fit.labels) == sorted(matrices.rhs.columns)  # the order is that of statsmodels
+    np.testing.assert_allclose(fit.design.matrix(frame, fit.labels), matrices.rhs[fit.labels], rtol=1e-9, atol=1e-9)
     whole = ols(formula, frame.iloc[::-1])
     np.testing.assert_allclose(whole.params, fit.params, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "y ~ C(h):b + a",
+        "y ~ a*g - 1",
+        "y ~ (a + b + g)**2 + np.sqrt(b)",
+        "y ~ flag + C(h):b + np.where(flag, a, 0.0)",
+        "y ~ a:flag:g + b",
+        "y ~ np.log(b) + g/a + h",
+        "y ~ a:b + g:b + b + g + 0",
+        "y ~ I(b ** 2) + a:g + a:b:g + C(h)",
+        "y ~ h + C(g)*flag*b - a",
+        "y ~ (g + a:b + b)**3",
+        "y ~ (a + b)**60",
+    ],
+)
+def test_columns_are_in_the_order_of_statsmodels(formula, frame):
+    few, full = ols(formula, frame), smf.ols(formula, frame).fit()
+    assert few.labels == list(full.params.index)
+    np.testing.assert_allclose(few.bse, full.bse, rtol=1e-8)
 
 
 def test_all_other_columns(frame):
@@ -66,6 +88,8 @@ def test_order_of_levels(frame):
     ordered = frame.assign(g=pd.Categorical(frame["g"], ["red", "unused", "blue", "green"]))
     assert ols("y ~ g", ordered).labels == ["Intercept", "g[T.blue]", "g[T.green]"]
     assert ols("y ~ g", frame).labels == ["Intercept", "g[T.green]", "g[T.red]"]
+    numbers = frame.assign(g=pd.Categorical(frame["h"] / 2))  # of the type category, so they are levels
+    assert ols("y ~ g", numbers).labels == ["Intercept", "g[T.1009.5]", "g[T.1010.0]", "g[T.1010.5]"]
     polars = pytest.importorskip("polars")
     enum = polars.from_pandas(frame).with_columns(polars.col("g").cast(polars.Enum(["red", "green", "blue"])))
     assert ols("y ~ g", enum).labels == ["Intercept", "g[T.green]", "g[T.blue]"]
@@ -190,3 +214,24 @@ def test_isin_compares_with_values_only():
     with pytest.raises(InputError, match="not with a column"):
         ols("y ~ np.isin(i, v)", frame)
     assert len(ols("y ~ np.isin(i, [1, 2])", frame).params) == 2
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.float16, np.float32])
+def test_products_of_narrow_numbers_do_not_overflow(kind):
+    """Parquet files hold numbers in few bits; their products need more."""
+    rng = np.random.default_rng(0)
+    size = 100 if np.dtype(kind).itemsize < 4 else 2**20
+    frame = pd.DataFrame({"a": rng.integers(size // 2, size, 300), "b": rng.integers(0, size, 300), "g": list("pqr") * 100})
+    frame["y"] = frame["a"] * frame["b"] / size**2 + rng.standard_normal(300)
+    for formula in ("y ~ a:b", "y ~ a:b:g", "y ~ I(a * b)"):
+        fit, full = ols(formula, frame.astype({"a": kind, "b": kind})), smf.ols(formula, frame).fit()
+        np.testing.assert_allclose(fit.params, full.params, rtol=1e-9)
+        np.testing.assert_allclose(fit.predict(frame.head().astype({"a": kind})), full.predict(frame.head()), rtol=1e-9)
+
+
+def test_expressions_of_whole_numbers_that_would_be_rounded(frame):
+    """A remainder of a number beyond 2^53 is another one in double precision."""
+    long = frame.assign(key=2**60 + np.arange(len(frame)))
+    for term in ("C(key % 3)", "I(key - 2**60)", "center(key)"):
+        with pytest.raises(InputError, match="'key' holds whole numbers beyond"):
+            ols(f"y ~ {term}", long)

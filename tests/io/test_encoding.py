@@ -247,3 +247,12 @@ def test_the_command(files, tmp_path, monkeypatch, capsys):
     assert "encode it with --one-hot" in capsys.readouterr().err
     assert run(["build", data, "-t", "delay", "--one-hot", "carier", "-o", "other.parquet"]) == 2
     assert "did you mean carrier" in capsys.readouterr().err
+
+
+def test_zeros_of_both_signs_are_one_level(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"c": np.tile([-0.0, 0.0, 1.5], 200), "x": rng.standard_normal(600), "y": rng.standard_normal(600)})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    core = karat.coreset_files(tmp_path / "rows.parquet", "y", one_hot=["c"])
+    assert core.X.column_names == ["c=0", "c=1.5", "x"]
+    assert core.weights @ core.X["c=0"].to_numpy() == pytest.approx(400)

@@ -15,7 +15,7 @@ from karat.engine.linalg import Array
 from karat.errors import InputError
 
 ADDED = ("observations", "log_weights")  # facts that add up where coresets are merged
-OWN = (*ADDED, "covariances", "row")  # facts in which the parts may differ
+OWN = (*ADDED, "covariances", "residual_quantiles", "row")  # facts in which the parts may differ
 PREFIX = "regression_"  # of the arrays in a file
 FACTS: dict[str, type] = {  # that every regression has
     "formula": str, "response": str, "columns": list, "intercept": bool, "observations": int, "covariances": dict,
@@ -46,6 +46,9 @@ class Regression:
             require(isinstance(facts.get(name), kind), f"its regression has no {name}")
         require(all(isinstance(name, str) for name in facts["columns"]), "the columns of its regression have no names")
         require(all(isinstance(told, dict) for told in facts["covariances"].values()), "covariances that are not described")
+        quantiles = facts.get("residual_quantiles") or {}
+        require(isinstance(quantiles, dict), "quantiles of residuals that are no object")
+        require(all(isinstance(value, float) for value in quantiles.values()), "quantiles of residuals that are no numbers")
         width = len(facts["columns"]) + facts["intercept"]
         require(all(value.shape == (width, width) for value in sums.values()), "sums of another number of columns")
         require(set(sums) == set(facts.get("covariances", {})), "sums of a regression that its header does not name")
@@ -83,5 +86,6 @@ def answers(stored: Regression | None) -> dict[str, Any]:
         "weights": stored.facts.get("weights"),
         "columns": (["Intercept"] if stored.facts["intercept"] else []) + list(stored.facts["columns"]),
         "tables": kinds,
+        "residual_quantiles": bool(stored.facts.get("residual_quantiles")),
         "submodels": "any choice of these columns, with classical errors",
     }

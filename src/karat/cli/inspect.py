@@ -58,11 +58,11 @@ def _answers(core: Coreset) -> dict[str, str]:
     found = answers(core.regression)
     if not found and core.y is not None and core.problem.keeps_squares and core.absorbed is None:
         return {"tables": "nonrobust (karat regress)"}
-    return (
-        {}
-        if not found
-        else {"formula": found["formula"], "tables": ", ".join(found["tables"]), "submodels": found["submodels"]}
-    )
+    if not found:
+        return {}
+    residuals = {"residuals": "quartiles and extremes of all rows"} if found["residual_quantiles"] else {}
+    shown = {"formula": found["formula"], "tables": ", ".join(found["tables"]), "submodels": found["submodels"]}
+    return shown | residuals
 
 
 def _origin(core: Coreset) -> dict[str, str]:

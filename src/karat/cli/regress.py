@@ -36,6 +36,9 @@ def regress(
     on_missing: Annotated[
         OnMissing, typer.Option(help="Refuse rows with missing values, or leave them out.")
     ] = OnMissing.ERROR,
+    residuals: Annotated[
+        bool, typer.Option("--residuals", help="Also the quartiles and extremes of all residuals, by one or two more passes.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Save the coreset with its sums: .parquet or .npz.")
     ] = None,
@@ -55,6 +58,7 @@ def regress(
     from karat.inference import ols
 
     options: dict[str, Any] = {"cov_type": kinds, "cluster": cluster, "weights": weight, "use_t": use_t or None}
+    options["residual_quantiles"] = residuals
     if stored is not None:
         fit = ols(stored, **options) if formula is None else ols(formula, stored, **options)
     else:
@@ -116,4 +120,5 @@ def _document(fit: Any) -> dict[str, Any]:
         "coefficients": fit.tidy().to_dict("records"),
         "response": fit.model.endog_names,
         "clusters": getattr(fit, "n_groups", None),
+        "residual_quantiles": fit.model.full.residuals or None,
     }

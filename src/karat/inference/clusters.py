@@ -13,6 +13,7 @@ from karat.engine.linalg import Array
 
 SPAN = 2**20  # addresses that are taken without asking how many rows there are
 SPARE = 8  # addresses per row
+SOME = 2**12  # clusters that are squared at a time
 
 
 class ClusterSums:
@@ -104,9 +105,13 @@ class ClusterSums:
         """Clusters that were seen."""
         return int(self.seen.sum())
 
-    def outer(self) -> Array:
-        """The sum over the clusters of s s'."""
-        return self.sums @ self.sums.T
+    def outer(self, turn: Array) -> Array:
+        """The sum over the clusters of s s', s the sums of a cluster times ``turn``."""
+        total = np.zeros((turn.shape[1], turn.shape[1]))
+        for start in range(0, self.sums.shape[1], SOME):
+            some = turn.T @ self.sums[:, start : start + SOME]
+            total += some @ some.T
+        return total
 
 
 def _differences(labels: np.ndarray, low: int) -> np.ndarray:

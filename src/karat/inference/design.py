@@ -3,13 +3,12 @@
     term     = product of factors, times a number;  column (j, i) of A:B is A[:, i] * B[:, j]
     factor   = a column, an expression, or levels: row r of a category has the row ``coding[code[r]]``
 
-formulaic decides once which columns there are (:func:`make_design`); what it decided is stored as JSON, with the levels and the
+formulaic decides once which columns there are (:mod:`.terms`); what it decided is stored as JSON, with the levels and the
 states of the transforms, so that other rows are encoded in the same way by anyone who has the coreset.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -99,8 +98,9 @@ class Design:
 
     def _block(self, term: Term, known: Mapping[str, np.ndarray]) -> np.ndarray:
         block: np.ndarray | None = None
+        product = len(term.factors) > 1
         for text, reduced in term.factors:
-            values = known[text]
+            values = known[text].astype(float, copy=False) if product and text not in self.learned.levels else known[text]
             if text in self.learned.levels:
                 values = self.codings[text, reduced].T.take(values, axis=1).T  # column by column
             elif reduced:
@@ -132,68 +132,6 @@ def _restored(facts: Mapping[str, Any]) -> Design:
     )
     names = {name for term in terms for name in term.columns}
     return Design(parse(facts["formula"], sorted(names)), terms, Learned(facts["levels"], facts["states"], facts["row"]))
-
-
-def make_design(formula: Formula, learned: Learned) -> Design:
-    """Ask formulaic which columns the terms have."""
-    import pandas as pd
-    from formulaic import ModelSpec
-    from formulaic.errors import FormulaicError
-    from formulaic.parser.types import Factor as Parsed
-
-    row = {name: [learned.row.get(name, 0.5)] for name in formula.variables}
-    states = {text: (Parsed.Kind.CATEGORICAL, {"categories": list(levels)}) for text, levels in learned.levels.items()}
-    for factor in formula.factors:
-        if factor.looked_up and factor.text in learned.levels:
-            row[factor.text] = [learned.levels[factor.text][0]]
-    frame = pd.DataFrame(
-        {name: pd.Series(value, dtype=object if isinstance(value[0], str) else None) for name, value in row.items()}
-    )
-    spec = ModelSpec.from_spec(
-        formula.terms, encoder_state=states, transform_state=_with_numbers(learned.states), na_action="ignore", output="numpy",
-        cluster_by="numerical_factors",
-    )  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the row need not have the values of any term
-        try:
-            made = spec.get_model_matrix(frame)
-        except (FormulaicError, ValueError, TypeError) as error:
-            raise InputError(f"The formula {formula.text!r} cannot be used: {str(error).splitlines()[0]}") from error
-    terms = []
-    for structure in made.model_spec.structure:
-        if not structure.columns:
-            raise InputError(f"The term {str(structure.term)!r} has a single level, so it has no column; leave it out.")
-        place = 0
-        for scoped in structure.scoped_terms:
-            factors = tuple((one.factor.expr, bool(one.reduced)) for one in scoped.factors)
-            count = int(np.prod([_width(formula, text, reduced, learned) for text, reduced in factors]))
-            names = tuple(str(name) for name in structure.columns[place : place + count])
-            terms.append(Term(names, factors, float(scoped.scale)))
-            place += count
-        assert place == len(structure.columns), structure
-    named = [name for term in terms for name in term.columns]
-    for name in named:
-        if named.count(name) > 1:
-            raise InputError(f"Two terms of the formula {formula.text!r} make a column {name!r}; rename a column of the data.")
-    return Design(formula, tuple(terms), learned)
-
-
-def _with_numbers(states: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: {k: {int(i): v for i, v in value.items()} if isinstance(value, dict) else value for k, value in state.items()}
-        for key, state in states.items()
-    }
-
-
-def _width(formula: Formula, text: str, reduced: bool, learned: Learned) -> int:
-    factor = next(f for f in formula.factors if f.text == text)
-    if text in learned.levels:
-        return int(coding(factor, learned.levels[text], reduced).shape[1])
-    if factor.expression is None:
-        return 1
-    columns = {name: np.array([learned.row.get(name, 0.5)]) for name in factor.variables}
-    values = np.asarray(factor.expression.evaluate(columns, learned.states))
-    return (values.shape[1] if values.ndim == 2 else 1) - reduced
 
 
 def coding(factor: Factor, levels: Sequence[Any], reduced: bool) -> Array:

@@ -10,10 +10,11 @@ import numpy as np
 from karat._data.roles import ColumnRoles
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
-from karat.inference.design import INTERCEPT, Design, make_design
-from karat.inference.formula import parse
-from karat.inference.layout import DesignLayout
+from karat.inference.design import INTERCEPT, Design
+from karat.inference.formula import Factor, parse
+from karat.inference.layout import DesignLayout, typed_row
 from karat.inference.passes import open_table
+from karat.inference.terms import make_design
 from karat.io.source import ResumePoint, is_number
 
 ROWS = 2**20  # encoded at a time
@@ -31,7 +32,7 @@ class Encoder:
         schema, design = source.schema(), self.design
         names = list(dict.fromkeys(name for factor in design.formula.factors for name in factor.variables))
         text = tuple(field.name for field in schema if not is_number(field))
-        layout = DesignLayout(ColumnRoles(), None, False, design.formula, text, tuple(names), design)
+        layout = DesignLayout(ColumnRoles(), None, False, design.formula, text, tuple(names), typed_row(schema), design)
         if names:
             ColumnRoles(tuple(names)).among(schema.names)
         elif not schema.names:
@@ -52,6 +53,8 @@ class Encoder:
             raise NotExactError(
                 f"This coreset keeps the response {self.design.formula.response.text!r}, not {formula.response.text!r}."
             )
+        for factor in formula.factors:
+            self._check_known(factor)
         smaller = make_design(formula, self.design.learned)
         names = [name for term in smaller.terms for name in term.columns]
         for name in names:
@@ -61,3 +64,14 @@ class Encoder:
                     "formula to the data first."
                 )
         return names
+
+    def _check_known(self, factor: Factor) -> None:
+        """Refuse a factor that the larger formula does not have."""
+        if factor.text in self.design.factors:
+            return
+        like = [one.text for one in self.design.formula.factors if set(one.variables) & set(factor.variables)]
+        advice = f" write {like[0]!r} as there, or" if like else ""
+        raise NotExactError(
+            f"The term {factor.text!r} is not in this coreset, whose formula is {self.design.formula.text!r};{advice} fit the "
+            "larger formula to the data first."
+        )

@@ -17,6 +17,7 @@ import numpy as np
 
 from karat.errors import InputError
 
+LOGICAL = ("where", "logical_and", "logical_or", "logical_not", "isin")  # take booleans as they are
 ROW_BY_ROW: dict[str, Callable[..., Any]] = {
     name: getattr(np, name)
     for name in (
@@ -26,6 +27,7 @@ ROW_BY_ROW: dict[str, Callable[..., Any]] = {
     )
 }  # fmt: skip
 BARE = ("log", "log2", "log10", "exp", "exp2", "I")  # without "np."
+SEVERAL = {"minimum": 2, "maximum": 2, "power": 2, "logical_and": 2, "logical_or": 2, "isin": 2, "where": 3, "clip": 3}
 STATEFUL = ("center", "scale", "standardize", "poly", "bs")
 OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow,
@@ -51,6 +53,8 @@ class Expression:
         self.aliases: dict[str, str] = {}
         self.tree = parsed(QUOTED.sub(self._alias, text), text)
         self._check(self.tree)
+        if not self.variables():
+            raise InputError(f"The term {text!r} reads no column of the data; leave it out.")
 
     def _alias(self, found: re.Match[str]) -> str:
         name = f"quoted_{len(self.aliases)}_"
@@ -59,24 +63,52 @@ class Expression:
 
     def _check(self, node: ast.expr, inside: str = "") -> None:
         kind = type(node)
-        if kind in (ast.Name, ast.Constant):
+        if isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and self._is_plain(node.value, inside)):
             return
         if isinstance(node, ast.Call):
             name = self._function(node)
-            if inside and name in STATEFUL:
+            if any(keyword.arg is None for keyword in node.keywords):
+                raise self._refused("**")
+            self._check_count(name, node)
+            if inside in STATEFUL and name in STATEFUL:
                 raise InputError(f"The term {self.text!r}: {name} inside {inside} would take another pass; use one of them.")
             if name == "isin" and any(isinstance(part, ast.Name) for other in node.args[1:] for part in ast.walk(other)):
                 raise InputError(f"The term {self.text!r}: isin compares with values, not with a column; list them: [1, 2].")
             for child in (*node.args, *(keyword.value for keyword in node.keywords)):
-                self._check(child, name if name in STATEFUL else inside)
-        elif kind in (ast.BinOp, ast.UnaryOp, ast.Compare, ast.List, ast.Tuple):
+                self._check(child, name if name in (*STATEFUL, "isin") else inside)
+        elif kind in (ast.BinOp, ast.UnaryOp, ast.Compare) or (kind in (ast.List, ast.Tuple) and inside):
             for part in ast.iter_child_nodes(node):
                 if isinstance(part, ast.expr):
                     self._check(part, inside)
                 elif not isinstance(part, ast.expr_context) and type(part) not in OPERATORS:
                     raise self._refused(ast.unparse(node))
+            if isinstance(node, ast.BinOp):
+                self._check_constants(node)
         else:
             raise self._refused(ast.unparse(node))
+
+    @staticmethod
+    def _is_plain(value: Any, inside: str) -> bool:
+        """Whether a constant may be in a formula; None is only an option of a transform."""
+        finite = not isinstance(value, int) or abs(value) < 2**1000
+        return (isinstance(value, str | int | float) and finite) or (value is None and bool(inside))
+
+    def _check_count(self, name: str, node: ast.Call) -> None:
+        """Functions of single values have a fixed number of arguments; another would be where the result is written."""
+        count = SEVERAL.get(name, 1)
+        if name not in STATEFUL and (len(node.args) != count or node.keywords):
+            raise InputError(f"The term {self.text!r}: {name} takes {count} argument{'s' * (count > 1)}, by position.")
+
+    def _check_constants(self, node: ast.BinOp) -> None:
+        """Refuse arithmetic of constants that gives no number, before anything else computes it."""
+        if any(isinstance(part, ast.Name | ast.Call) for part in ast.walk(node)):
+            return
+        try:
+            value = self.value(node, {}, {})
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise InputError(f"The term {self.text!r}: {ast.unparse(node)} is not a number ({error}).") from None
+        if not isinstance(value, float | bool | np.bool_):
+            raise InputError(f"The term {self.text!r}: {ast.unparse(node)} is not a number.")
 
     def _function(self, call: ast.Call) -> str:
         function = call.func
@@ -110,16 +142,41 @@ class Expression:
             if isinstance(node, ast.Call) and self._function(node) in STATEFUL:
                 yield ast.unparse(node), self._function(node), node
 
-    def evaluate(self, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]) -> np.ndarray:
-        """Its values: one column, or several of a spline or polynomial."""
+    def evaluate(
+        self, columns: Mapping[str, np.ndarray], states: Mapping[str, Any], part: ast.expr | None = None
+    ) -> np.ndarray:
+        """Its values, or those of a part: one column, or several of a spline or polynomial."""
         try:
-            return self.value(self.tree, columns, states)  # type: ignore[no-any-return]
-        except (TypeError, ValueError) as error:
+            with np.errstate(all="ignore"):  # what is not a number is reported with its row
+                found = np.asarray(self.value(self.tree if part is None else part, columns, states))
+                return found if found.dtype.kind in "bUO" else found.astype(float, copy=False)
+        except (TypeError, ValueError, ArithmeticError) as error:
             if isinstance(error, InputError):
                 raise
-            text = ", ".join(repr(name) for name, values in columns.items() if values.dtype == object)
-            said = f"{text} is text, which it cannot take" if text else str(error)
+            text = ", ".join(repr(name) for name, values in columns.items() if values.dtype.kind in "OU")
+            said = f"{text} is text, which it cannot take" if text else str(error).split(". ")[0]
             raise InputError(f"The term {self.text!r} cannot be computed: {said}.") from error
+
+    def numbers(self, columns: Mapping[str, np.ndarray], states: Mapping[str, Any], part: ast.expr | None = None) -> np.ndarray:
+        """The same as doubles; refused if it is text, or not one value per row."""
+        found = self.evaluate(columns, states, part)
+        if found.dtype.kind in "UO":
+            raise InputError(f"The term {self.text!r} is text where a number is needed; write C(...), or encode it.")
+        rows = {len(values) for values in columns.values()}
+        if (found.ndim and len(found) not in rows) or found.ndim > 2:
+            raise InputError(f"The term {self.text!r} does not have one value per row; write it with columns of the data.")
+        found = np.full(rows.pop(), found) if found.ndim == 0 else found
+        return found.astype(float, copy=False)
+
+    def kind(self, row: Mapping[str, np.ndarray]) -> str:
+        """Of the values, by NumPy's letter: "b" for ``I(x > 0)``; ``row`` has columns of the types of the data."""
+        if any(True for _ in self.stateful()):
+            return "f"
+        try:
+            with np.errstate(all="ignore"):
+                return str(np.asarray(self.value(self.tree, row, {})).dtype.kind)
+        except (TypeError, ValueError, ArithmeticError, KeyError):
+            return "f"  # refused when it is computed
 
     def value(self, node: ast.expr, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]) -> Any:
         """The value of a part; see :meth:`evaluate`."""
@@ -130,7 +187,10 @@ class Expression:
         if isinstance(node, ast.List | ast.Tuple):
             return [self.value(child, columns, states) for child in node.elts]
         if isinstance(node, ast.BinOp):
-            return OPERATORS[type(node.op)](self.value(node.left, columns, states), self.value(node.right, columns, states))
+            left, right = self.value(node.left, columns, states), self.value(node.right, columns, states)
+            if type(left) is int and type(right) is int:  # whole numbers of Python grow without bound
+                left, right = float(left), float(right)
+            return OPERATORS[type(node.op)](left, right)
         if isinstance(node, ast.UnaryOp):
             return OPERATORS[type(node.op)](self.value(node.operand, columns, states))
         if isinstance(node, ast.Compare):
@@ -146,8 +206,7 @@ class Expression:
             return arguments[0]
         if name in STATEFUL:
             return transformed(name, arguments, keywords, states[ast.unparse(node)])
-        with np.errstate(all="ignore"):  # what is not a number is reported with its row
-            return ROW_BY_ROW[name](*arguments, **keywords)
+        return ROW_BY_ROW[name](*(arguments if name in LOGICAL else map(as_doubles, arguments)))
 
     def arguments(
         self, node: ast.Call, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]
@@ -165,6 +224,11 @@ def parsed(text: str, shown: str) -> ast.expr:
         raise InputError(f"The term {shown!r} is not an expression: {error.msg}.") from None
 
 
+def as_doubles(value: Any) -> Any:
+    """Booleans as numbers: functions would compute them in half precision."""
+    return value.astype(float) if isinstance(value, np.ndarray) and value.dtype == bool else value
+
+
 def transformed(name: str, arguments: list[Any], keywords: dict[str, Any], state: Mapping[str, Any]) -> np.ndarray:
     """A transform of formulaic with a state that was learned."""
     from formulaic.transforms import TRANSFORMS
@@ -173,10 +237,7 @@ def transformed(name: str, arguments: list[Any], keywords: dict[str, Any], state
     for key in ("alpha", "norms2"):  # JSON knows no whole numbers as keys
         if key in known:
             known[key] = {int(k): v for k, v in known[key].items()}
-    try:
-        found = TRANSFORMS[name](*arguments, _state=known, **keywords)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"The term {name}(...) cannot be computed: {error}") from error
+    found = TRANSFORMS[name](*map(as_doubles, arguments), _state=known, **keywords)
     if isinstance(found, dict):
         return np.column_stack([np.asarray(column, dtype=float) for column in found.values()])
     return np.asarray(getattr(found, "__wrapped__", found), dtype=float)

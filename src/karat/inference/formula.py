@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, reduce
+from itertools import combinations
+from math import comb
+from operator import mul
 from typing import Any
 
 from karat.errors import InputError, MissingExtraError
@@ -18,6 +21,7 @@ from karat.inference.expressions import Expression, parsed
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m|[⧛⧚]")
 CONTRASTS = ("Treatment", "Sum", "Helmert", "Diff", "Poly")
+MOST_TERMS = 10_000  # of a power
 IN_R = ("treatment", "SAS", "sum", "helmert", "diff", "poly")  # contr.treatment, ...
 
 
@@ -51,8 +55,15 @@ class Factor:
             return None
         if self.category is None:
             return Expression(self.text)
-        inner = Expression(_first_argument(self.text))
+        inner = self._categories()
         return None if isinstance(inner.tree, ast.Name) else inner
+
+    def _categories(self) -> Expression:
+        """The first argument of ``C(...)``."""
+        first = _first_argument(self.text)
+        if not first:
+            raise InputError(f"The term {self.text!r} needs the column as its first argument.")
+        return Expression(first)
 
     @property
     def column(self) -> str | None:
@@ -60,8 +71,7 @@ class Factor:
         if self.looked_up:
             return self.text
         if self.expression is None:
-            inner = Expression(_first_argument(self.text))
-            return inner.variables()[0]
+            return self._categories().variables()[0]
         return None
 
     @property
@@ -78,9 +88,18 @@ class Factor:
             given["contrasts"] = self.category.args[1]
         strange = set(given) - {"contrasts", "levels"}
         if strange or len(self.category.args) > 2:
-            raise InputError(f"The term {self.text!r}: C takes contrasts and levels, not {', '.join(map(str, strange))}.")
-        levels = given.get("levels")
-        return self._contrast(given.get("contrasts")), None if levels is None else self._literal(levels)
+            other = ", ".join(repr(name or "**") for name in strange) or "more"
+            raise InputError(f"The term {self.text!r}: C takes a column, contrasts and levels, not {other}.")
+        return self._contrast(given.get("contrasts")), self._levels(given.get("levels"))
+
+    def _levels(self, node: ast.expr | None) -> list[Any] | None:
+        levels = None if node is None else self._literal(node)
+        if levels is None:
+            return None
+        plain = isinstance(levels, list | tuple) and all(isinstance(level, str | int | float) for level in levels)
+        if not plain or len(set(levels)) < len(levels) or not levels:
+            raise InputError(f"The term {self.text!r}: levels must be a list of texts or numbers, each once, not {levels!r}.")
+        return list(levels)
 
     def _contrast(self, node: ast.expr | None) -> Any:
         """``contr.sum``, ``contr.treatment("b")``, ``Treatment("b")`` and the like."""
@@ -136,20 +155,31 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
     """The formula of a text; ``names`` of the data's columns are what ``.`` stands for."""
     try:
         from formulaic import Formula as Parsed
+        from formulaic import SimpleFormula
         from formulaic.errors import FormulaicError
     except ImportError:
         raise MissingExtraError("A formula", "inference") from None
     try:
-        found = Parsed.from_spec(text, context={"__formulaic_variables_available__": list(names)})
+        found = Parsed.from_spec(
+            text, ordering="none", parser=_parser(), context={"__formulaic_variables_available__": list(names)}
+        )
         if not hasattr(found, "lhs"):
             raise InputError(f"The formula {text!r} has no response; write it as 'y ~ a + b'.")
         left, right = list(found.lhs), found.rhs
+        for side in (found.lhs, right):
+            if not isinstance(side, SimpleFormula):
+                raise InputError(
+                    f"The formula {text!r} has several parts, divided by '|'; a table has one. Write fixed effects as C(g)."
+                )
         sides = [left, list(right)]
-    except (FormulaicError, SyntaxError, TypeError, AttributeError) as error:
+    except (FormulaicError, SyntaxError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         message = COLOURS.sub("", str(error)).strip().splitlines()[0] if str(error).strip() else "it cannot be read"
         raise InputError(f"The formula {text!r} cannot be read: {message}") from None
     if len(left) != 1 or len(left[0].factors) != 1:
-        raise InputError(f"The formula {text!r} must have one response, on the left of '~'; it has {len(left)}.")
+        shown = ", ".join(map(str, left)) or "none"
+        raise InputError(f"The formula {text!r} must have one response, a single term on the left of '~'; it has {shown}.")
     every: dict[str, Factor] = {}
     for term in [term for side in sides for term in side]:
         for factor in term.factors:
@@ -158,6 +188,9 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
     response = every.get(left[0].factors[0].expr)
     if response is None or response.category is not None:
         raise InputError(f"The response of the formula {text!r} must be a number; encode it first.")
+    for _, name, _ in () if response.expression is None else response.expression.stateful():
+        if name in ("poly", "bs"):
+            raise InputError(f"The response {response.text!r} has several columns; a table is of one response.")
     used = {factor.expr for term in sides[1] for factor in term.factors}
     if response.text in used:
         raise InputError(f"The response {response.text!r} is also a term of the formula; leave it out on one side.")
@@ -169,6 +202,40 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
                 f"The term {factor.text!r} makes levels of numbers that all rows decide; compute the column first."
             )
     return Formula(text, response, tuple(f for f in every.values() if f.text in used), right)
+
+
+@cache
+def _parser() -> Any:
+    """formulaic's parser, whose powers come in the order of patsy: (a + b)**2 is a, b, a:b."""
+    from formulaic.parser import DefaultFormulaParser, DefaultOperatorResolver
+
+    class PowersInOrder(DefaultOperatorResolver):
+        """The terms of a power, single factors first."""
+
+        @property
+        def operators(self) -> list[Any]:
+            found = list(super().operators)
+            for one in found:
+                if one.symbol in ("**", "^"):
+                    one.to_terms = _by_degree(one.to_terms)
+            return found
+
+    return DefaultFormulaParser(operator_resolver=PowersInOrder())
+
+
+def _by_degree(expand: Callable[..., Any]) -> Callable[..., Any]:
+    """Products of up to ``power`` different terms, the shortest first; formulaic would make all with repetitions."""
+
+    def ordered(terms: Any, power: Any, **context: Any) -> Any:
+        written = str(next(iter(power)))
+        if not written.isdecimal() or int(written) < 1:
+            return expand(terms, power, **context)  # says what is wrong
+        sizes = range(1, min(int(written), len(terms)) + 1)
+        if sum(comb(len(terms), size) for size in sizes) > MOST_TERMS:
+            raise InputError(f"The power {written} of {len(terms)} terms has more than {MOST_TERMS:,} terms; lower it.")
+        return type(terms)(reduce(mul, some) for size in sizes for some in combinations(terms, size))
+
+    return ordered
 
 
 def _first_argument(text: str) -> str:

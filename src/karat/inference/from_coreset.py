@@ -73,6 +73,6 @@ def full_data(core: Coreset) -> Any:
     facts = core.regression.facts
     cluster = facts["covariances"].get("cluster", {})
     return FullData(
-        float(facts["observations"]), float(facts.get("log_weights") or 0.0), core.regression.sums, cluster.get("column"),
-        int(cluster.get("clusters", 0)),
+        float(facts["observations"]), float(facts.get("log_weights") or 0.0), core.regression.sums,
+        dict(facts.get("residual_quantiles") or {}), cluster.get("column"), int(cluster.get("clusters", 0)),
     )  # fmt: skip

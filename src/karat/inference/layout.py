@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from karat._data import containers
 from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
 from karat.errors import InputError
@@ -32,11 +33,14 @@ class Columns(Layout):
         Columns that do not hold numbers.
     only : tuple of str or None
         The columns that are read, if they are not all of the formula.
+    row : dict of arrays
+        One row with the types that the columns have; it tells what kind of values a term has.
     """
 
     formula: Formula | None = None
     text: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
+    row: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
@@ -56,9 +60,30 @@ class Columns(Layout):
         """No numbers yet: what is learned is learned from the table."""
         return Batch([np.empty((table.num_rows, 0))], np.arange(number, number + table.num_rows), None, None, None), 0
 
+    @property
+    def _remedy(self) -> str:
+        return "Fill it, or leave such rows out with on_missing='drop'."
+
     def is_category(self, factor: Factor) -> bool:
-        """Whether a factor has levels."""
+        """Whether a factor has levels that the data decides."""
         return factor.category is not None or (factor.looked_up and factor.text in self.text)
+
+    def coded(self) -> list[str]:
+        """Columns of text that are read for their levels only."""
+        assert self.formula is not None
+        found = {factor.column for factor in self.formula.factors if self.is_category(factor) and factor.column in self.text}
+        return [name for name in self.formula.variables if name in found and name != self.roles.key]
+
+    def is_boolean(self, factor: Factor) -> bool:
+        """Whether a factor has the levels False and True, as in statsmodels."""
+        return factor.category is None and self._kind(factor) == "b"
+
+    def _kind(self, factor: Factor) -> str:
+        """Of its values, by NumPy's letter."""
+        if factor.column is not None:
+            return str(self.row[factor.column].dtype.kind) if factor.column in self.row else "f"
+        assert factor.expression is not None
+        return factor.expression.kind(self.row)
 
     def numbers(self, table: Any, factor: Factor, keep: np.ndarray, where: Where, states: Any) -> np.ndarray:
         """The values of a factor, as a table of columns."""
@@ -66,10 +91,8 @@ class Columns(Layout):
             assert factor.column is not None
             return self._number(table, factor.column, keep, where)
         columns = {name: self.column(table, name, keep, where) for name in factor.variables}
-        values = np.asarray(factor.expression.evaluate(columns, states))
-        if values.ndim == 0:
-            values = np.full(table.num_rows, values)
-        values = (values if values.ndim == 2 else values[:, None]).astype(float, copy=False)
+        values = factor.expression.numbers(columns, states)
+        values = values if values.ndim == 2 else values[:, None]
         return self._checked(values, [factor.text] * values.shape[1], keep, where)
 
     def values(self, table: Any, factor: Factor, keep: np.ndarray, where: Where) -> Any:
@@ -82,15 +105,22 @@ class Columns(Layout):
             self._check_missing(column, factor.column, keep, where)
             if pa.types.is_floating(column.type):
                 self._number(table, factor.column, keep, where)  # NaN and infinity are no levels
+                column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 and 0.0 are one level
             return column
         assert factor.expression is not None
         columns = {name: self.column(table, name, keep, where) for name in factor.variables}
-        return pa.array(np.asarray(factor.expression.evaluate(columns, {})))
+        values = factor.expression.evaluate(columns, {})
+        if values.dtype.kind == "f":
+            self._checked(values[:, None], [factor.text], keep, where)
+            values = np.where(keep, values, 0.0)  # rows that are left out
+            values = values.astype(np.int64) if self._kind(factor) in "iu" else values + 0.0
+        return pa.array(values)
 
     def _number(self, table: Any, name: str, keep: np.ndarray, where: Where) -> np.ndarray:
         if name in self.text:
             raise InputError(f"The term {name!r} is text where a number is needed; write C({name}), or encode it.", column=name)
-        return self._numbers(table, name, keep, where)
+        numbers: np.ndarray = self._numbers(table, name, keep, where)
+        return numbers.astype(float) if numbers.dtype == np.float16 else numbers  # frames do not know half precision
 
     def weights(self, table: Any, keep: np.ndarray, where: Where) -> np.ndarray | None:
         """The weights of the rows, all of them positive."""
@@ -112,7 +142,15 @@ class Columns(Layout):
     def column(self, table: Any, name: str, keep: np.ndarray, where: Where) -> np.ndarray:
         """A column as an expression reads it: doubles, or texts."""
         if name not in self.text:
-            return self._number(table, name, keep, where)[:, 0].astype(float, copy=False)
+            numbers = self._number(table, name, keep, where)[:, 0]
+            if containers.rounds(numbers):
+                raise InputError(
+                    f"Column {name!r} holds {containers.TOO_LONG}, so an expression of it would be rounded; use a coarser "
+                    "unit, or subtract a constant in the data first.",
+                    column=name,
+                )
+            numbers = numbers.astype(float, copy=False)
+            return numbers != 0 if name in self.row and self.row[name].dtype == bool else numbers
         column = table.column(name)
         self._check_missing(column, name, keep, where)
         return np.asarray(column.to_pylist(), dtype=object)
@@ -125,7 +163,7 @@ class Columns(Layout):
             raise InputError(
                 f"{where(int(np.flatnonzero(missing)[0]))}: column {name!r} has no value ({int(missing.sum()):,} missing "
                 "in this batch).",
-                "Fill it, or leave such rows out with on_missing='drop'.",
+                self._remedy,
                 argument="on_missing",
                 column=name,
             )
@@ -205,10 +243,22 @@ def columns_of(
     roles = ColumnRoles((), (formula.response.text,) if response else (), weight, None, key)
     layout = Columns.of(None, roles, None, on_missing)
     text = tuple(field.name for field in schema if not is_number(field))
-    found = Columns(roles, None, layout.drop, formula, text)
+    found = Columns(roles, None, layout.drop, formula, text, row=typed_row(schema))
     ColumnRoles(tuple(found.columns)).among(schema.names)
     if weight is not None and weight in text:
         raise InputError(f"The weights in column {weight!r} are not numbers.", column=weight)
     if response and formula.response.column in text:
         raise InputError(f"The response {formula.response.text!r} is text; it must be a number: encode it first.")
+    return found
+
+
+def typed_row(schema: pa.Schema) -> dict[str, np.ndarray]:
+    """One row of a table, whose values have the types of its columns."""
+    found: dict[str, Any] = {}
+    for column in schema:
+        kind = column.type
+        found[column.name] = np.array(
+            [True if pa.types.is_boolean(kind) else 1 if pa.types.is_integer(kind) else 0.5 if is_number(column) else "a"],
+            dtype=None if is_number(column) else object,
+        )
     return found

@@ -1,19 +1,15 @@
 """What one pass over all rows must learn before a formula can be evaluated: levels, means, knots.
 
     C(a), text columns        the levels that occur
-    center, scale             count, mean, sum of squares (Chan's update), smallest and largest value
-    poly(x, d)                a coreset of x with the moments up to 2 d: the orthogonal polynomials of all rows are its own
+    center, scale, poly, bs   sums over the values of the expression (:mod:`.transforms`)
     weights                   the sum of their logarithms, which the likelihood has
-    bs(x, df=k)               knots at quantiles: the distinct values with their counts, if they are not too many
 
-Nothing else is kept, so the pass runs in bounded memory and its parts (files, partitions) can be joined.
+Nothing else is kept, so the pass runs in bounded memory and its parts (files, partitions) can be joined.  Booleans need no
+pass: their levels are False and True.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,160 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from karat._data.batch import Batch
-from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.inference.design import Learned
-from karat.inference.expressions import Expression
 from karat.inference.formula import Factor
 from karat.inference.layout import Columns
+from karat.inference.transforms import transforms_of
 from karat.io.consumers import Consumer
 from karat.io.source import Chunk
-from karat.problems import Moments
 
 MOST_LEVELS = 10_000  # a category with more of them is an identifier
-MOST_VALUES = 2**20  # distinct values of which quantiles are taken
-
-
-@dataclass
-class ValueSums:
-    """Sums over the values of an expression."""
-
-    count: int = 0
-    mean: float = 0.0
-    squares: float = 0.0  # of differences from the mean
-    low: float = np.inf
-    high: float = -np.inf
-    sketch: Sketch | None = None
-    values: np.ndarray | None = None  # distinct, increasing
-    counts: np.ndarray | None = None
-
-    def add(self, x: np.ndarray) -> None:
-        """Take more values."""
-        if not len(x):
-            return
-        mean = float(x.mean())
-        self.join(len(x), mean, float(np.square(x - mean).sum()), float(x.min()), float(x.max()))
-        if self.sketch is not None:
-            self.sketch.update(x[:, None])
-        if self.values is not None:
-            self._count(*np.unique(x, return_counts=True))
-
-    def join(self, count: int, mean: float, squares: float, low: float, high: float) -> None:
-        """Add other sums (Chan, Golub and LeVeque)."""
-        total, step = self.count + count, mean - self.mean
-        self.squares += squares + step * step * self.count * count / total
-        self.mean += step * count / total
-        self.count, self.low, self.high = total, min(self.low, low), max(self.high, high)
-
-    def merge(self, other: ValueSums) -> None:
-        if other.count:
-            self.join(other.count, other.mean, other.squares, other.low, other.high)
-        if self.sketch is not None and other.sketch is not None:
-            self.sketch.merge(other.sketch)
-        if self.values is not None and other.values is not None and other.counts is not None:
-            self._count(other.values, other.counts)
-
-    def _count(self, values: np.ndarray, counts: np.ndarray) -> None:
-        assert self.values is not None
-        assert self.counts is not None
-        every, places = np.unique(np.concatenate([self.values, values]), return_inverse=True)
-        self.counts = np.bincount(places, np.concatenate([self.counts, counts])).astype(np.int64)
-        self.values = every
-        if len(every) > MOST_VALUES:
-            raise InputError(
-                f"bs(..., df=) puts knots at quantiles, and there are more than {MOST_VALUES:,} distinct values, too many to "
-                "count in one pass; give the knots: bs(x, knots=[...])."
-            )
-
-    def quantiles(self, shares: np.ndarray) -> np.ndarray:
-        """As ``np.quantile`` of all values would give them."""
-        assert self.values is not None
-        assert self.counts is not None
-        ends = np.cumsum(self.counts)
-        places = shares * (self.count - 1)
-        low, high = np.floor(places), np.ceil(places)
-        left = self.values[np.searchsorted(ends, low, side="right")]
-        right = self.values[np.searchsorted(ends, high, side="right")]
-        return np.asarray(left + (right - left) * (places - low))
-
-
-@dataclass(frozen=True)
-class Transform:
-    """A transform with a state: its text, function, call and the expression that it is in."""
-
-    key: str
-    name: str
-    call: ast.Call
-    expression: Expression
-
-    def options(self) -> dict[str, Any]:
-        """Its arguments but the first, with their defaults."""
-        from formulaic.transforms import TRANSFORMS
-
-        rest = ast.Call(self.call.func, self.call.args[1:], self.call.keywords)
-        arguments, keywords = self.expression.arguments(rest, {}, {})
-        signature = inspect.signature(inspect.unwrap(TRANSFORMS[self.name]))
-        try:
-            bound = signature.bind(None, *arguments, **keywords)
-        except TypeError as error:
-            raise InputError(f"The term {self.key!r}: {error}.") from None
-        bound.apply_defaults()
-        return dict(list(bound.arguments.items())[1:])
-
-    def start(self) -> ValueSums:
-        options = self.options()
-        if self.name == "poly" and not options["raw"]:
-            return ValueSums(sketch=Sketch(Moments(2 * int(options["degree"]))))
-        if self.name == "bs" and options["df"]:
-            return ValueSums(values=np.empty(0), counts=np.empty(0, dtype=np.int64))
-        return ValueSums()
-
-    def state(self, sums: ValueSums) -> dict[str, Any]:
-        """The state that formulaic would learn from all rows."""
-        options = self.options()
-        if self.name == "poly":
-            return {} if options["raw"] else self._polynomials(sums, int(options["degree"]))
-        if self.name == "bs":
-            return self._knots(sums, options)
-        rescale = options.get("scale", options.get("rescale", False)) if self.name != "center" else False
-        centre, ddof = options.get("center", True), options.get("ddof", 1)
-        shift = sums.mean if centre is True else None if centre is False else float(centre)
-        about = sums.squares + sums.count * (sums.mean - (shift or 0.0)) ** 2
-        size = float(np.sqrt(about / (sums.count - ddof))) if rescale is True else None if rescale is False else float(rescale)
-        if size == 0.0:
-            raise InputError(f"The term {self.key!r}: the values are all equal, so they have no scale; leave it out.")
-        return {"ddof": ddof, "center": shift, "scale": size}
-
-    def _polynomials(self, sums: ValueSums, degree: int) -> dict[str, Any]:
-        """Those that are orthogonal over all rows, by Stieltjes' recurrence over the rows of a coreset."""
-        assert sums.sketch is not None
-        core = sums.sketch.coreset()
-        x, weights = core.arrays()[0][:, 0], core.weights
-        before, now = np.zeros_like(x), np.ones_like(x)
-        alpha: dict[str, float] = {}
-        norms: dict[str, float] = {}
-        for k in range(degree + 1):
-            norms[str(k)] = float((weights * now**2).sum())
-            if norms[str(k)] <= 1e-14 * (weights * np.square(x - sums.mean) ** k).sum():
-                raise InputError(f"The term {self.key!r}: there are only {k} distinct values; lower the degree.")
-            if k == degree:
-                break
-            alpha[str(k)] = float((weights * x * now**2).sum() / norms[str(k)])
-            beta = norms[str(k)] / norms[str(k - 1)] if k else 0.0
-            before, now = now, (x - alpha[str(k)]) * now - beta * before
-        return {"alpha": alpha, "norms2": norms}
-
-    def _knots(self, sums: ValueSums, options: dict[str, Any]) -> dict[str, Any]:
-        low = sums.low if options["lower_bound"] is None else float(options["lower_bound"])
-        high = sums.high if options["upper_bound"] is None else float(options["upper_bound"])
-        degree, inner = int(options["degree"]), [float(knot) for knot in options["knots"] or ()]
-        if options["df"]:
-            count = int(options["df"]) - degree - bool(options["include_intercept"])
-            if count < 0:
-                raise InputError(f"The term {self.key!r}: df is too small for degree {degree}.")
-            inner = sums.quantiles(np.linspace(0, 1, count + 2)[1:-1]).tolist()
-        knots = [low] * (degree + 1) + inner + [high] * (degree + 1)
-        return {"lower_bound": low, "upper_bound": high, "knots": knots}
 
 
 @dataclass
@@ -194,7 +45,7 @@ class Learn(Consumer):
         assert formula is not None
         self.categories = [factor for factor in formula.factors if self.layout.is_category(factor)]
         self.levels: dict[str, set[Any]] = {factor.text: set() for factor in self.categories}
-        self.transforms = list(_transforms((*formula.factors, formula.response)))
+        self.transforms = list(transforms_of((*formula.factors, formula.response)))
         self.sums = {transform.key: transform.start() for transform in self.transforms}
 
     @property
@@ -217,15 +68,15 @@ class Learn(Consumer):
         found = {factor.text: self.layout.values(table, factor, keep, where) for factor in self.categories}
         columns: dict[str, np.ndarray] = {}
         for transform in self.transforms:
-            names = Expression(ast.unparse(transform.call.args[0])).variables()
-            names = [transform.expression.aliases.get(name, name) for name in names]
+            names = transform.columns()
             columns |= {name: self.layout.column(table, name, keep, where) for name in names if name not in columns}
         weights = self.layout.weights(table, keep, where)
         if self.layout.drop:
             self._find_gaps(table, keep, where)
         arguments = {}
         for transform in self.transforms:
-            x = np.asarray(transform.expression.value(transform.call.args[0], columns, {}), dtype=float)
+            inside = {name: columns[name] for name in transform.columns()}
+            x = transform.expression.numbers(inside, {}, transform.call.args[0])
             arguments[transform.key] = self.layout.checked(x, transform.key, keep, where)
         for key, x in arguments.items():  # the rows that count are known now
             self.sums[key].add(x if keep.all() else x[keep])
@@ -245,7 +96,9 @@ class Learn(Consumer):
         for name in formula.variables:
             self.layout.column(table, name, keep, where)
         for factor in (*formula.factors, formula.response):
-            if not self.layout.is_category(factor) and not _has_state(factor):
+            if self.layout.is_boolean(factor):
+                self.layout.values(table, factor, keep, where)
+            elif not self.layout.is_category(factor) and not _has_state(factor):
                 self.layout.numbers(table, factor, keep, where, {})
 
     def _add_levels(self, factor: Factor, column: Any) -> None:
@@ -253,7 +106,12 @@ class Learn(Consumer):
             known = column.dictionary.to_pylist()
             seen = [known[i] for i in np.unique(np.asarray(column.indices.drop_null()))]
         else:
-            seen = pc.unique(column).to_pylist()
+            try:
+                seen = pc.unique(column).to_pylist()
+            except pa.ArrowNotImplementedError:
+                raise InputError(
+                    f"The term {factor.text!r} has values of type {column.type}, which are no levels; make it text or numbers."
+                ) from None
         values = {self._level(value) for value in seen if value is not None}
         strange = next((value for value in values if not isinstance(value, str | int | float | bool)), None)
         if strange is not None:
@@ -289,8 +147,13 @@ class Learn(Consumer):
         if self.needed and not self.rows:
             raise InputError("The data has no rows that the formula can use.")
         levels = {factor.text: self._ordered(factor) for factor in self.categories}
+        formula = self.layout.formula
+        assert formula is not None
+        levels |= {factor.text: [False, True] for factor in formula.factors if self.layout.is_boolean(factor)}
         states = {transform.key: transform.state(self.sums[transform.key]) for transform in self.transforms}
-        return Learned(levels, states, self.row)
+        typed = {name: self.layout.row[name][0] for name in formula.variables}
+        row = {name: value if isinstance(value, str) else value.item() for name, value in typed.items()}
+        return Learned(levels, states, row | self.row)
 
     def _ordered(self, factor: Factor) -> list[Any]:
         found = self.levels[factor.text]
@@ -308,14 +171,3 @@ class Learn(Consumer):
 
 def _has_state(factor: Factor) -> bool:
     return factor.expression is not None and any(True for _ in factor.expression.stateful())
-
-
-def _transforms(factors: tuple[Factor, ...]) -> Iterator[Transform]:
-    seen = set()
-    for factor in factors:
-        for key, name, call in factor.expression.stateful() if factor.expression is not None else ():
-            if not call.args:
-                raise InputError(f"The term {key!r} needs the column as its first argument.")
-            if key not in seen:
-                seen.add(key)
-                yield Transform(key, name, call, factor.expression)  # type: ignore[arg-type]

@@ -48,6 +48,11 @@ class LeastSquaresSolution:
     root: Array
     rss: float
 
+    def predicted(self, rows: Array) -> tuple[Array, Array]:
+        """Means of rows (1, x), and their variances for a residual variance of 1, by way of the shifted columns."""
+        shifted = rows - rows[:, :1] * self.shift
+        return shifted @ self.shifted, np.square(shifted @ self.whitening).sum(axis=1)
+
 
 def solve(X: Array, y: Array, weights: Array, names: list[str], intercept: bool) -> LeastSquaresSolution:
     """Solve; if there is an ``intercept``, the first column of X holds ones.  A collinear column is refused by its name."""
@@ -57,8 +62,7 @@ def solve(X: Array, y: Array, weights: Array, names: list[str], intercept: bool)
         shift[1:] = weights @ X[:, 1:] / weights.sum()
         turn[0, 1:] = -shift[1:]
     rows = X - shift
-    sizes = np.linalg.norm(rows * root[:, None], axis=0)
-    whole = np.linalg.norm(X * root[:, None], axis=0)
+    sizes, whole = (_lengths(columns * root[:, None]) for columns in (rows, X))
     vanished = np.flatnonzero(sizes <= COLLINEAR * np.maximum(whole, np.finfo(float).tiny))
     if len(vanished):
         what = "always zero" if whole[vanished[0]] == 0 else "constant, like the intercept"
@@ -79,6 +83,13 @@ def solve(X: Array, y: Array, weights: Array, names: list[str], intercept: bool)
         shifted[0] += centre
     errors = (y - shifted[0] - rows[:, 1:] @ shifted[1:]) if intercept else y - rows @ shifted
     return LeastSquaresSolution(shift, shifted, whitening, turn @ shifted, turn @ whitening, float(weights @ errors**2))
+
+
+def _lengths(columns: Array) -> Array:
+    """Of columns whose squares may be too large or too small for doubles."""
+    peaks = np.abs(columns).max(axis=0, initial=0.0)
+    safe = np.where(peaks > 0, peaks, 1.0)
+    return np.asarray(peaks * np.linalg.norm(columns / safe, axis=0))
 
 
 def _collinear(r: Array, order: Array, place: int, names: list[str]) -> str:

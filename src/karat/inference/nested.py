@@ -29,6 +29,9 @@ def anova(*fits: Any) -> Any:
 
     if len(fits) < 2:
         raise InputError("anova compares two or more nested fits.")
+    for fit in fits:
+        if not hasattr(fit, "labels") or not hasattr(fit, "uncentered_tss"):
+            raise InputError(f"anova compares results of karat.inference.ols, not {type(fit).__name__}.")
     for smaller, larger in pairwise(fits):
         missing = [name for name in smaller.labels if name not in larger.labels]
         if missing or len(larger.labels) == len(smaller.labels):

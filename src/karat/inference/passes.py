@@ -22,8 +22,10 @@ from karat._core.plan import FOLD
 from karat._data import containers
 from karat._stream.sketch import Sketch
 from karat.errors import InputError
+from karat.inference.formula import parse
 from karat.inference.layout import Columns, DesignLayout
 from karat.io.build import described_source
+from karat.io.columnar import ColumnarFiles
 from karat.io.consumers import Consumer, Reduce
 from karat.io.csv import CsvFiles
 from karat.io.scan import require_rows, scan
@@ -49,6 +51,9 @@ class DataRows(ABC):
     def coreset(self, layout: DesignLayout) -> Coreset:
         """Of all rows."""
 
+    def as_codes(self, columns: Sequence[str]) -> None:  # noqa: B027 - not every source can
+        """Read these columns as codes and levels, where the source can: they are categories."""
+
 
 class SourceRows(DataRows):
     """Rows of a source of :mod:`karat.io`."""
@@ -63,6 +68,10 @@ class SourceRows(DataRows):
     def scan(self, layout: Columns, consumer: Any) -> Any:
         self._scan(layout, [consumer])
         return consumer
+
+    def as_codes(self, columns: Sequence[str]) -> None:
+        if isinstance(self.source, ColumnarFiles):
+            self.source.as_codes(columns)
 
     def _scan(self, layout: Columns, consumers: Sequence[Consumer]) -> Any:
         if self.passes and self.source.once:
@@ -144,11 +153,35 @@ def open_rows(data: Any, progress: Progress | None) -> DataRows:
     return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
 
 
+def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
+    """The columns of a pandas frame that a formula and its options name: the rest may hold anything."""
+    if not hasattr(data, "iloc") or not hasattr(data, "columns"):
+        return data
+    names = [str(name) for name in data.columns]
+    wanted = {*parse(text, [name for name in names if name not in others]).variables, *others} - {None}
+    if not wanted <= set(names):
+        return data  # refused later, with all names at hand
+    found = data.copy(deep=False)  # no numbers are copied
+    for name in dict.fromkeys(name for name in data.columns if str(name) not in wanted):
+        del found[name]
+    return found
+
+
 def open_table(data: Any) -> Source:
     """The source of rows that are not in partitions; single values of a dictionary are one row."""
     data = containers.collected(data)
+    if type(data).__module__.split(".")[0] in ("pandas", "polars") and containers.dimensions(data) == 1:
+        raise InputError(f"The data is a {type(data).__name__}, a single column; pass a frame.", argument="data")
     if isinstance(data, dict):
-        data = pa.table({name: np.atleast_1d(values) for name, values in data.items()})
+        columns = {str(name): np.atleast_1d(values) for name, values in data.items()}
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) > 1 or any(values.ndim != 1 for values in columns.values()):
+            told = ", ".join(f"{name} {values.shape[0]}" for name, values in columns.items())
+            raise InputError(f"The columns of the dictionary have different lengths, or are no columns: {told}.")
+        try:
+            data = pa.table(columns)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InputError(f"The dictionary has a column that cannot be read: {error}.") from error
     if type(data).__module__.startswith("polars") and not hasattr(data, "__arrow_c_stream__"):  # polars before 1.3
         data = data.to_arrow()
     return open_source(data)

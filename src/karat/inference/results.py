@@ -8,6 +8,8 @@ looks at single residuals, is refused.
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +19,13 @@ from statsmodels.regression.linear_model import WLS, RegressionResults, Regressi
 
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
+from karat.inference.hypotheses import constraints, hypothesis, pairwise
 from karat.inference.least_squares import LeastSquaresSolution, solve
+from karat.inference.new_rows import check_rows, checked_array, named_columns
 
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
 SHAPE = "It looks at every residual of the full data, which a coreset does not keep."
+SMALLEST = 1e-280  # variances, beyond which they lose digits
 DESCRIPTIONS = {
     "HC0": "Standard Errors are heteroscedasticity robust (HC0)",
     "HC1": "Standard Errors are heteroscedasticity robust (HC1)",
@@ -41,6 +46,8 @@ class FullData:
         The sum of the logarithms of the weights; 0 where they are counts.
     covariances : dict of arrays
         Robust covariances of the parameters, by HC0, HC2, HC3 and cluster, without corrections for small samples.
+    residuals : dict of float
+        Quantiles of all residuals, if a pass was made for them.
     cluster : str or None
         The column of the clusters.
     clusters : int
@@ -50,6 +57,7 @@ class FullData:
     observations: float
     log_weights: float = 0.0
     covariances: dict[str, Array] = field(default_factory=dict)
+    residuals: dict[str, float] = field(default_factory=dict)
     cluster: str | None = None
     clusters: int = 0
 
@@ -90,12 +98,30 @@ class FrequencyWLS(WLS):
         if cov_kwds is not None or kwargs:
             raise NotExactError(f"Robust covariances with options: {SHAPE}")
         found = self.solution
-        self.rank, self.normalized_cov_params = self.exog.shape[1], found.root @ found.root.T
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.rank, self.normalized_cov_params = self.exog.shape[1], found.root @ found.root.T
+        self._check_size()
         if self.nobs <= self.rank:
             raise InputError(
                 f"{self.nobs:.0f} observations leave no degrees of freedom for {self.rank} columns; leave terms out."
             )
         return RegressionResultsWrapper(FullDataResults(self, found, cov_type, use_t))
+
+    def _check_size(self) -> None:
+        """Refuse columns whose variance is too large or too small for a double."""
+        variances = np.diag(self.normalized_cov_params)
+        strange = np.flatnonzero(~((variances > SMALLEST) & (variances < 1 / SMALLEST)))
+        if len(strange):
+            name, size = self.exog_names[strange[0]], float(np.abs(self.exog[:, strange[0]]).max())
+            raise InputError(
+                f"The column {name!r} has values of size {size:.0e}, so that the variance of its coefficient is no number in "
+                "double precision; write it in other units.",
+                column=str(name),
+            )
+
+    def fit_regularized(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: statsmodels divides the loss by the number of kept rows."""
+        raise NotExactError("fit_regularized would count the kept rows; use fit.coreset.fit(sklearn.linear_model.Lasso(...)).")
 
     def loglike(self, params: Any) -> float:
         """The Gaussian log-likelihood of all rows."""
@@ -106,6 +132,19 @@ class FrequencyWLS(WLS):
         """The same from the residual sum of squares."""
         with np.errstate(divide="ignore"):
             return float(-0.5 * self.nobs * (np.log(2 * np.pi * rss / self.nobs) + 1) + 0.5 * self.full.log_weights)
+
+
+def quiet(name: str) -> Any:
+    """A number of statsmodels without NumPy's warnings: of a perfect fit it is infinite or not defined, and says so."""
+    found = inspect.getattr_static(RegressionResults, name)
+
+    def read(self: Any) -> Any:
+        with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+            if not np.any(self.cov_params()):
+                warnings.simplefilter("ignore")
+            return found.__get__(self, type(self))
+
+    return property(read, doc=found.__doc__)
 
 
 class FullDataResults(RegressionResults):
@@ -172,9 +211,11 @@ class FullDataResults(RegressionResults):
             if self.design is None:
                 raise InputError("This fit was not made from a formula; name the columns of the submodel.", argument="terms")
             terms = self.design.columns_of(terms, self.labels)
+        if not isinstance(terms, list | tuple | pd.Index | np.ndarray) or not len(terms):
+            raise InputError("A submodel is a formula, or a list of columns; 'Intercept' is one.", argument="terms")
         places = [self._place(name) for name in terms]
-        if not places:
-            raise InputError("A submodel needs a column; 'Intercept' is one.", argument="terms")
+        if len(set(places)) < len(places):
+            raise InputError("The submodel names a column twice; name each once.", argument="terms")
         rows = pd.DataFrame(self.model.exog[:, places], columns=[self.labels[i] for i in places])
         full = FullData(self.model.full.observations, self.model.full.log_weights)
         response = pd.Series(self.model.endog, name=self.model.endog_names)
@@ -190,17 +231,14 @@ class FullDataResults(RegressionResults):
     def _encoded(self, exog: Any) -> tuple[Array, Any]:
         """New rows as columns of the design, and their index."""
         if isinstance(exog, np.ndarray):
-            return np.atleast_2d(np.asarray(exog, dtype=float)), None
+            return checked_array(exog, self.labels), None
+        check_rows(exog)
         if self.design is None:
-            missing = [name for name in self.labels if name not in (*exog.columns, "const")]
-            if missing:
-                raise InputError(f"The new rows have no column {missing[0]!r}.", column=missing[0])
-            columns = [exog[name] if name in exog.columns else np.ones(len(exog)) for name in self.labels]
-            return np.column_stack(columns).astype(float), getattr(exog, "index", None)
+            return named_columns(exog, self.labels), getattr(exog, "index", None)
         index = exog.index if hasattr(exog, "iloc") else None
         return self.design.matrix(exog, self.labels), index
 
-    def predict(self, exog: Any = None, interval: float | None = None, **kwargs: Any) -> Any:
+    def predict(self, exog: Any = None, interval: Any = None, **kwargs: Any) -> Any:
         """Predictions for new rows, which are encoded as the rows of the fit were.
 
         Parameters
@@ -209,14 +247,16 @@ class FullDataResults(RegressionResults):
         interval : float, optional
             A level such as 0.95: also the standard error of the mean, and intervals for the mean and for an observation.
         """
-        if exog is None or kwargs:
+        if kwargs:
+            raise InputError(f"predict takes new rows and interval=, not {', '.join(kwargs)}.")
+        if exog is None:
             raise NotExactError(f"Predictions need new rows: predict(frame). {SHAPE}")
         if interval is not None:
-            if not 0 < interval < 1:
+            if not isinstance(interval, float) or not 0 < interval < 1:
                 raise InputError(f"interval is a level such as 0.95, not {interval!r}.", argument="interval")
             return self.get_prediction(exog).summary_frame(alpha=1 - interval)
         rows, index = self._encoded(exog)
-        return pd.Series(rows @ self.params, index=index, name=self.model.endog_names)
+        return pd.Series(self.found.predicted(rows)[0], index=index, name=self.model.endog_names)
 
     def get_prediction(
         self, exog: Any = None, transform: bool = True, weights: Any = None, row_labels: Any = None, **kw: Any
@@ -226,7 +266,11 @@ class FullDataResults(RegressionResults):
             raise NotExactError(f"Predictions need new rows: get_prediction(frame). {SHAPE}")
         rows, index = self._encoded(exog)
         labels = index if row_labels is None else row_labels
-        return super().get_prediction(exog=rows, transform=False, weights=weights, row_labels=labels, **kw)
+        found = super().get_prediction(exog=rows, transform=False, weights=weights, row_labels=labels, **kw)
+        found.predicted, variances = self.found.predicted(rows)  # with more digits, where columns are far from zero
+        if self.cov_type == "nonrobust":
+            found.var_pred = self.scale * variances
+        return found
 
     def summary(self, *args: Any, **kwargs: Any) -> Any:
         """The table; statsmodels' tests of the residuals' shape (skewness, Durbin-Watson) need every residual."""
@@ -264,8 +308,51 @@ class FullDataResults(RegressionResults):
     def _refused(self, *args: Any, **kwargs: Any) -> Any:
         raise NotExactError(f"Robust statistics of single rows are not available: {SHAPE}")
 
-    get_influence = outlier_test = compare_lm_test = _refused
+    get_influence = outlier_test = compare_lm_test = el_test = conf_int_el = _refused
     resid_pearson = property(_refused)
+
+    def _kept_only(self) -> Any:
+        raise NotExactError(
+            "A coreset has residuals and fitted values of its kept rows only. Those of all rows: frame['y'] - "
+            "fit.predict(frame); their quantiles: ols(..., residual_quantiles=True)."
+        )
+
+    @property
+    def residual_quantiles(self) -> pd.Series:
+        """Smallest, quartiles, median and largest of all residuals (times the root of the weight, as in R)."""
+        if not self.model.full.residuals:
+            raise NotExactError(
+                "Quantiles of the residuals take a pass of their own, which was not made for this fit; call "
+                "karat.inference.ols with the data and residual_quantiles=True."
+            )
+        return pd.Series(self.model.full.residuals, name="residuals")
+
+    resid = wresid = fittedvalues = property(_kept_only)
+    rsquared, rsquared_adj, fvalue, f_pvalue, tvalues, pvalues = map(
+        quiet, ("rsquared", "rsquared_adj", "fvalue", "f_pvalue", "tvalues", "pvalues")
+    )
+
+    def t_test(self, r_matrix: Any, *args: Any, **kwargs: Any) -> Any:
+        """As in statsmodels."""
+        with hypothesis(r_matrix, self.labels):
+            return super().t_test(r_matrix, *args, **kwargs)
+
+    def wald_test(self, r_matrix: Any, *args: Any, **kwargs: Any) -> Any:
+        """As in statsmodels; so is ``f_test``."""
+        with hypothesis(r_matrix, self.labels):
+            return super().wald_test(r_matrix, *args, **kwargs)
+
+    def t_test_pairwise(self, term_name: str, method: Any = "hs", alpha: float = 0.05, factor_labels: Any = None) -> Any:
+        """As in statsmodels."""
+        return pairwise(self, term_name, method, alpha, factor_labels)
+
+    def wald_test_terms(
+        self, skip_single: bool = False, extra_constraints: Any = None, combine_terms: Any = None, scalar: bool = True
+    ) -> Any:
+        """As in statsmodels: one test per term of the formula."""
+        own = [(name, matrix) for name, matrix in constraints(self) if len(matrix) > 1 or not skip_single]
+        every = own + list(extra_constraints or [])
+        return super().wald_test_terms(skip_single=True, extra_constraints=every, combine_terms=combine_terms, scalar=scalar)
 
     def summary2(self, *args: Any, **kwargs: Any) -> Any:
         """Refused: it holds tests of every residual's shape."""

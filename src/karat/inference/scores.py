@@ -6,8 +6,9 @@ With weights u, residuals e = y - x'b, and W such that the rows z = W'x have sum
     HC2       the same with e^2 / (1 - h),  h = u z'z the leverage           HC3 with e^2 / (1 - h)^2
     cluster   W (sum_g s_g s_g') W',  s_g = sum over its rows of u e z       times G / (G - 1) (n - 1) / (n - k)
 
-Sums in z lose no digits however the columns are scaled.  Only they travel: k x k numbers, and G x k for G clusters.
-The same pass counts the rows and sums u e^2 and u e z, which must be those of the coreset: other data is noticed.
+Sums of z z' lose no digits however the columns are scaled.  Sums by cluster are linear in z, so they are taken of u e x, and
+W' comes last: G products instead of n.  Only sums travel: k x k numbers, and G x k for G clusters.  The same pass counts the
+rows and sums u e^2 and u e z, which must be those of the coreset: other data is noticed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from karat.inference.least_squares import LeastSquaresSolution
 from karat.io.consumers import Consumer
 from karat.io.source import Chunk
 
-BLOCK = 2**14  # rows that are summed at a time
+BLOCK = 2**12  # rows that are summed at a time: they stay in the cache
 WAITING = 2**20  # scores that wait to be added to their clusters
 LEVERAGE = 1e-10  # 1 - h below which a row is fitted exactly, and HC2 and HC3 are 0 / 0
 EXACT = 1e-24  # of the response's sum of squares: residuals of that size are rounding
@@ -76,7 +77,7 @@ class Scores(Consumer):
     rows: int = 0
     rss: float = 0.0
     size: float = 0.0  # the sum of squares of the response
-    blocks: Array = field(init=False)  # x and z of the rows in work
+    block: Array = field(init=False)  # x of the rows in work
     room: Array = field(init=False)  # scores that wait
     held: int = 0
     labels: list[np.ndarray] = field(default_factory=list)  # their clusters
@@ -89,8 +90,8 @@ class Scores(Consumer):
         self.sums = {kind: np.zeros((width, width)) for kind in self.kinds if kind != "cluster"}
         if "cluster" in self.kinds:
             self.clusters = ClusterSums(width)
-        self.blocks = np.empty((2, width, BLOCK))
-        self.room = np.empty((width, BLOCK if self.clusters is None else WAITING))
+        self.block = np.empty((width, BLOCK))
+        self.room = np.empty((width, 0 if self.clusters is None else WAITING))
 
     @staticmethod
     def at(found: LeastSquaresSolution, intercept: bool, observations: int, kinds: tuple[str, ...]) -> Scores:
@@ -101,15 +102,17 @@ class Scores(Consumer):
         *design, response = batch.parts
         for start in range(0, len(batch), BLOCK):
             some = slice(start, min(start + BLOCK, len(batch)))
-            count = some.stop - start
-            if self.held + count > self.room.shape[1]:
-                self.flush()
-            out = self.room[:, self.held : self.held + count]
-            self._add_block(design, response[some, 0], None if batch.weights is None else batch.weights[some], some, chunk, out)
+            weights = None if batch.weights is None else batch.weights[some]
+            x, weighted = self._add_block(design, response[some, 0].astype(float, copy=False), weights, some)
+            if self.sums:
+                self._add_squares(x, weighted, weights, some.start, chunk)
             if self.clusters is not None:
                 assert batch.keys is not None
+                if self.held + len(weighted) > self.room.shape[1]:
+                    self.flush()
+                np.multiply(x, weighted, out=self.room[:, self.held : self.held + len(weighted)])
                 self.labels.append(batch.keys[some])
-                self.held += count
+                self.held += len(weighted)
         self.rows += len(batch)
 
     def flush(self) -> None:
@@ -121,11 +124,12 @@ class Scores(Consumer):
     def __getstate__(self) -> dict[str, Any]:
         """For messages: without the room for scores that wait."""
         self.flush()
-        return vars(self) | {"room": self.room[:, :0], "blocks": self.blocks[:, :, :0]}
+        return vars(self) | {"room": self.room[:, :0], "block": self.block[:, :0]}
 
-    def _add_block(self, design: Sequence[Any], y: Array, weights: Array | None, some: slice, chunk: Chunk, out: Array) -> None:
+    def _add_block(self, design: Sequence[Any], y: Array, weights: Array | None, some: slice) -> tuple[Array, Array]:
+        """The shifted columns x of some rows, and u e; their plain sums are added."""
         found, fixed = self.solution.found, int(self.solution.intercept)
-        x, z = self.blocks[:, :, : len(y)]
+        x = self.block[:, : len(y)]
         x[:fixed], place = 1.0, fixed
         for part in design:
             after = place + part.shape[1]
@@ -133,26 +137,28 @@ class Scores(Consumer):
             place = after
         first = found.shifted[0] if self.solution.intercept else 0.0
         error = y - first - found.shifted[fixed:] @ x[fixed:]
-        np.matmul(found.whitening.T, x, out=z)
         weighted = error if weights is None else weights * error
         self.rss += float(error @ weighted)
         self.size += float(y @ (y if weights is None else weights * y))
-        self.total += z @ weighted
+        self.total += x @ weighted
+        return x, weighted
+
+    def _add_squares(self, x: Array, weighted: Array, weights: Array | None, start: int, chunk: Chunk) -> None:
+        """The sums of HC0, HC2 and HC3."""
+        z = self.solution.found.whitening.T @ x
+        factors: dict[str, Array | float] = {"HC0": 1.0}
         if "HC2" in self.sums or "HC3" in self.sums:
             leverage = np.einsum("ij,ij->j", z, z)
             rest = 1.0 - (leverage if weights is None else weights * leverage)
             if (rest < LEVERAGE).any():
                 raise NotExactError(
-                    f"{chunk.where(some.start + int(np.argmin(rest)))}, or a row near it, has leverage 1: it is fitted "
+                    f"{chunk.where(start + int(np.argmin(rest)))}, or a row near it, has leverage 1: it is fitted "
                     "exactly, and HC2 and HC3 are not defined; use HC0 or HC1, or leave the term out that only this row has."
                 )
-            for kind, factor in (("HC2", 1 / np.sqrt(rest)), ("HC3", 1 / rest)):
-                if kind in self.sums:
-                    scaled = z * (weighted * factor)
-                    self.sums[kind] += scaled @ scaled.T
-        np.multiply(z, weighted, out=out)
-        if "HC0" in self.sums:
-            self.sums["HC0"] += out @ out.T
+            factors |= {"HC2": 1 / np.sqrt(rest), "HC3": 1 / rest}
+        for kind in self.sums:
+            scaled = z * (weighted * factors[kind])
+            self.sums[kind] += scaled @ scaled.T
 
     def fresh(self) -> Scores:
         """Empty sums for another part of the data."""
@@ -175,7 +181,7 @@ class Scores(Consumer):
         self.flush()
         found = dict(self.sums)
         if self.clusters is not None:
-            found["cluster"] = self.clusters.outer()
+            found["cluster"] = self.clusters.outer(self.solution.found.whitening)
         root = self.solution.found.root
         return {kind: root @ value @ root.T for kind, value in found.items()}
 
@@ -183,7 +189,7 @@ class Scores(Consumer):
         """Refuse other rows than those of the solution: their residuals have another size, or do not cancel."""
         expected, observations = self.solution.found.rss, self.solution.observations
         tiny = EXACT * max(self.rss, expected, self.size)  # residuals that are rounding only say nothing
-        drift = float(np.linalg.norm(self.total)) ** 2
+        drift = float(np.linalg.norm(self.solution.found.whitening.T @ self.total)) ** 2
         if (
             self.rows == observations
             and abs(self.rss - expected) <= SAME * expected + tiny

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.summary import Summary
 
+from karat.errors import InputError
+
 
 def title_of(results: Any) -> str:
     """Observations and kept rows: the first line of the table."""
@@ -15,12 +17,13 @@ def title_of(results: Any) -> str:
 
 
 def summary(
-    results: Any, yname: str | None = None, xname: Any = None, title: str | None = None, alpha: float = 0.05, **_: Any
-) -> Any:
-    """The table of a fit."""
+    results: Any, yname: str | None = None, xname: Any = None, title: str | None = None, alpha: float = 0.05,
+    slim: bool = False,
+) -> Any:  # fmt: skip
+    """The table of a fit; ``slim`` leaves numbers about the whole model out, as in statsmodels."""
     weighted = "WLS" if results.model.full.log_weights else "OLS"
     groups = [("Clusters:", [f"{results.n_groups:,}"])] if results.cov_type == "cluster" else []
-    left = [
+    left: list[tuple[str, Any]] = [
         ("Dep. Variable:", None),
         ("Model:", [weighted]),
         ("Method:", ["Least Squares"]),
@@ -40,15 +43,23 @@ def summary(
         ("AIC:", [f"{results.aic:#0.4g}"]),
         ("BIC:", [f"{results.bic:#0.4g}"]),
     ]
+    if slim:
+        left, right = [left[i] for i in (0, 1, 3, *range(6, len(left)))], right[:4]
     found = Summary()
     found.add_table_2cols(results, gleft=left, gright=right, yname=yname, xname=xname, title=title or title_of(results))
     found.add_table_params(results, yname=yname, xname=xname, alpha=alpha, use_t=results.use_t)
-    found.add_extra_txt([results.cov_kwds["description"]])
+    notes = [results.cov_kwds["description"]]
+    if results.model.full.residuals:
+        kind = "Weighted residuals" if results.model.full.log_weights else "Residuals"
+        notes.append(f"{kind}: " + ", ".join(f"{name} {value:.5g}" for name, value in results.residual_quantiles.items()))
+    found.add_extra_txt(notes)
     return found
 
 
-def tidy(results: Any, alpha: float) -> pd.DataFrame:
+def tidy(results: Any, alpha: Any) -> pd.DataFrame:
     """One row per coefficient."""
+    if not isinstance(alpha, float) or not 0 < alpha < 1:
+        raise InputError(f"alpha is a share such as 0.05, not {alpha!r}.", argument="alpha")
     ends = np.asarray(results.conf_int(alpha))
     return pd.DataFrame(
         {

@@ -3,6 +3,7 @@
 levels     one pass, if the formula has categories or transforms of all rows, or there are weights (:mod:`.learn`)
 moments    one pass: the coreset of the design (:mod:`karat._stream`)
 scores     one pass at the solution, for robust covariances (:mod:`.scores`)
+residuals  one or two passes at the solution, for quantiles of all residuals (:mod:`.residuals`)
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def ols(
     weights: str | None = None,
     use_t: bool | None = None,
     on_missing: str = "error",
+    residual_quantiles: bool = False,
     progress: Progress | None = None,
 ) -> Any:
     """The regression table of all rows, as statsmodels would give it, in bounded memory.
@@ -51,6 +53,8 @@ def ols(
         The t distribution for robust covariances; by default the normal distribution, as in statsmodels.
     on_missing : {"error", "drop"}
         What to do with rows that lack a value of the formula.
+    residual_quantiles : bool, default False
+        Also find the quartiles and extremes of all residuals, exactly, by one more pass (two from four million rows on).
     progress : callable, optional
         Called with (bytes done, bytes in all) in every pass.
 
@@ -72,27 +76,38 @@ def ols(
     (['Intercept', 'C(g)[T.1]', 'C(g)[T.2]', 'x'], 50000)
     """
     kinds = _kinds(cov_type, cluster)
+    for name, switch in (("use_t", use_t), ("residual_quantiles", residual_quantiles)):
+        if switch not in (None, True, False):
+            raise InputError(f"{name} is True or False, not {switch!r}.", argument=name)
     if isinstance(formula, Coreset):
         if weights is not None:
             raise InputError("A coreset knows its weights; leave weights= out.", argument="weights")
-        core = formula if data is None else _with_scores(formula, data, kinds, cluster, on_missing, progress)
+        core = (
+            formula if data is None else _with_scores(formula, data, kinds, cluster, on_missing, residual_quantiles, progress)
+        )
         _check_cluster(core, kinds, cluster)
-        return _shown(core, kinds[0], use_t)
+        fit = _shown(core, kinds[0], use_t)
+        if residual_quantiles:
+            fit.residual_quantiles  # noqa: B018 - refused if they are not stored
+        return fit
     if not isinstance(formula, str):
         raise InputError(f"The first argument is a formula or a coreset, not {type(formula).__name__}.", argument="formula")
     if data is None:
         raise InputError("A formula needs data: ols('y ~ x', frame_or_path).", argument="data")
     if isinstance(data, Coreset):
-        if kinds != ("nonrobust",) or weights is not None:
+        if kinds != ("nonrobust",) or weights is not None or residual_quantiles:
             raise NotExactError(
-                "A submodel of a coreset has the classical covariance only; robust sums are of one formula each."
+                "A submodel of a coreset has the classical covariance only; robust sums and quantiles of residuals are of one "
+                "formula each."
             )
         return _shown(data, "nonrobust", use_t).submodel(formula)
-    core = build(formula, data, weights, on_missing, progress, kinds, cluster)
+    core = build(formula, data, weights, on_missing, progress, kinds, cluster, residual_quantiles)
     return _shown(core, kinds[0], use_t)
 
 
 def _kinds(cov_type: str | Sequence[str], cluster: str | None) -> tuple[str, ...]:
+    if not isinstance(cov_type, str | list | tuple):
+        raise InputError(f"cov_type is one or a list of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
     kinds = (cov_type,) if isinstance(cov_type, str) else tuple(cov_type)
     for kind in kinds:
         if kind not in KINDS:
@@ -132,26 +147,27 @@ def _encoder(core: Coreset) -> Any:
 
 def build(
     text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None, kinds: Sequence[str] = (),
-    cluster: str | None = None,
+    cluster: str | None = None, quantiles: bool = False,
 ) -> Coreset:  # fmt: skip
-    """The coreset of a formula, with the sums of the covariances."""
+    """The coreset of a formula, with the sums of the covariances and the quantiles of the residuals."""
     try:
         import formulaic  # noqa: F401
         import statsmodels  # noqa: F401
     except ImportError:
         raise MissingExtraError("karat.inference.ols", "inference") from None
-    from karat.inference.design import make_design
     from karat.inference.formula import parse
     from karat.inference.layout import DesignLayout, columns_of
     from karat.inference.learn import Learn
-    from karat.inference.passes import open_rows
+    from karat.inference.passes import needed_columns, open_rows
+    from karat.inference.terms import make_design
 
     if weight is not None and not isinstance(weight, str):
         raise InputError("weights is the name of a column of the data.", argument="weights")
-    rows = open_rows(data, progress)
+    rows = open_rows(needed_columns(data, text, (weight, cluster)), progress)
     schema = rows.schema()
     formula = parse(text, [name for name in schema.names if name not in (weight, cluster)])
     columns = columns_of(formula, schema, weight, on_missing, cluster)
+    rows.as_codes(columns.coded())
     learn = Learn(replace(columns, roles=replace(columns.roles, key=None)), rows.declared, rows.all_doubles)
     if learn.needed:
         learn = rows.scan(learn.reading(), learn)
@@ -160,7 +176,7 @@ def build(
         raise InputError(f"The formula {text!r} has no term but the intercept; a table needs a term.")
     _check_width(design)
     roles = replace(columns.roles, features=tuple(design.names), key=None)
-    layout = DesignLayout(roles, None, columns.drop, formula, columns.text, None, design)
+    layout = DesignLayout(roles, None, columns.drop, formula, columns.text, None, columns.row, design)
     core = rows.coreset(layout)
     facts = design.facts() | {
         "response": formula.response.text,
@@ -172,7 +188,7 @@ def build(
         "covariances": {},
     }
     core = replace(core, regression=Regression(facts))
-    return _scored(core, rows, layout, kinds, cluster)
+    return _scored(core, rows, layout, kinds, cluster, quantiles)
 
 
 def _check_width(design: Any) -> None:
@@ -187,7 +203,22 @@ def _check_width(design: Any) -> None:
         )
 
 
-def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None) -> Coreset:
+def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None, quantiles: bool) -> Coreset:
+    """The coreset with what passes at the solution find."""
+    core = _with_sums(core, rows, layout, kinds, cluster)
+    if not quantiles:
+        return core
+    from karat.inference.residuals import residual_quantiles
+    from karat.inference.scores import Solution
+
+    assert core.regression is not None
+    facts = core.regression.facts
+    solution = Solution(table_of(core).found, facts["intercept"], facts["observations"])
+    told = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
+    return replace(core, regression=replace(core.regression, facts=facts | told))
+
+
+def _with_sums(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None) -> Coreset:
     """The coreset with the sums of robust covariances, by one more pass if any are asked for."""
     from karat.inference.scores import Scores, wanted_sums
 
@@ -218,18 +249,20 @@ def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster
 
 
 def _with_scores(
-    core: Coreset, data: Any, kinds: Sequence[str], cluster: str | None, on_missing: str, progress: Any
+    core: Coreset, data: Any, kinds: Sequence[str], cluster: str | None, on_missing: str, quantiles: bool, progress: Any
 ) -> Coreset:
     """A coreset of a formula, with sums over its data."""
     from karat.inference.design import restored
     from karat.inference.layout import DesignLayout, columns_of
-    from karat.inference.passes import open_rows
+    from karat.inference.passes import needed_columns, open_rows
 
     if core.regression is None:
         raise NotExactError("This coreset was not made from a formula; call ols(formula, data, cov_type=...).")
     design = restored(core.regression.facts)
-    rows = open_rows(data, progress)
+    others = (core.regression.facts["weights"], cluster)
+    rows = open_rows(needed_columns(data, design.formula.text, others), progress)
     columns = columns_of(design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster)
+    rows.as_codes(columns.coded())
     roles = replace(columns.roles, features=tuple(design.names), key=None)
-    layout = DesignLayout(roles, None, columns.drop, design.formula, columns.text, None, design)
-    return _scored(core, rows, layout, kinds, cluster)
+    layout = DesignLayout(roles, None, columns.drop, design.formula, columns.text, None, columns.row, design)
+    return _scored(core, rows, layout, kinds, cluster, quantiles)

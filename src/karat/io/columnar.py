@@ -29,6 +29,11 @@ class ColumnarFiles(Files):
         self.format = pads.ParquetFileFormat() if self.parquet else pads.IpcFileFormat()
         self.bounds: dict[int, np.ndarray] = {}  # first rows of the row groups of the files opened
 
+    def as_codes(self, columns: Sequence[str]) -> None:
+        """Read texts of few kinds as codes and a dictionary from now on, as Parquet stores them: no text is made per row."""
+        if self.parquet:
+            self.format = pads.ParquetFileFormat(dictionary_columns=set(columns))
+
     def read_schema(self) -> pa.Schema:
         return self._open(0)[1]
 

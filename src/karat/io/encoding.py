@@ -98,5 +98,5 @@ def as_text(column: Any) -> Any:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), None, column)
+        column = pc.if_else(pc.is_nan(column), None, pc.add(column, pa.scalar(0.0, column.type)))  # -0.0 and 0.0 are one level
     return column.cast(pa.large_string())

@@ -1,0 +1,134 @@
+"""Which columns the terms of a formula have: formulaic decides it once, from one row and from what all rows taught.
+
+It is asked with three changes, so that tables are those of statsmodels: booleans are categories, terms come in patsy's order,
+and ``C(g, Treatment)`` may be written without parentheses.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from karat.errors import InputError
+from karat.inference.design import Design, Learned, Term, coding
+from karat.inference.formula import COLOURS, Factor, Formula
+
+
+def make_design(formula: Formula, learned: Learned) -> Design:
+    """Ask formulaic which columns the terms have."""
+    import pandas as pd
+    from formulaic import ModelSpec
+    from formulaic.parser.types import Factor as Parsed
+
+    row: dict[str, Any] = {name: [learned.row.get(name, 0.5)] for name in formula.variables}
+    states = {text: (Parsed.Kind.CATEGORICAL, {"categories": list(levels)}) for text, levels in learned.levels.items()}
+    for factor in formula.factors:
+        if factor.looked_up and factor.text in learned.levels:
+            row[factor.text] = pd.Categorical(learned.levels[factor.text][:1])
+        elif factor.expression is not None and factor.text not in learned.levels:
+            _first_value(factor, learned)
+    kinds = {name: object if isinstance(value, list) and isinstance(value[0], str) else None for name, value in row.items()}
+    frame = pd.DataFrame({name: pd.Series(value, dtype=kinds[name]) for name, value in row.items()})
+    spec = ModelSpec.from_spec(
+        _in_order(formula, learned), encoder_state=states, transform_state=_with_numbers(learned.states), na_action="ignore",
+        output="numpy",
+    )  # fmt: skip
+    materializer, context = _materializer()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the row need not have the values of any term
+        try:
+            made = materializer(frame, context=context).get_model_matrix(spec)
+        except Exception as error:  # formulaic computes what the user wrote, so any error may come
+            said = COLOURS.sub("", str(error)).strip().splitlines() or [type(error).__name__]
+            raise InputError(f"The formula {formula.text!r} cannot be used: {said[0]}") from error
+    terms = []
+    for structure in made.model_spec.structure:
+        if not structure.columns:
+            raise InputError(f"The term {str(structure.term)!r} has a single level, so it has no column; leave it out.")
+        place = 0
+        for scoped in structure.scoped_terms:
+            factors = tuple((one.factor.expr, bool(one.reduced)) for one in scoped.factors)
+            count = int(np.prod([_width(formula, text, reduced, learned) for text, reduced in factors]))
+            names = tuple(str(name) for name in structure.columns[place : place + count])
+            terms.append(Term(names, factors, float(scoped.scale)))
+            place += count
+        assert place == len(structure.columns), structure
+    named = [name for term in terms for name in term.columns]
+    for name in named:
+        if named.count(name) > 1:
+            raise InputError(f"Two terms of the formula {formula.text!r} make a column {name!r}; rename a column of the data.")
+    return Design(formula, tuple(terms), learned)
+
+
+def _in_order(formula: Formula, learned: Learned) -> Any:
+    """The terms in patsy's order: first those without numbers; then by the numbers in them, in the order they appear in; of
+    the same numbers, by how many factors there are.
+    """
+    from formulaic import SimpleFormula
+
+    numbers = {factor.text for factor in formula.factors if factor.text not in learned.levels}
+    buckets: dict[frozenset[str], list[Any]] = {frozenset(): []}
+    for term in formula.terms:
+        buckets.setdefault(frozenset(factor.expr for factor in term.factors) & numbers, []).append(term)
+    ordered = [term for bucket in buckets.values() for term in sorted(bucket, key=lambda term: term.degree)]
+    return SimpleFormula(ordered, _ordering="none")
+
+
+@cache
+def _materializer() -> tuple[Any, dict[str, Any]]:
+    """formulaic's own, for which booleans are categories, and the names that it knows beside its own."""
+    import pandas as pd
+    from formulaic.materializers import PandasMaterializer
+    from formulaic.transforms.contrasts import UNSET, TreatmentContrasts
+
+    class BooleanLevels(PandasMaterializer):
+        """Booleans are categories, as in statsmodels."""
+
+        REGISTER_NAME = "karat"
+        REGISTER_INPUTS = ()
+
+        @PandasMaterializer.override
+        def _evaluate(self, expr: str, metadata: Any, spec: Any) -> tuple[Any, Any]:
+            value, variables = super()._evaluate(expr, metadata, spec)
+            return (pd.Series(value) if isinstance(value, np.ndarray) and value.dtype == bool else value), variables
+
+        @PandasMaterializer.override
+        def _is_categorical(self, values: Any) -> bool:
+            return str(getattr(values, "dtype", "")) == "bool" or super()._is_categorical(values)
+
+    class Treatment(TreatmentContrasts):
+        """With patsy's name and argument, and also without parentheses."""
+
+        def __init__(self, reference: Any = UNSET) -> None:
+            super().__init__(base=reference)
+
+    return BooleanLevels, {"Treatment": Treatment}
+
+
+def _with_numbers(states: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: {k: {int(i): v for i, v in value.items()} if isinstance(value, dict) else value for k, value in state.items()}
+        for key, state in states.items()
+    }
+
+
+def _width(formula: Formula, text: str, reduced: bool, learned: Learned) -> int:
+    factor = next(f for f in formula.factors if f.text == text)
+    if text in learned.levels:
+        return int(coding(factor, learned.levels[text], reduced).shape[1])
+    if factor.expression is None:
+        return 1
+    values = _first_value(factor, learned)
+    return (values.shape[1] if values.ndim == 2 else 1) - reduced
+
+
+def _first_value(factor: Factor, learned: Learned) -> np.ndarray:
+    """Of an expression that has no levels; refused by its name if it is no number."""
+    assert factor.expression is not None
+    values = {name: learned.row.get(name, 0.5) for name in factor.variables}
+    columns = {name: np.array([value], dtype=object if isinstance(value, str) else None) for name, value in values.items()}
+    return factor.expression.numbers(columns, learned.states)
