@@ -240,6 +240,13 @@ def test_progress_by_tqdm(frame, tmp_path, monkeypatch):
     assert all(bar.places[-1] == "closed" and bar.places[-2][0] == bar.places[-2][1] for bar in bars)
 
 
+@pytest.mark.parametrize("wrong", [3, "yes"])
+def test_progress_that_is_no_function(frame, wrong):
+    for function in (karat.coreset, karat.coreset_files):
+        with pytest.raises(InputError, match="progress is .* True, False or a function"):
+            function(frame, "price", progress=wrong)
+
+
 def test_progress_counts_the_rows_of_all_threads():
     """Rows done grow from call to call in a pass and end with all of them, however many threads read."""
     X = np.random.default_rng(0).standard_normal((200_000, 5))

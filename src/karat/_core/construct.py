@@ -98,7 +98,7 @@ def coreset(
     start = time.perf_counter()
     if unknown:
         raise unknown_argument(coreset, unknown)
-    if isinstance(progress, bool):
+    if progress is not None and not callable(progress):
         with progress_bar(progress, "rows") as advance:
             return coreset(
                 X, y, problem, sample_weight=sample_weight, groups=groups, lengths=lengths, method=method,

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from karat._core.wording import amount
-from karat.errors import MissingExtraError
+from karat.errors import InputError, MissingExtraError
 
 Advance = Callable[[int, int], None]
 OFTEN = 0.1  # seconds between two states of a bar
@@ -31,6 +31,8 @@ def progress_bar(shown: Advance | bool | None, unit: str) -> Iterator[Advance | 
     unit : {"rows", "B"}
         What is counted.
     """
+    if shown is not None and not isinstance(shown, bool) and not callable(shown):
+        raise InputError(f"progress is {shown!r}; it must be True, False or a function of (done, in all).", argument="progress")
     if not isinstance(shown, bool):
         yield shown
     elif not shown:
