@@ -164,6 +164,14 @@ def _from_ragged(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[tuple[Any
     return tuple(tuple(values[a:b]) for a, b in pairwise(ends))
 
 
+def cube_path(path: Any) -> Path:
+    """The path of a cube's file."""
+    try:
+        return Path(path)
+    except TypeError:
+        raise InputError(f"path must be the path of a file, not {path!r}.", argument="path") from None
+
+
 def identity(path: Path) -> tuple[int, ...] | None:
     """What tells a file from another that has replaced it; None if there is none."""
     try:
