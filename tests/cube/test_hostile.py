@@ -78,5 +78,5 @@ def test_rows_that_stay_are_said():
 
 def test_large_cells_are_refused_by_name(monkeypatch):
     monkeypatch.setattr("karat._cube.reduce.WHOLE", 1000)
-    with pytest.raises(NotExactError, match="^Cell k=[012]: No exact coreset"):
+    with pytest.raises(NotExactError, match=r"^Cell k=[012]: No exact coreset"):
         karat.cube(tails(1500, 0), target="y", by="k", columns=FEATURES)

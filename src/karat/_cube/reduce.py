@@ -115,7 +115,7 @@ class Reducer:
         return Kept(found.positions, found.weights, certificate)
 
     def _stay(self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, fresh: bool) -> Kept:
-        """All rows as they are; ``claims`` are those of the kept rows among them, and ``fresh`` says whether there are others."""
+        """All rows as they are; ``claims`` are those of the kept rows, and ``fresh`` says whether there are others."""
         everything = whole(rows, found)
         own = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []
         united = union_certificate([*claims, *own], self.problem)

@@ -26,6 +26,7 @@ DIRECT = 2.25  # points per feature up to which they are eliminated without summ
 KINDS = 1.8  # sums per feature at one level of halving
 LEVELS = 64  # most levels of halving; each leaves two thirds
 POLISHINGS = 2  # rounds of polishing
+ROUNDED = 2 * EPS  # relative residual that no round makes smaller
 FEW_CHANGES = 0.6  # share of the points up to which Gram matrices are brought up to date rather than summed anew
 FINISHED = 0.7  # a stack is packed anew when no more than this share of it is left
 
@@ -236,11 +237,14 @@ def polish(points: Array, weights: Array, target: Array) -> Array:
     """Refine positive weights (G, r) on as many points as features, so that they meet the targets."""
     matrices = np.ascontiguousarray(points.transpose(0, 2, 1))
     residual = target - _sums(points, weights)
+    left = np.arange(len(points))  # the groups that another round may improve
     for _ in range(POLISHINGS):
-        refined = weights + solved(matrices, residual)
-        rest = target - _sums(points, refined)
-        better = (refined > 0).all(axis=1) & (np.linalg.norm(rest, axis=1) < np.linalg.norm(residual, axis=1))
-        if not better.any():
+        refined = weights[left] + solved(matrices[left], residual[left])
+        rest = target[left] - _sums(points[left], refined)
+        size, before = np.linalg.norm(rest, axis=1), np.linalg.norm(residual[left], axis=1)
+        better = (refined > 0).all(axis=1) & (size < before)
+        weights[left[better]], residual[left[better]] = refined[better], rest[better]
+        left = left[better & (size > ROUNDED * np.linalg.norm(target[left], axis=1))]
+        if not len(left):
             break
-        weights, residual = np.where(better[:, None], refined, weights), np.where(better[:, None], rest, residual)
     return weights
