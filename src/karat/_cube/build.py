@@ -89,8 +89,8 @@ class CollectCells(Consumer):
         return numbers
 
     def _name(self, cell: int) -> str:
-        labels = zip(self.layout.by, self.labels.arrays(), strict=True)
-        return f"Cell {', '.join(f'{name}={values[cell]}' for name, values in labels)}"
+        labels = zip(self.layout.by, self.labels.arrays(np.array([cell])), strict=True)
+        return f"Cell {', '.join(f'{name}={values[0]}' for name, values in labels)}"
 
     def fold(self, least: int = 0) -> None:
         """Reduce the cells that have more than ``least`` rows; the rows of others wait on."""
@@ -122,10 +122,13 @@ class CollectCells(Consumer):
         self.most = max(self.most, 2 * self.waiting)  # many cells: what they hold must not be folded again and again
 
     def cells(self, origin: int) -> Cells:
-        """All cells; ``origin`` is the number of the change that they are part of."""
+        """All cells; ``origin`` is the number of the change that they are part of.
+
+        A label all of whose rows were left out, because they lack values, is no cell.
+        """
         self.fold()
-        labels = self.labels.arrays()
-        empty = sorted(set(range(len(self.labels))) - set(self.claims))
+        there = np.flatnonzero(self.counts)
+        empty = [cell for cell in there.tolist() if cell not in self.claims]
         if empty:
             raise InputError(
                 f"{self._name(empty[0])} has no row of positive weight; leave its rows out or correct their weights."
@@ -133,11 +136,12 @@ class CollectCells(Consumer):
         rows = _joined(self.pieces)
         rows = _taken(rows, _sorted(rows.codes, len(self.labels)))
         rows = _taken(rows, np.flatnonzero(np.asarray(rows.weights)))
-        order, _ = in_order(labels, len(self.labels))
-        sizes = np.bincount(rows.codes, minlength=len(order))
+        labels = self.labels.arrays(there)
+        order, _ = in_order(labels, len(there))
+        sizes = np.bincount(rows.codes, minlength=len(self.labels))[there]
         found = Cells(
             labels, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp), rows.columns, np.asarray(rows.weights),
-            rows.numbers, rows.keys, tuple(self.claims[c] for c in range(len(order))), ((origin,),) * len(order),
+            rows.numbers, rows.keys, tuple(self.claims[c] for c in there.tolist()), ((origin,),) * len(there),
         )  # fmt: skip
         return found.chosen(order)
 

@@ -141,11 +141,11 @@ class Labels:
             one, two = (f"{KINDS[kind.kind]} ({kind})" if kind.kind == "f" else KINDS[kind.kind] for kind in (known, found))
             raise InputError(f"Column {name!r} holds {one} in some rows and {two} in others; convert one of them.", column=name)
 
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """The labels of all cells, an array for each column."""
-        found = []
+    def arrays(self, which: Indices) -> tuple[np.ndarray, ...]:
+        """The labels of some cells, an array for each column."""
+        known, found = list(self.numbers), []
         for i, name in enumerate(self.layout.by):
-            values = [label[i] for label in self.numbers]
+            values = [known[place][i] for place in which.tolist()]
             kind = self.kinds[i]
             if kind is None or kind.kind in "bfU":
                 found.append(np.array(values, dtype=None if kind is None or kind.kind == "U" else kind))
