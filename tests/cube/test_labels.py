@@ -115,3 +115,25 @@ def test_dates_of_other_centuries():
     assert cube.select(k=slice(pd.Timestamp("2025-01-01").as_unit("ns"), None)).n_rows == 20
     assert cube.select(k="9000").n_rows == 10
     assert cube.fit(LinearRegression(), by="k")["0001-01-01"] is not None
+
+
+@pytest.mark.parametrize("name", ["rows", "weight", "ok", "kept", "term", "target", "coefficient"])
+def test_labels_that_are_called_like_facts(name):
+    """Before, a label called "weight" was overwritten in the table of cells, and one called "term" broke that of coefficients."""
+    frame = labelled_rows(["a", "b"]).rename(columns={"k": name})
+    cube = karat.cube(frame, target="y", by=name, columns=["a"])
+    assert cube.to_frame()[name].tolist() == ["a", "b"]
+    assert len(cube.to_frame().columns) == 7
+    fits = cube.fit(LinearRegression(), by=name)
+    tidy = fits.coefficients
+    assert tidy[name].tolist() == ["a", "a", "b", "b"]
+    np.testing.assert_array_equal(tidy.iloc[:, -1], [m for one in fits.models for m in (one.intercept_, *one.coef_)])
+
+
+def test_a_cube_of_one_cell_changes():
+    rows = labelled_rows([1, 2])
+    cube = karat.cube(rows, target="y", by="k").rollup()
+    cube.update(labelled_rows([3], seed=1))
+    assert len(cube) == 1
+    assert cube.select().n_rows == 30
+    assert cube.replace(labelled_rows([4], seed=2)).select().n_rows == 10

@@ -16,7 +16,7 @@ from karat._core.coreset import Coreset
 from karat._cube.build import new_reducer
 from karat._cube.cells import Cells, joined, label_list
 from karat._cube.file import cube_path, identity, locked, pack_cube, read_cube, unpack_cube, write_cube
-from karat._cube.frames import native_frame
+from karat._cube.frames import free_names, native_frame
 from karat._cube.gather import gather
 from karat._cube.history import alive, contents_of, same_rows, unlabelled
 from karat._cube.layout import CellLayout
@@ -105,8 +105,14 @@ class Cube:
 
     def table(self) -> dict[str, np.ndarray]:
         """The columns of :meth:`to_frame`."""
+        facts = self.facts()
+        names = free_names(self.by, list(facts))
+        return dict(zip((*self.by, *names), (*self.cells.labels, *facts.values()), strict=True))
+
+    def facts(self) -> dict[str, np.ndarray]:
+        """Of every cell what :meth:`to_frame` says beside its labels."""
         cells = self.cells
-        return dict(zip(self.by, cells.labels, strict=True)) | {
+        return {
             "rows": cells.counts,
             "kept": cells.sizes,
             "weight": cells.totals,

@@ -11,7 +11,7 @@ import numpy as np
 
 from karat._core.coreset import Coreset
 from karat._cube.cells import Cells
-from karat._cube.frames import native_frame
+from karat._cube.frames import free_names, native_frame
 from karat._cube.reduce import union_certificate
 from karat._cube.select import label_key, label_keys
 from karat.errors import InputError, MissingExtraError, UnknownLabelError
@@ -85,18 +85,21 @@ class Fits(Mapping[Any, Any]):
 
     def tidy(self) -> dict[str, np.ndarray]:
         """The columns of :attr:`coefficients`."""
-        columns: dict[str, list[Any]] = {name: [] for name in (*self.by, "rows", "target", "term", "coefficient")}
+        places: list[int] = []  # of the model of each line
+        facts: dict[str, list[Any]] = {name: [] for name in ("rows", "target", "term", "coefficient")}
         for i, model in enumerate(self.models):
             terms, table = _terms(model, self.features)
             for target, row in zip(self.targets or ("",), table, strict=True):
-                for term, value in zip(terms, row, strict=True):
-                    for name, values in zip(self.by, self.labels, strict=True):
-                        columns[name].append(values[i])
-                    for name, value_ in (("rows", self.rows[i]), ("target", target), ("term", term), ("coefficient", value)):
-                        columns[name].append(value_)
+                places += [i] * len(terms)
+                for name, values in (("term", terms), ("coefficient", row.tolist())):
+                    facts[name] += values
+                for name, value in (("rows", self.rows[i]), ("target", target)):
+                    facts[name] += [value] * len(terms)
         if len(self.targets) <= 1:
-            del columns["target"]
-        return {name: np.array(values) for name, values in columns.items()}
+            del facts["target"]
+        names = free_names(self.by, list(facts))
+        labels = (values[places] for values in self.labels)
+        return dict(zip((*self.by, *names), (*labels, *map(np.array, facts.values())), strict=True))
 
     def table(self, term: str) -> Any:
         """The coefficients of one term as an array, in the order of the labels."""
