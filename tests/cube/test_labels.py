@@ -137,3 +137,9 @@ def test_a_cube_of_one_cell_changes():
     assert len(cube) == 1
     assert cube.select().n_rows == 30
     assert cube.replace(labelled_rows([4], seed=2)).select().n_rows == 10
+
+
+def test_output_is_refused_before_rows_are_read(tmp_path):
+    for path, error in ((tmp_path / "cube.csv", InputError), (tmp_path / "none" / "cube.parquet", karat.StorageError)):
+        with pytest.raises(error, match=r"cube\."):
+            karat.cube(tmp_path / "no-such-data.parquet", target="y", by="k", path=path)

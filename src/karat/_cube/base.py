@@ -15,7 +15,7 @@ from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._cube.build import new_reducer
 from karat._cube.cells import Cells, joined, label_list
-from karat._cube.file import cube_path, identity, locked, pack_cube, read_cube, unpack_cube, write_cube
+from karat._cube.file import cube_path, identity, locked, output_path, pack_cube, read_cube, unpack_cube, write_cube
 from karat._cube.frames import free_names, native_frame
 from karat._cube.gather import gather
 from karat._cube.history import alive, contents_of, same_rows, unlabelled
@@ -339,9 +339,7 @@ class Cube:
 
     def save(self, path: str | Path) -> None:
         """Write to a Parquet file, atomically; from then on changes are written to it, too."""
-        path = cube_path(path)
-        if path.suffix != ".parquet":
-            raise InputError(f"A cube is saved as .parquet, not {path.suffix or 'without a suffix'!r}: {path}.")
+        path = output_path(path)
         with self._lock, locked(path):
             write_cube(path, self.cells, self.problem, self.layout, self.history)
             self.path, self._identity = path, identity(path)

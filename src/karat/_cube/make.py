@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from karat._core.construct import Progress
 from karat._cube.base import Cube, stamped
-from karat._cube.file import cube_path
+from karat._cube.file import output_path
 from karat._cube.gather import gather
 from karat._cube.layout import CellLayout
 from karat._stream.sketch import Sketch
@@ -89,7 +89,7 @@ def cube(
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function of two numbers, not {progress!r}.", argument="progress")
     if path is not None:
-        cube_path(path)
+        output_path(path)
     layout = CellLayout.for_cells(problem, target, by, columns, sample_weight, key, on_missing)
     seed = int(random_state)
     cells, record, layout = gather(data, layout, problem, seed, 0, memory, content, progress)
