@@ -119,7 +119,7 @@ def test_dates_of_other_centuries():
 
 @pytest.mark.parametrize("name", ["rows", "weight", "ok", "kept", "term", "target", "coefficient"])
 def test_labels_that_are_called_like_facts(name):
-    """Before, a label called "weight" was overwritten in the table of cells, and one called "term" broke that of coefficients."""
+    """Before, a label "weight" was overwritten in the table of cells, and a label "term" broke that of coefficients."""
     frame = labelled_rows(["a", "b"]).rename(columns={"k": name})
     cube = karat.cube(frame, target="y", by=name, columns=["a"])
     assert cube.to_frame()[name].tolist() == ["a", "b"]
