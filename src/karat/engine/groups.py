@@ -33,7 +33,7 @@ from karat.engine.weights import SECOND
 
 WIDE = 120  # features up to which stacks are faster
 MANY = 256  # groups of one size that a thread takes at a time; it must not depend on the number of threads
-STACK = 2**19  # numbers of one stack
+STACK = 2**20  # numbers of one stack
 STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
 TIERS = (3.0, SECOND)  # sampled candidates per feature: a stack that fails half is costly
 LARGE = 2048  # rows beyond which a pass over a group costs more than its calls
