@@ -8,9 +8,7 @@ weight zero.  As in :mod:`karat.engine.coordinates`, with all rows as the pilot:
     whiten    columns scaled to unit size, the constant split off, the Cholesky factor of what is left inverted;
     again     where the condition number kappa of the Gram matrix exceeds KAPPA, in the coordinates found.
 
-Larger groups are summed by a pass over all of them, with shift and map from a sample.  Where their rows are scattered, the pass
-takes the next few rows of every group at a time: rows of a group are in increasing order, so these lie near each other in
-memory, and are read from it once.
+Larger groups are summed by a pass over each, with shift and map from a sample.
 
 Columns that are zero in every row of a group (a constant one, after the shift) are left out of its coordinates.  Everything
 else that the ordinary way has an answer to is left to it, ``good`` says where: columns of extreme size, directions that nearly
@@ -20,7 +18,6 @@ vanish, numbers that are not finite.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -28,14 +25,10 @@ from karat.engine import linalg
 from karat.engine.group_weights import each
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Rows
-from karat.engine.threads import share
 from karat.engine.tolerances import EPS, EXTREME, KAPPA
 
 PIECE = 512  # rows that BLAS adds up by itself; such sums are added pairwise
 PASS = 8192  # rows of a larger group that are read at a time
-NEAR = 2**23  # bytes of scattered rows, of all groups together, that are read at a time
-TOGETHER = 64  # rows of a group among them, at least
-PARTS = 4  # of such a pass, for threads
 NARROW = 1e-9  # standard deviation over mean below which a column may be constant
 PILOT_KAPPA = 25.0  # condition number of a pilot from which on its map is used: that of all rows may be larger
 STEEP = 1e5  # condition number that is left to the ordinary way
@@ -136,16 +129,12 @@ def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, af
         harmless = np.square(shift) * weights.sum(axis=1)[:, None] <= squares[:, 1:]
         shift[harmless & ~mapped[:, None]] = 0.0
     sums, total, lightest = np.empty_like(seen), counts.astype(float), np.ones(len(starts))
-    if rows.index is not None:
-        sums = _summed_together(rows, starts, counts, shift, map_, mapped, affine)
     buffer = np.ones((int(min(counts.max(), PASS)), rows.columns + 1))
     for g, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
-        if rows.index is None:
-            own = rows.run(start, start + count)
-            sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine, buffer)
-        if rows.weights is not None:
-            weights = rows.weights[start : start + count]
-            total[g], lightest[g] = weights.sum(), weights.min()
+        own = rows.run(start, start + count)
+        sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine, buffer)
+        if own.weights is not None:
+            total[g], lightest[g] = own.weights.sum(), own.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
     return _fitted(sums, squares, shift, map_, total, lightest, np.zeros(len(starts), dtype=bool), lead)
 
@@ -166,41 +155,6 @@ def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool, buffer: 
             gram = linalg.gram_with_ones(block, weights)
             sums.append(gram if affine else gram[1:, 1:])
     return sums[0] if len(sums) == 1 else np.asarray(sum(sums))
-
-
-def _summed_together(
-    rows: Rows, starts: Indices, counts: Indices, shift: Array, map_: Array, mapped: Flags, affine: bool
-) -> Array:
-    """Second moments of scattered groups in mapped variables, some rows of every group at a time; threads share the runs."""
-    run = int(np.clip(NEAR // (8 * rows.columns * len(starts)), TOGETHER, PIECE))
-    several = max(1, PASS // run)
-    moved = [np.flatnonzero(shift[g : g + several].any(axis=0)).tolist() for g in range(0, len(starts), several)]
-
-    def at(first: int) -> Array:
-        sums = np.zeros(map_.shape)
-        for place, g in enumerate(range(0, len(starts), several)):
-            some = g + np.flatnonzero(counts[g : g + several] > first)
-            if len(some):
-                begin, left = starts[some] + first, np.minimum(counts[some] - first, run)
-                block, weights = stacked_rows(rows, begin, left, run)
-                for column in moved[place]:
-                    block[:, :, column + 1] -= shift[some, column, None]
-                variables = block if affine else block[:, :, 1:]
-                maps = mapped[some]
-                sums[some] = second_moments(variables @ map_[some] if maps.any() else variables, weights)
-        return sums
-
-    def added(firsts: range) -> Array:
-        sums: list[Array] = []  # of 1, 2, 4, ... runs: added pairwise, so that rounding grows with their logarithm
-        for number, first in enumerate(firsts, 1):
-            sums.append(at(first))
-            for _ in range((number & -number).bit_length() - 1):
-                sums[-2:] = [sums[-2] + sums[-1]]
-        return np.asarray(sum(reversed(sums)))
-
-    firsts = range(0, int(counts.max()), run)
-    cuts = np.linspace(0, len(firsts), min(PARTS, len(firsts)) + 1).astype(int).tolist()
-    return np.asarray(sum(share(added, [firsts[a:b] for a, b in pairwise(cuts)], linalg.threads())))
 
 
 def _fitted(

@@ -123,17 +123,14 @@ def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterato
     """The groups for which stacks lead to a proof."""
     counts = np.diff(starts)
     sizes = rounded_up(counts)
-    work: list[tuple[int, Indices]] = []
+    work = []
     for size in np.unique(sizes[counts <= COMPLETE]).tolist():
         same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
         work += [(size, some) for some in np.array_split(same, 1 + len(same) // MANY)]
-    large = np.flatnonzero((sizes > LARGE) & (counts <= COMPLETE))
-    passed = moments_by_pass(rows, kernel, starts[large], counts[large], seed) if len(large) else None
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
         size, some = part
-        known = passed.chosen(np.searchsorted(large, some)) if passed is not None and size > LARGE else None
-        found = Groups(rows, kernel, starts[some], counts[some], size, seed, known).reduced()
+        found = Groups(rows, kernel, starts[some], counts[some], size, seed).reduced()
         return [(int(some[place]), reduction) for place, reduction in found]
 
     yield from chain.from_iterable(share(do, work, linalg.threads()))
@@ -142,12 +139,11 @@ def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterato
 class Groups:
     """Groups of nearly one size, to be reduced in stacks."""
 
-    def __init__(
-        self, rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, seed: int,
-        known: GroupMoments | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, seed: int) -> None:
         self.rows, self.kernel, self.starts, self.counts, self.size, self.seed = rows, kernel, starts, counts, size, seed
-        self.known = known
+
+    def _drawn(self, count: int) -> Array:
+        return np.random.default_rng(self.seed).random(count)
 
     def reduced(self) -> Iterator[tuple[int, Reduction]]:
         """The groups for which a proof is found, with their places."""
@@ -169,7 +165,7 @@ class Groups:
                 few = self.counts[left[members]] <= SECOND * stack.width
                 waiting = members[(few if not times else ~few) & ~done[left[members]]]
                 candidates = int(times * stack.width) or self.size
-                drawn = drawn_numbers(self.seed, candidates) if times else None
+                drawn = self._drawn(candidates) if times else None
                 for some in _pieces(waiting, candidates * stack.width):
                     groups, moments = left[some], fitted.chosen(some)
                     for place, reduction in stack.reduced(self.starts[groups], self.counts[groups], moments, candidates, drawn):
@@ -177,26 +173,14 @@ class Groups:
                         yield int(groups[place]), reduction
 
     def moments(self, groups: Indices) -> GroupMoments:
-        """Coordinates and moments: by stacks of all rows, or by a pass over larger groups."""
+        """Coordinates and moments: by stacks of all rows, or by a pass over each of larger groups."""
         starts, counts = self.starts[groups], self.counts[groups]
-        if self.known is not None:
-            return self.known.chosen(groups)
         if self.size > LARGE:
-            return moments_by_pass(self.rows, self.kernel, starts, counts, self.seed)
+            pilot = drawn_rows(starts, counts, self._drawn(int(TIERS[0] * self.kernel.width)))
+            return fit_by_pass(self.rows, starts, counts, pilot, self.kernel.affine)
         pieces = _pieces(np.arange(len(groups)), self.size * (self.rows.columns + 1))
         read = (stacked_rows(self.rows, starts[some], counts[some], self.size) for some in pieces)
         return GroupMoments.joined([fit_groups(*stack, self.kernel.affine) for stack in read])
-
-
-def drawn_numbers(seed: int, count: int) -> Array:
-    """Numbers of [0, 1), the same for every group."""
-    return np.random.default_rng(seed).random(count)
-
-
-def moments_by_pass(rows: Rows, kernel: Powers, starts: Indices, counts: Indices, seed: int) -> GroupMoments:
-    """Coordinates and moments of large groups."""
-    pilot = drawn_rows(starts, counts, drawn_numbers(seed, int(TIERS[0] * kernel.width)))
-    return fit_by_pass(rows, starts, counts, pilot, kernel.affine)
 
 
 def _pieces(groups: Indices, numbers: int) -> Iterator[Indices]:
