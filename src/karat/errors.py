@@ -27,6 +27,12 @@ class InputError(ValueError):
         self.argument, self.column, self.row = argument, column, row
 
 
+class UnknownLabelError(InputError, KeyError):
+    """A mapping has nothing under a label; it is a :class:`KeyError`, too."""
+
+    __str__ = ValueError.__str__  # that of KeyError shows the text in quotes
+
+
 class NotExactError(RuntimeError):
     """An exact result could not be reached, or the request is for something a coreset does not keep."""
 
@@ -50,6 +56,12 @@ class MissingExtraError(ImportError):
             f"{what} needs an optional dependency: install it with  pip install 'karat[{extra}]'  (in a copy of the project, "
             f"pip install '.[{extra}]')."
         )
+
+
+def check_memory(memory: object) -> None:
+    """Raise unless an argument says how many bytes may be used."""
+    if isinstance(memory, bool) or not isinstance(memory, int) or memory < 10**6:
+        raise InputError(f"memory must be a whole number of at least 10**6 bytes, not {memory!r}.", argument="memory")
 
 
 def check_whole(name: str, value: object, least: int = 1) -> None:

@@ -243,7 +243,7 @@ def test_progress_by_tqdm(frame, tmp_path, monkeypatch):
 @pytest.mark.parametrize("wrong", [3, "yes"])
 def test_progress_that_is_no_function(frame, wrong):
     for function in (karat.coreset, karat.coreset_files):
-        with pytest.raises(InputError, match="progress is .* True, False or a function"):
+        with pytest.raises(InputError, match=r"progress is .* True, False or a function"):
             function(frame, "price", progress=wrong)
 
 

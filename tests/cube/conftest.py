@@ -28,6 +28,14 @@ def sales(n=24_000, days=20, seed=0, start="2026-01-20"):
     return frame
 
 
+def labelled_rows(labels, seed=0, each=10):
+    """Some rows of every label ``k``."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"a": rng.standard_normal(each * len(labels)), "y": rng.standard_normal(each * len(labels))})
+    frame["k"] = pd.Series(labels).repeat(each).reset_index(drop=True)
+    return frame
+
+
 @pytest.fixture(scope="session")
 def frame():
     return sales()

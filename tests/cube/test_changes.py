@@ -176,3 +176,20 @@ def test_a_killed_change_leaves_the_old_file_or_the_new(cube, frame, tmp_path, k
     assert found.history[-1]["change"] == ("build" if pq.read_table(path).equals(before) else kind)
     found.drop(day="2026-01-30")  # the next change removes what is left over
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
+
+
+def test_cells_of_rows_without_values(frame):
+    """A label all of whose rows are left out is no cell; before, it was refused for its weights."""
+    gaps = frame.assign(price=frame.price.where(frame.region != "AP"))
+    gaps.loc[gaps.index[:500], "size"] = np.nan
+    options = {"target": "y", "by": ["region", "day"], "columns": FEATURES, "on_missing": "drop"}
+    cube = karat.cube(gaps, **options, memory=10**6)
+    whole = gaps.dropna()
+    assert cube.labels("region").tolist() == ["EU", "US"]
+    proves(cube.select(), slice_of(whole, np.ones(len(whole), dtype=bool)))
+    some = gaps[(gaps.region == "AP") | (gaps.day == "2026-01-25")].assign(y=lambda f: f.y + 1)
+    cube.update(some)
+    both = pd.concat([whole, some.dropna()])
+    proves(cube.select(), slice_of(both, np.ones(len(both), dtype=bool)))
+    with pytest.raises(InputError, match="were left out"):
+        cube.update(gaps[gaps.region == "AP"])

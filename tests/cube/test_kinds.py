@@ -6,18 +6,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from cube.conftest import labelled_rows as rows
 
 import karat
 from karat import InputError
 
 BERLIN = dt.timezone(dt.timedelta(hours=1))
-
-
-def rows(labels, seed=0):
-    rng = np.random.default_rng(seed)
-    frame = pd.DataFrame({"a": rng.standard_normal(10 * len(labels)), "y": rng.standard_normal(10 * len(labels))})
-    frame["k"] = pd.Series(labels).repeat(10).reset_index(drop=True)
-    return frame
 
 
 def made(labels, seed=0):

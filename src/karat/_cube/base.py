@@ -15,16 +15,16 @@ from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._cube.build import new_reducer
 from karat._cube.cells import Cells, joined, label_list
-from karat._cube.file import identity, locked, pack_cube, read_cube, unpack_cube, write_cube
-from karat._cube.frames import native_frame
+from karat._cube.file import cube_path, identity, locked, output_path, pack_cube, read_cube, unpack_cube, write_cube
+from karat._cube.frames import free_names, native_frame
 from karat._cube.gather import gather
 from karat._cube.history import alive, contents_of, same_rows, unlabelled
 from karat._cube.layout import CellLayout
 from karat._cube.reduce import Reducer, union_certificate
-from karat._cube.select import matching
+from karat._cube.select import asked, check_name, label_names, matching
 from karat._data.frames import frame_of
 from karat.engine.linalg import Indices
-from karat.errors import InputError, StorageError
+from karat.errors import InputError, StorageError, check_memory
 from karat.io.build import MEMORY
 from karat.problems import Problem
 
@@ -91,13 +91,12 @@ class Cube:
 
     def labels(self, name: str) -> np.ndarray:
         """The distinct labels of a column, in order."""
-        if name not in self.by:
-            raise InputError(f"Cells have no label {name!r}; they are labelled by {', '.join(self.by)}.")
+        check_name(name, self.by, "name")
         return np.unique(self.cells.labels[self.by.index(name)])
 
     def certificate(self, selection: Selection | None = None, **labels: Any) -> Certificate:
         """The certificate of a cell, or of several together."""
-        which = matching(self.cells, self.by, {**(selection or {}), **labels})
+        which = matching(self.cells, self.by, asked(selection, labels))
         return union_certificate([self.cells.certificates[i] for i in which], self.problem)
 
     def to_frame(self) -> Any:
@@ -106,8 +105,14 @@ class Cube:
 
     def table(self) -> dict[str, np.ndarray]:
         """The columns of :meth:`to_frame`."""
+        facts = self.facts()
+        names = free_names(self.by, list(facts))
+        return dict(zip((*self.by, *names), (*self.cells.labels, *facts.values()), strict=True))
+
+    def facts(self) -> dict[str, np.ndarray]:
+        """Of every cell what :meth:`to_frame` says beside its labels."""
         cells = self.cells
-        return dict(zip(self.by, cells.labels, strict=True)) | {
+        return {
             "rows": cells.counts,
             "kept": cells.sizes,
             "weight": cells.totals,
@@ -131,7 +136,7 @@ class Cube:
             For each name a label, a list of labels, or a slice (both ends included; dates may be text, and "2026-03" means
             every day of that month).
         """
-        which = matching(self.cells, self.by, {**(selection or {}), **labels})
+        which = matching(self.cells, self.by, asked(selection, labels))
         core = self.coreset_of(self._coarser(which, ()), np.arange(1)) if reduce else self.coreset_of(self.cells, which)
         return replace(core, provenance=(core.provenance or {}) | {"cells": self.cells.identifiers(which)})
 
@@ -167,17 +172,10 @@ class Cube:
 
     def rollup(self, by: str | Sequence[str] = ()) -> Cube:
         """A cube of fewer labels: cells that agree in ``by`` become one."""
-        names = self._names(by)
+        names = label_names(by, self.by)
         cells = self._coarser(np.arange(len(self.cells)), names)
         history = self.history if names == self.by else [unlabelled(change) for change in self.history]
         return Cube(cells, self.problem, replace(self.layout, by=names), history, seed=self.seed)
-
-    def _names(self, by: str | Sequence[str]) -> tuple[str, ...]:
-        names = (by,) if isinstance(by, str) else tuple(by)
-        for name in names:
-            if name not in self.by:
-                raise InputError(f"Cells have no label {name!r}; they are labelled by {', '.join(self.by)}.", argument="by")
-        return names
 
     def _coarser(self, which: Indices, by: tuple[str, ...]) -> Cells:
         """Some cells, made one where they agree in ``by``."""
@@ -201,23 +199,25 @@ class Cube:
         Fits
             ``fits[label]`` is a fitted model, ``fits.coefficients`` a frame with one line per label and term.
         """
-        from karat._cube.fits import fit_cells
+        from karat._cube.fits import check_estimator, fit_cells
 
-        which = matching(self.cells, self.by, {**(selection or {}), **labels})
-        names = self._names(by)
+        check_estimator(estimator)
+        which = matching(self.cells, self.by, asked(selection, labels))
+        names = label_names(by, self.by)
         return fit_cells(self, self._coarser(which, names), names, estimator)
 
     def rolling(self, name: str, window: int, by: str | Sequence[str] = ()) -> Rolling:
         """Windows of ``window`` consecutive labels of a column, for each label of ``by``."""
         from karat._cube.rolling import Rolling
 
-        return Rolling(self, name, window, self._names(by))
+        return Rolling(self, name, window, label_names(by, self.by))
 
     def compare(self, first: Selection, second: Selection) -> Comparison:
         """Whether two slices follow the same linear model: the Chow test, from the few rows."""
         from karat._cube.compare import chow
 
-        both = np.intersect1d(matching(self.cells, self.by, dict(first)), matching(self.cells, self.by, dict(second)))
+        one, two = (matching(self.cells, self.by, asked(which, {})) for which in (first, second))
+        both = np.intersect1d(one, two)
         if len(both):
             raise InputError(
                 f"The slices share {len(both):,} cells; compare slices that have no rows in common, such as one region against "
@@ -262,7 +262,7 @@ class Cube:
 
     def drop(self, selection: Selection | None = None, /, **labels: Any) -> Cube:
         """Remove cells, chosen as in :meth:`select`."""
-        wanted = {**(selection or {}), **labels}
+        wanted = asked(selection, labels)
         if not wanted:
             raise InputError("Say which cells to remove: cube.drop(day='2024-01-01').")
 
@@ -295,6 +295,8 @@ class Cube:
         return self._change(merged)
 
     def _with_rows(self, kind: str, rows: Any, memory: int, content: bool, put: Callable[[Cells, Cells], Cells]) -> Cube:
+        check_memory(memory)
+
         def changed(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
             new, found, _ = gather(rows, self.layout, self.problem, self.seed, len(history), memory, content)
             if kind == "update" and found["content"]:
@@ -337,9 +339,7 @@ class Cube:
 
     def save(self, path: str | Path) -> None:
         """Write to a Parquet file, atomically; from then on changes are written to it, too."""
-        path = Path(path)
-        if path.suffix != ".parquet":
-            raise InputError(f"A cube is saved as .parquet, not {path.suffix or 'without a suffix'!r}: {path}.")
+        path = output_path(path)
         with self._lock, locked(path):
             write_cube(path, self.cells, self.problem, self.layout, self.history)
             self.path, self._identity = path, identity(path)
@@ -354,7 +354,7 @@ class Cube:
         problem : Problem, optional
             Needed where the problem holds a user's function, which is not saved.
         """
-        path = Path(path)
+        path = cube_path(path)
         known = identity(path)
         cube = Cube(*read_cube(path, problem), path=path)
         cube._identity = known

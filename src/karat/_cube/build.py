@@ -88,6 +88,10 @@ class CollectCells(Consumer):
         self.counts = before + counts
         return numbers
 
+    def _name(self, cell: int) -> str:
+        labels = zip(self.layout.by, self.labels.arrays(np.array([cell])), strict=True)
+        return f"Cell {', '.join(f'{name}={values[0]}' for name, values in labels)}"
+
     def fold(self, least: int = 0) -> None:
         """Reduce the cells that have more than ``least`` rows; the rows of others wait on."""
         if not self.pieces:
@@ -107,7 +111,9 @@ class CollectCells(Consumer):
         starts = np.concatenate([[0], np.cumsum(counts[cells])]).astype(np.intp)
         sorted_rows = _taken(piece, order)
         claims = [[self.claims[c]] if c in self.claims else [] for c in cells.tolist()]
-        kept = self.reducer.reduce(sorted_rows.columns, sorted_rows.weights, starts, self.counts[cells], claims)
+        kept = self.reducer.reduce(
+            sorted_rows.columns, sorted_rows.weights, starts, self.counts[cells], claims, lambda g: self._name(int(cells[g]))
+        )
         held = np.concatenate([start + one.positions for start, one in zip(starts[:-1], kept, strict=True)] or [order[:0]])
         reduced = _taken(sorted_rows, held)._replace(weights=np.concatenate([one.weights for one in kept] or [np.zeros(0)]))
         self.claims |= {c: one.certificate for c, one in zip(cells.tolist(), kept, strict=True)}
@@ -116,21 +122,26 @@ class CollectCells(Consumer):
         self.most = max(self.most, 2 * self.waiting)  # many cells: what they hold must not be folded again and again
 
     def cells(self, origin: int) -> Cells:
-        """All cells; ``origin`` is the number of the change that they are part of."""
+        """All cells; ``origin`` is the number of the change that they are part of.
+
+        A label all of whose rows were left out, because they lack values, is no cell.
+        """
         self.fold()
-        labels = self.labels.arrays()
-        empty = sorted(set(range(len(self.labels))) - set(self.claims))
+        there = np.flatnonzero(self.counts)
+        empty = [cell for cell in there.tolist() if cell not in self.claims]
         if empty:
-            label = ", ".join(f"{name}={values[empty[0]]}" for name, values in zip(self.layout.by, labels, strict=True))
-            raise InputError(f"Cell {label} has no row of positive weight; leave its rows out or correct their weights.")
+            raise InputError(
+                f"{self._name(empty[0])} has no row of positive weight; leave its rows out or correct their weights."
+            )
         rows = _joined(self.pieces)
         rows = _taken(rows, _sorted(rows.codes, len(self.labels)))
         rows = _taken(rows, np.flatnonzero(np.asarray(rows.weights)))
-        order, _ = in_order(labels, len(self.labels))
-        sizes = np.bincount(rows.codes, minlength=len(order))
+        labels = self.labels.arrays(there)
+        order, _ = in_order(labels, len(there))
+        sizes = np.bincount(rows.codes, minlength=len(self.labels))[there]
         found = Cells(
             labels, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp), rows.columns, np.asarray(rows.weights),
-            rows.numbers, rows.keys, tuple(self.claims[c] for c in range(len(order))), ((origin,),) * len(order),
+            rows.numbers, rows.keys, tuple(self.claims[c] for c in there.tolist()), ((origin,),) * len(there),
         )  # fmt: skip
         return found.chosen(order)
 

@@ -141,5 +141,7 @@ def in_order(labels: Sequence[np.ndarray], count: int) -> tuple[Indices, Indices
 
 def label_list(cells: Cells) -> list[tuple[Any, ...]]:
     """The label of every cell; dates as they are in NumPy, in microseconds."""
+    if not cells.labels:
+        return [()] * len(cells)
     values = [v.astype("datetime64[us]").astype(np.int64) if v.dtype.kind == "M" else v for v in cells.labels]
     return list(zip(*(one.tolist() for one in values), strict=True))

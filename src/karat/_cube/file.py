@@ -164,6 +164,24 @@ def _from_ragged(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[tuple[Any
     return tuple(tuple(values[a:b]) for a, b in pairwise(ends))
 
 
+def cube_path(path: Any) -> Path:
+    """The path of a cube's file."""
+    try:
+        return Path(path)
+    except TypeError:
+        raise InputError(f"path must be the path of a file, not {path!r}.", argument="path") from None
+
+
+def output_path(path: Any) -> Path:
+    """The path of a cube that is to be written; refused before anything is read for it."""
+    found = cube_path(path)
+    if found.suffix != ".parquet":
+        raise InputError(f"A cube is saved as .parquet, not {found.suffix or 'without a suffix'!r}: {found}.", argument="path")
+    if not found.parent.is_dir():
+        raise StorageError(f"{found} cannot be written: there is no folder {found.parent}.")
+    return found
+
+
 def identity(path: Path) -> tuple[int, ...] | None:
     """What tells a file from another that has replaced it; None if there is none."""
     try:

@@ -11,9 +11,10 @@ import numpy as np
 
 from karat._core.coreset import Coreset
 from karat._cube.cells import Cells
-from karat._cube.frames import native_frame
+from karat._cube.frames import free_names, native_frame
 from karat._cube.reduce import union_certificate
-from karat.errors import InputError, MissingExtraError
+from karat._cube.select import label_key, label_keys
+from karat.errors import InputError, MissingExtraError, UnknownLabelError
 
 if TYPE_CHECKING:
     from karat._cube.base import Cube
@@ -46,8 +47,9 @@ class Fits(Mapping[Any, Any]):
     targets: tuple[str, ...]
 
     @cached_property
-    def _places(self) -> dict[Any, int]:
-        return {_plain(label): i for i, label in enumerate(self._labels())}
+    def _places(self) -> dict[tuple[Any, ...], int]:
+        labels = zip(*map(label_keys, self.labels), strict=True) if self.by else [()]
+        return {label: i for i, label in enumerate(labels)}
 
     def _labels(self) -> Iterator[Any]:
         if len(self.by) == 1:
@@ -57,15 +59,18 @@ class Fits(Mapping[Any, Any]):
 
     def __getitem__(self, label: Any) -> Any:
         several = label if isinstance(label, tuple) else (label,)
-        if len(several) == len(self.by):
-            dates = [values.dtype if values.dtype.kind == "M" else None for values in self.labels]
-            several = tuple(
-                one if kind is None else np.datetime64(one).astype(kind) for one, kind in zip(several, dates, strict=True)
-            )
-        place = self._places.get(_plain(several[0] if len(self.by) == 1 else several))
-        if place is None:
-            raise KeyError(label)
-        return self.models[place]
+        if len(several) != len(self.by):
+            raise UnknownLabelError(f"A model is labelled by {', '.join(self.by) or 'nothing: ()'}, not by {label!r}.")
+        given = zip(self.labels, self.by, several, strict=True)
+        try:
+            key = tuple(label_key(values, name, one) for values, name, one in given)
+        except UnknownLabelError:
+            raise
+        except InputError as error:
+            raise UnknownLabelError(str(error), argument=error.argument) from None
+        if key not in self._places:
+            raise UnknownLabelError(f"There is no model of {label!r}; list(fits) has the labels.")
+        return self.models[self._places[key]]
 
     def __iter__(self) -> Iterator[Any]:
         return self._labels()
@@ -80,23 +85,26 @@ class Fits(Mapping[Any, Any]):
 
     def tidy(self) -> dict[str, np.ndarray]:
         """The columns of :attr:`coefficients`."""
-        columns: dict[str, list[Any]] = {name: [] for name in (*self.by, "rows", "target", "term", "coefficient")}
+        places: list[int] = []  # of the model of each line
+        facts: dict[str, list[Any]] = {name: [] for name in ("rows", "target", "term", "coefficient")}
         for i, model in enumerate(self.models):
             terms, table = _terms(model, self.features)
             for target, row in zip(self.targets or ("",), table, strict=True):
-                for term, value in zip(terms, row, strict=True):
-                    for name, values in zip(self.by, self.labels, strict=True):
-                        columns[name].append(values[i])
-                    for name, value_ in (("rows", self.rows[i]), ("target", target), ("term", term), ("coefficient", value)):
-                        columns[name].append(value_)
+                places += [i] * len(terms)
+                for name, values in (("term", terms), ("coefficient", row.tolist())):
+                    facts[name] += values
+                for name, value in (("rows", self.rows[i]), ("target", target)):
+                    facts[name] += [value] * len(terms)
         if len(self.targets) <= 1:
-            del columns["target"]
-        return {name: np.array(values) for name, values in columns.items()}
+            del facts["target"]
+        names = free_names(self.by, list(facts))
+        labels = (values[places] for values in self.labels)
+        return dict(zip((*self.by, *names), (*labels, *map(np.array, facts.values())), strict=True))
 
     def table(self, term: str) -> Any:
         """The coefficients of one term as an array, in the order of the labels."""
         found = [_terms(model, self.features) for model in self.models]
-        if term not in found[0][0]:
+        if not isinstance(term, str) or term not in found[0][0]:
             raise InputError(f"The models have no term {term!r}; they have {', '.join(found[0][0])}.")
         values = np.array([table[:, terms.index(term)] for terms, table in found])
         return values[:, 0] if values.shape[1] == 1 else values
@@ -128,6 +136,13 @@ def plain_coreset(cube: Cube, places: Sequence[Place]) -> Coreset:
     )
 
 
+def check_estimator(estimator: Any) -> None:
+    """Refuse what is not an estimator before anything is merged for it."""
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("fit", "get_params")):
+        given = f"the class {estimator.__name__}" if isinstance(estimator, type) else repr(estimator)
+        raise InputError(f"fit takes a scikit-learn estimator, such as LinearRegression(), not {given}.", argument="estimator")
+
+
 def fit_one(core: Coreset, estimator: Any, names: Sequence[str]) -> Any:
     """A copy of the estimator, fitted; it knows the names of the columns."""
     try:
@@ -139,12 +154,6 @@ def fit_one(core: Coreset, estimator: Any, names: Sequence[str]) -> Any:
     if hasattr(first, "n_features_in_"):
         first.feature_names_in_ = np.array(names, dtype=object)
     return model
-
-
-def _plain(label: Any) -> Any:
-    if isinstance(label, tuple):
-        return tuple(map(_plain, label))
-    return str(label) if isinstance(label, np.datetime64) else label.item() if isinstance(label, np.generic) else label
 
 
 def _terms(model: Any, features: Sequence[str]) -> tuple[list[str], np.ndarray]:

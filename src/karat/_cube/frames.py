@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from karat._data.frames import frame_of
+
+
+def free_names(taken: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Names for columns beside those of labels; an underscore tells them from a label of the same name."""
+    found = []
+    for name in names:
+        while name in taken or name in found:
+            name += "_"  # noqa: PLW2901
+        found.append(name)
+    return found
 
 
 def native_frame(columns: dict[str, np.ndarray]) -> Any:

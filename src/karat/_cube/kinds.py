@@ -112,8 +112,18 @@ def as_date(label: Any, name: str) -> np.datetime64:
         except ValueError:
             found = np.datetime64("NaT")
         if not np.isnat(found):
-            return found
+            return _in_microseconds(found, name)
     raise InputError(f"{name}={_shown(label)} is not a date without a time zone, such as '2026-01-31'.", argument=name)
+
+
+def _in_microseconds(label: np.datetime64, name: str) -> np.datetime64:
+    """A time that is no finer than labels are; NumPy compares nanoseconds with dates of three centuries only."""
+    if np.datetime_data(label.dtype)[0] not in ("ns", "ps", "fs", "as"):
+        return label
+    found = label.astype("datetime64[us]")
+    if found.astype(label.dtype) != label:
+        raise InputError(f"{name}={label} is finer than a microsecond, which labels are not.", argument=name)
+    return np.datetime64(found)
 
 
 def _shown(label: Any) -> str:

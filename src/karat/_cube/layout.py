@@ -6,7 +6,7 @@ Python sees each of them once a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,7 +39,7 @@ class CellLayout(Layout):
         problem: Problem, target: Any, by: Any, columns: Any, weight: str | None, key: str | None, on_missing: str
     ) -> CellLayout:
         """From the arguments of :func:`karat.cube`."""
-        names = (by,) if isinstance(by, str) else tuple(by or ())
+        names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Iterable) else ()
         if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             raise InputError(f"by must name one column or several that label the cells, each once, not {by!r}.", argument="by")
         layout = Layout.of(problem, column_roles(problem, target, columns, weight, None, key, None), None, on_missing)
@@ -141,11 +141,11 @@ class Labels:
             one, two = (f"{KINDS[kind.kind]} ({kind})" if kind.kind == "f" else KINDS[kind.kind] for kind in (known, found))
             raise InputError(f"Column {name!r} holds {one} in some rows and {two} in others; convert one of them.", column=name)
 
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """The labels of all cells, an array for each column."""
-        found = []
+    def arrays(self, which: Indices) -> tuple[np.ndarray, ...]:
+        """The labels of some cells, an array for each column."""
+        known, found = list(self.numbers), []
         for i, name in enumerate(self.layout.by):
-            values = [label[i] for label in self.numbers]
+            values = [known[place][i] for place in which.tolist()]
             kind = self.kinds[i]
             if kind is None or kind.kind in "bfU":
                 found.append(np.array(values, dtype=None if kind is None or kind.kind == "U" else kind))

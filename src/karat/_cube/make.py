@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from karat._core.construct import Progress
 from karat._cube.base import Cube, stamped
+from karat._cube.file import output_path
 from karat._cube.gather import gather
 from karat._cube.layout import CellLayout
 from karat._stream.sketch import Sketch
-from karat.errors import InputError, check_whole
+from karat.errors import InputError, check_memory, check_whole
 from karat.io.build import MEMORY, checked_problem
 from karat.problems import Problem
 
@@ -84,8 +85,11 @@ def cube(
     if problem.transform is not None:
         raise InputError("A cube keeps columns as they are; transform the rows first.")
     check_whole("random_state", random_state, 0)
-    if isinstance(memory, bool) or not isinstance(memory, int) or memory < 10**6:
-        raise InputError(f"memory must be a whole number of at least 10**6 bytes, not {memory!r}.", argument="memory")
+    check_memory(memory)
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of two numbers, not {progress!r}.", argument="progress")
+    if path is not None:
+        output_path(path)
     layout = CellLayout.for_cells(problem, target, by, columns, sample_weight, key, on_missing)
     seed = int(random_state)
     cells, record, layout = gather(data, layout, problem, seed, 0, memory, content, progress)

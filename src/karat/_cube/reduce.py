@@ -2,11 +2,15 @@
 
 Moments add up, so the coreset of the kept rows of some cells is a coreset of all their rows.  Its certificate inherits what the
 kept rows were off by (:func:`karat._core.certify.certify_union`).  Nothing is ever subtracted.
+
+Some rows cannot be reduced with a proof: tails so heavy that hardly a row can be spared, or kept rows whose inherited error is
+all that their tolerance allows.  Such rows stay as they are.  Rows of the data with their own weights are off by nothing, and
+kept rows by what their own certificates say (:func:`union_certificate`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,6 +26,8 @@ from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.problems import Problem
 
+WHOLE = 10_000  # rows up to which those of a cell stay as they are, if they cannot be reduced
+STAY = "No reduction of these {} rows could be proven, so all of them are kept."
 LOOSE = 4  # kept rows per feature up to which a union is left as it is, where that is asked for
 
 
@@ -58,7 +64,7 @@ class Reducer:
 
     def reduce(
         self, columns: Sequence[np.ndarray], weights: Array | None, starts: Indices, counts: np.ndarray,
-        claims: Sequence[Sequence[Certificate]] = (),
+        claims: Sequence[Sequence[Certificate]] = (), name: Callable[[int], str] | None = None,
     ) -> list[Kept]:  # fmt: skip
         """Reduce groups of rows, one after the other in ``columns``.
 
@@ -71,6 +77,8 @@ class Reducer:
             Rows of the data that each group stands for.
         claims : sequence of sequences of Certificate
             For each group, those of the kept rows in it; none, if all rows are rows of the data.
+        name : function, optional
+            What a group is called in an error message.
         """
         shown = [repr(name) for name in self.names]
         parts = [column[:, None] for column in columns]
@@ -86,22 +94,43 @@ class Reducer:
         for g, reduction in enumerate(found):
             inherited = claims[g] if len(claims) else ()
             some = rows.run(int(starts[g]), int(starts[g + 1]))
-            kept.append(self._certified(some, reduction, inherited, int(counts[g]), shown))
+            try:
+                kept.append(self._certified(some, reduction, inherited, int(counts[g]), shown))
+            except NotExactError as error:
+                raise NotExactError(f"{name(g)}: {error}" if name is not None else str(error)) from None
         return kept
 
     def _certified(self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, names: list[str]) -> Kept:
         if claims:
             found = replace(found, inflation=max(claim.inflation for claim in claims))
-            inherited = max(claim.loss_error - claim.covered for claim in claims)
-            within = found.proof.loss_error + inherited <= found.proof.tolerance
-            if not (found.proof.ok and within and found.remainder <= 1.0):
-                found = whole(rows, found)  # adds nothing to what is inherited
         certificate = certify(self.problem, [found], rows.total, count, 0.0)
         if claims:
             parts = [Claim(claim, self.problem, 0 if i else count) for i, claim in enumerate(claims)]
             certificate = certify_union(certificate, parts, ())
+        if not (certificate.proven and found.proof.ok):
+            fresh = count > sum(claim.n_rows for claim in claims)  # some are rows of the data
+            if not fresh or len(rows) <= WHOLE:
+                return self._stay(rows, found, claims, count, fresh)
         require_proven(certificate, [found], names, found.in_the_way.tolist())
         return Kept(found.positions, found.weights, certificate)
+
+    def _stay(self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, fresh: bool) -> Kept:
+        """All rows as they are; ``claims`` are those of the kept rows, and ``fresh`` says whether there are others."""
+        everything = whole(rows, found)
+        own = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []
+        united = union_certificate([*claims, *own], self.problem)
+        bound, standard = found.fitted.kernel.width, united.standard_errors
+        certificate = replace(
+            united,
+            n_rows=count,
+            size=len(rows),
+            rank=found.rank,
+            bound=bound,
+            peeled=max(0, len(rows) - bound),
+            standard_errors=None if standard is None else united.loss_error * float(np.sqrt(count)),
+            notes=(STAY.format(f"{len(rows):,}"),),
+        )
+        return Kept(everything.positions, everything.weights, certificate)
 
     def merged(self, cells: Cells, loose: bool = False) -> Cells:
         """Cells of equal labels made one, in the order of their labels; a cell that has its label alone stays as it is.

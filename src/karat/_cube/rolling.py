@@ -19,8 +19,9 @@ import numpy as np
 
 from karat._core.coreset import Coreset
 from karat._cube.cells import Cells, joined
-from karat._cube.fits import Fits, Place, fit_one, plain_coreset
+from karat._cube.fits import Fits, Place, check_estimator, fit_one, plain_coreset
 from karat._cube.reduce import Reducer
+from karat._cube.select import check_name
 from karat.engine.linalg import Indices
 from karat.errors import InputError, check_whole
 
@@ -45,8 +46,7 @@ class Rolling:
 
     def __init__(self, cube: Cube, name: str, window: int, by: tuple[str, ...] = ()) -> None:
         check_whole("window", window)
-        if name not in cube.by:
-            raise InputError(f"Cells have no label {name!r}; they are labelled by {', '.join(cube.by)}.", argument="name")
+        check_name(name, cube.by, "name")
         if name in by:
             raise InputError(f"Windows run over {name!r}, so it cannot be in by.", argument="by")
         self.cube, self.name, self.window, self.by = cube, name, int(window), by
@@ -77,6 +77,7 @@ class Rolling:
 
     def fit(self, estimator: Any) -> Fits:
         """Fit an estimator on every window; labels are those of the last step."""
+        check_estimator(estimator)
         models, rows, places = [], [], []
         for last, parts in self._windows():
             core = plain_coreset(self.cube, parts)

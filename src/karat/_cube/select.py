@@ -1,4 +1,8 @@
-"""Which cells a selection means: a label, a list of labels, or a slice from one label to another, both included."""
+"""Which cells a selection means: a label, a list of labels, or a slice from one label to another, both included.
+
+A label is never taken for another one.  Its kind is that of the labels; "2026-03" means all days of March in a selection, and
+no single day where one label is asked for.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,52 @@ import numpy as np
 from karat._cube.cells import Cells
 from karat._cube.kinds import as_date
 from karat.engine.linalg import Flags, Indices
-from karat.errors import InputError
+from karat.errors import InputError, UnknownLabelError
+
+COARSE = {"D": "YMW", "us": "YMWD"}  # units of dates that mean several labels, by the unit of the labels
+
+
+def asked(selection: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
+    """A selection from its two forms, a dict and keyword arguments."""
+    if selection is None:
+        return dict(labels)
+    if not isinstance(selection, Mapping):
+        raise InputError(
+            f"A selection is a dict of labels by name, such as {{'region': 'EU'}}, not {_shown(selection)}.",
+            argument="selection",
+        )
+    twice = [name for name in selection if name in labels]
+    if twice:
+        raise InputError(f"Labels of {twice[0]!r} are given twice, in the dict and by name; give them once.", argument=twice[0])
+    return {**selection, **labels}
+
+
+def label_names(names: Any, by: Sequence[str]) -> tuple[str, ...]:
+    """The columns of labels that an argument ``by`` names."""
+    try:
+        found = (names,) if isinstance(names, str) else tuple(names)
+    except TypeError:
+        raise InputError(f"by must be a name or a list of names, not {_shown(names)}.", argument="by") from None
+    for i, name in enumerate(found):
+        check_name(name, by, "by")
+        if name in found[:i]:
+            raise InputError(f"{name!r} is named twice in by; name it once.", argument="by")
+    return found
+
+
+def check_name(name: Any, by: Sequence[str], argument: str | None = None) -> None:
+    """Refuse what is not the name of a column of labels."""
+    if not isinstance(name, str) or name not in by:
+        close = get_close_matches(str(name), by, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"they are labelled by {', '.join(by)}."
+        raise InputError(f"Cells have no label {_shown(name)}; {hint}", argument=str(name) if argument is None else argument)
 
 
 def matching(cells: Cells, by: Sequence[str], selection: Mapping[str, Any]) -> Indices:
     """The cells that a selection means, in order; an error if there are none."""
     found: Flags = np.ones(len(cells), dtype=bool)
     for name, wanted in selection.items():
-        if name not in by:
-            close = get_close_matches(str(name), by, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"they are labelled by {', '.join(by)}."
-            raise InputError(f"Cells have no label {name!r}; {hint}", argument=str(name))
+        check_name(name, by)
         found &= _matches(cells.labels[list(by).index(name)], name, wanted)
     if not found.any():
         said = ", ".join(f"{name}={_shown(wanted)}" for name, wanted in selection.items())
@@ -61,15 +100,48 @@ def _like(values: np.ndarray, name: str, label: Any) -> Any:
         label = label.as_py()
     if values.dtype.kind == "M":
         return as_date(label, name)
-    fits = isinstance(label, str) if values.dtype.kind == "U" else isinstance(label, int | float | np.number | np.bool_)
-    if not fits:
-        kind = "text" if values.dtype.kind == "U" else "numbers"
-        raise InputError(f"{name}={_shown(label)}: the labels are {kind}, such as {values[0]!r}.", argument=name)
+    kind, true_or_false = values.dtype.kind, isinstance(label, bool | np.bool_)
+    number = isinstance(label, int | float | np.integer | np.floating) and not true_or_false
+    if not (isinstance(label, str) if kind == "U" else true_or_false if kind == "b" else number):
+        known = {"U": "text", "b": "truth values"}.get(kind, "numbers")
+        raise InputError(f"{name}={_shown(label)}: the labels are {known}, such as {values[0]!r}.", argument=name)
     if isinstance(label, str) and "\0" in label:
         raise InputError(f"{name}={_shown(label)} has a NUL character, which no label has.", argument=name)
-    if values.dtype.kind in "iu" and isinstance(label, float | np.floating) and float(label).is_integer():
+    if kind in "iu" and isinstance(label, float | np.floating) and float(label).is_integer():
         return int(label)  # NumPy would compare in double precision, where 2**53 + 1 is 2**53
+    if kind == "f" and isinstance(label, int | np.integer) and not _is_double(int(label)):
+        raise InputError(f"{name}={label} is not a number of double precision, which the labels are.", argument=name)
     return label
+
+
+def _is_double(whole: int) -> bool:
+    try:
+        return int(float(whole)) == whole
+    except OverflowError:
+        return False
+
+
+def label_keys(values: np.ndarray) -> list[Any]:
+    """Labels as a dict knows them."""
+    return values.astype(np.int64).tolist() if values.dtype.kind == "M" else values.tolist()  # type: ignore[no-any-return]
+
+
+def label_key(values: np.ndarray, name: str, label: Any) -> Any:
+    """One label among others, as :func:`label_keys` has it; an error if it means several, or is none."""
+    found = _like(values, name, label)
+    if values.dtype.kind == "M":
+        unit = np.datetime_data(values.dtype)[0]
+        if np.datetime_data(found.dtype)[0] in COARSE.get(unit, ""):
+            raise UnknownLabelError(
+                f"{_shown(label)} may mean several labels of {name!r}, which are {'days' if unit == 'D' else 'times'} such as "
+                f"{values[0]}; name one of them.",
+                argument=name,
+            )
+        exact = found.astype(values.dtype)
+        return exact.astype(np.int64).item() if exact == found else None  # a time of a day is not the day
+    if values.dtype.kind == "f" and isinstance(found, float):
+        return values.dtype.type(found).item()  # as NumPy compares it
+    return found.item() if isinstance(found, np.generic) else found
 
 
 def _until(values: np.ndarray, label: Any) -> Any:

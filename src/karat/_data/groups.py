@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
@@ -113,7 +114,7 @@ class Grouping:
         if place is None:
             return np.zeros(0, dtype=np.intp)
         start, stop = self.starts[place], self.starts[place + 1]
-        return np.arange(start, stop) if self.order is None else self.order[start:stop]
+        return np.arange(start, stop) if self.order is None else self.order[start:stop].astype(np.intp)
 
 
 def group_rows(groups: np.ndarray, weights: Array | None = None) -> Grouping:
@@ -148,14 +149,15 @@ def group_rows(groups: np.ndarray, weights: Array | None = None) -> Grouping:
 
 
 def sorted_codes(codes: np.ndarray, count: int) -> Indices:
-    """``argsort(codes, kind="stable")`` of numbers below ``count``, by digits of 16 bits, which NumPy sorts in linear time."""
-    order: Indices | None = None
-    for digit in range(max(1, -(-(count - 1).bit_length() // 16))):
-        part = (codes >> 16 * digit if digit else codes).astype(np.uint16)
-        following = np.argsort(part if order is None else part[order], kind="stable")
-        order = following if order is None else order[following]
-    assert order is not None
-    return order
+    """``argsort(codes, kind="stable")`` of numbers below ``count``, by counting them; of 32 bits where they suffice.
+
+    SciPy does that when it transposes a sparse matrix whose row i has one entry, in column ``codes[i]``.
+    """
+    if count > MANY + 4 * len(codes):
+        return np.argsort(codes, kind="stable")
+    kind = np.int32 if max(len(codes), count) < 2**31 else np.int64
+    entries = (np.ones(len(codes), dtype=np.int8), codes.astype(kind, copy=False), np.arange(len(codes) + 1, dtype=kind))
+    return np.asarray(sparse.csr_array(entries, shape=(len(codes), count)).tocsc().indices)
 
 
 def _coded(groups: np.ndarray) -> tuple[list[Any], np.ndarray]:

@@ -108,12 +108,13 @@ def fit(
         fits = loaded.fit(estimator, by=names, selection=_selection(loaded, where))
     seconds = time.perf_counter() - start
     tidy = fits.tidy()
+    *_, term, coefficient = tidy  # whatever the labels are called
     if shown.as_json:
         _show.document({"model": model.value, "by": list(fits.by), "seconds": seconds, "coefficients": _records(tidy)})
         return
     _show.say(f"{model.value}: {len(fits):,} models of {int(fits.rows.sum()):,} rows in {_show.seconds(seconds)}", style="bold")
-    terms = list(dict.fromkeys(tidy["term"].tolist()))
-    values = tidy["coefficient"].reshape(len(fits), -1, len(terms))
+    terms = list(dict.fromkeys(tidy[term].tolist()))
+    values = tidy[coefficient].reshape(len(fits), -1, len(terms))
     for place, target in enumerate(fits.targets):
         if len(fits.targets) > 1:
             _show.say(f"\n{target}", style="bold")
@@ -164,17 +165,19 @@ def show(
     loaded = karat.Cube.load(cube)
     from karat._cube.select import matching
 
-    table = loaded.table()
+    table, facts = loaded.table(), loaded.facts()
     which = matching(loaded.cells, loaded.by, _selection(loaded, where))
-    worst = which[(-table["loss_error"][which]).argsort(kind="stable")][:cells]
+    worst = which[(-facts["loss_error"][which]).argsort(kind="stable")][:cells]
     lines = _records({name: values[worst] for name, values in table.items()})
     if shown.as_json:
         _show.document(_facts(loaded, cube) | {"history": list(loaded.history), "table": lines})
         return
     _show.facts(str(cube), _lines(loaded, cube), _show.GOLD)
     if cells:
-        names = (*loaded.by, "rows", "kept", "weight")
-        _show.grid([*names, "error"], [[*(line[name] for name in names), f"{line['loss_error']:.1e}"] for line in lines])
+        names = list(table)[: len(loaded.by) + 3]  # labels, rows, kept, weight
+        errors = facts["loss_error"][worst].tolist()
+        shown_lines = [[*(line[name] for name in names), f"{e:.1e}"] for line, e in zip(lines, errors, strict=True)]
+        _show.grid([*names, "error"], shown_lines)
     if len(which) > cells:
         _show.say(f"({cells:,} of {len(which):,} cells)")
 

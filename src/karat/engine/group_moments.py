@@ -60,6 +60,10 @@ class GroupMoments:
 def stacked_rows(rows: Rows, starts: Indices, counts: Indices, size: int) -> tuple[Array, Array]:
     """Rows of groups as a stack of blocks ``[1 | D]`` (G, size, 1 + c), and their weights, zero where a row is filled in."""
     places = np.arange(size)
+    if counts.min() == size:
+        positions = starts[:, None] + places
+        weights = np.ones(positions.shape) if rows.weights is None else rows.weights[positions]
+        return block_of(rows, positions), weights
     inside = places < counts[:, None]
     positions = starts[:, None] + np.where(inside, places, 0)
     return block_of(rows, positions), weights_of(rows, positions, inside)
@@ -78,7 +82,8 @@ def block_of(rows: Rows, positions: Indices) -> Array:
     """The rows at positions (G, N), as blocks ``[1 | D]`` (G, N, 1 + c)."""
     flat = positions.reshape(-1)
     run = len(flat) and flat[-1] - flat[0] + 1 == len(flat) and bool((np.diff(flat) == 1).all())
-    block = np.ones((len(flat), rows.columns + 1))
+    block = np.empty((len(flat), rows.columns + 1))
+    block[:, 0] = 1.0
     if rows.index is not None:
         rows.fill(rows.index[slice(flat[0], flat[-1] + 1) if run else flat], block)
     else:
@@ -199,7 +204,7 @@ def _shifts(block: Array, weights: Array, total: Array) -> Array:
 def second_moments(variables: Array, weights: Array) -> Array:
     """``V' diag(weights) V`` of every group (G, v, v)."""
     groups, count, width = variables.shape
-    weighted = variables.copy() if (weights == 1.0).all() else variables * weights[:, :, None]
+    weighted = variables.copy() if weights.min() == weights.max() == 1.0 else variables * weights[:, :, None]
     if count < 2 * PIECE:
         return np.asarray(variables.transpose(0, 2, 1) @ weighted)
     pieces = count // PIECE

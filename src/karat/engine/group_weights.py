@@ -20,12 +20,14 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.tolerances import EPS, MET
-from karat.engine.weights import DIVERGED, SHORT, STEPS
+from karat.engine.weights import ALMOST, DIVERGED, SHORT, STEPS
 
 DIRECT = 2.25  # points per feature up to which they are eliminated without summing them into groups first
 KINDS = 1.8  # sums per feature at one level of halving
 LEVELS = 64  # most levels of halving; each leaves two thirds
+PANEL = 4  # points that enter between two matrix products of the elimination
 POLISHINGS = 2  # rounds of polishing
+ROUNDED = 2 * EPS  # relative residual that no round makes smaller
 FEW_CHANGES = 0.6  # share of the points up to which Gram matrices are brought up to date rather than summed anew
 FINISHED = 0.7  # a stack is packed anew when no more than this share of it is left
 
@@ -187,60 +189,70 @@ def null_tables(points: Array) -> tuple[Indices, Array]:
 
 
 def _walk(order: Indices, table: Array) -> Array:
-    """Drive one point per row of the tables to zero (``karat.engine.weights`` has the same for one table)."""
+    """Drive one point per row of the tables to zero (``karat.engine.weights`` has the same for one table).
+
+    Groups lie along the last axis, a panel of PANEL rows at a time.  To exchange column c of the basis for the point of a row
+    adds to every row below its entry in column c times a vector v.  Within a panel that is done at once, to the vectors of
+    earlier exchanges, too; the rows below the panel get the sum of all its exchanges, by one matrix product.
+    """
     groups, rounds, width = table.shape
     each_group = np.arange(groups)
-    basic, held = order[:, :width].copy(), np.ones((groups, width))
-    for r in range(rounds):
-        row = table[:, r]
-        column, step, enters = _enter(row, held, each_group)
-        held = np.maximum(held - step[:, None] * row, 0.0)
-        inside, exchanged = each_group[enters], column[enters]
-        held[inside, exchanged] = 1.0 + step[enters]
-        basic[inside, exchanged] = order[inside, width + r]
-        if r + 1 < rounds:
-            _exchange(table[:, r + 1 :], row, inside, exchanged)
+    basic, entering = np.ascontiguousarray(order[:, :width].T), np.ascontiguousarray(order[:, width:].T)
+    held, ratio = np.ones((width, groups)), np.empty((width, groups))
+    products, columns = np.empty((PANEL, width, groups)), np.empty((PANEL, groups), dtype=np.intp)
+    for first in range(0, rounds, PANEL):
+        size = min(PANEL, rounds - first)
+        work = np.empty((2 * size, width, groups))  # the rows of the panel, then the vectors of its exchanges
+        work[:size] = table[:, first : first + size].transpose(1, 2, 0)
+        for r in range(size):
+            row, vector, column = work[r], work[size + r], columns[r]
+            np.divide(row, held, out=ratio)
+            column[:], step, enters = _enter(row, held, ratio, each_group)
+            place = (column, each_group)
+            pivot = np.where(enters, row[place], np.inf)
+            np.divide(row, -pivot, out=vector)
+            vector[place] = np.where(enters, 1.0 / pivot - 1.0, 0.0)
+            held -= np.multiply(row, step, out=ratio)
+            np.maximum(held, ALMOST, out=held)
+            held[place] = np.where(enters, 1.0 + step, held[place])
+            basic[place] = np.where(enters, entering[first + r], basic[place])
+            below = work[r + 1 : size + r]
+            below += np.multiply(below[:, column, each_group][:, None, :], vector, out=products[: len(below)])
+        rest = table[:, first + size :]
+        rest += np.take_along_axis(rest, columns[:size].T[:, None, :], axis=2) @ work[size:].transpose(2, 0, 1)
+    held[held <= ALMOST] = 0.0
     reduced = np.zeros(order.shape)
-    np.put_along_axis(reduced, basic, held, axis=1)
+    np.put_along_axis(reduced, basic.T, held.T, axis=1)
     return reduced
 
 
-def _enter(row: Array, held: Array, each_group: Indices) -> tuple[Indices, Array, Flags]:
-    """Follow null vectors to the boundary: the columns that leave, the steps, and which points enter (others leave)."""
-    limit = held / row
-    raised, lowered = np.where(row > 0, limit, np.inf), np.where(row < 0, -limit, np.inf)
-    up, down = raised.argmin(axis=1), lowered.argmin(axis=1)
-    most_raised, most_lowered = raised[each_group, up], lowered[each_group, down]
+def _enter(row: Array, held: Array, ratio: Array, each_group: Indices) -> tuple[Indices, Array, Flags]:
+    """Follow null vectors to the boundary: the columns that leave, the steps, and which points enter (others leave).
+
+    ``ratio`` is row / held: the weights that reach zero first are those of its largest and smallest entries.
+    """
+    up, down = ratio.argmax(axis=0), ratio.argmin(axis=0)
+    raised, lowered = row[up, each_group], row[down, each_group]
+    most_raised = np.where(raised > 0, held[up, each_group] / raised, np.inf)
+    most_lowered = np.where(lowered < 0, held[down, each_group] / -lowered, np.inf)
     itself = most_lowered >= 1.0  # the weight of a point that has not entered yet is 1
-    upwards = row[each_group, up] > np.where(itself, 1.0, -row[each_group, down])
+    upwards = raised > np.where(itself, 1.0, -lowered)
     step = np.where(upwards, most_raised, np.where(itself, -1.0, -most_lowered))
     return np.where(upwards, up, down), step, upwards | ~itself
-
-
-def _exchange(rest: Array, row: Array, inside: Indices, columns: Indices) -> None:
-    """Rewrite the rows below one that has entered in the new basis."""
-    whole = len(inside) == len(rest)
-    below, entered = (rest, row) if whole else (rest[inside], row[inside])
-    lines = np.arange(len(inside))
-    pivot = entered[lines, columns]
-    entered = entered / -pivot[:, None]
-    entered[lines, columns] = 1.0 / pivot
-    factor = below[lines, :, columns]
-    below[lines, :, columns] = 0.0
-    below += factor[:, :, None] * entered[:, None, :]
-    if not whole:
-        rest[inside] = below
 
 
 def polish(points: Array, weights: Array, target: Array) -> Array:
     """Refine positive weights (G, r) on as many points as features, so that they meet the targets."""
     matrices = np.ascontiguousarray(points.transpose(0, 2, 1))
     residual = target - _sums(points, weights)
+    left = np.arange(len(points))  # the groups that another round may improve
     for _ in range(POLISHINGS):
-        refined = weights + solved(matrices, residual)
-        rest = target - _sums(points, refined)
-        better = (refined > 0).all(axis=1) & (np.linalg.norm(rest, axis=1) < np.linalg.norm(residual, axis=1))
-        if not better.any():
+        refined = weights[left] + solved(matrices[left], residual[left])
+        rest = target[left] - _sums(points[left], refined)
+        size, before = np.linalg.norm(rest, axis=1), np.linalg.norm(residual[left], axis=1)
+        better = (refined > 0).all(axis=1) & (size < before)
+        weights[left[better]], residual[left[better]] = refined[better], rest[better]
+        left = left[better & (size > ROUNDED * np.linalg.norm(target[left], axis=1))]
+        if not len(left):
             break
-        weights, residual = np.where(better[:, None], refined, weights), np.where(better[:, None], rest, residual)
     return weights

@@ -33,9 +33,9 @@ from karat.engine.weights import SECOND
 
 WIDE = 120  # features up to which stacks are faster
 MANY = 256  # groups of one size that a thread takes at a time; it must not depend on the number of threads
-STACK = 2**18  # numbers of one stack
+STACK = 2**20  # numbers of one stack
 STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
-TIERS = (3.5, SECOND)  # sampled candidates per feature: a stack that fails half is costly
+TIERS = (3.0, SECOND)  # sampled candidates per feature: a stack that fails half is costly
 LARGE = 2048  # rows beyond which a pass over a group costs more than its calls
 ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 
