@@ -219,3 +219,11 @@ def test_arguments(fit, frame):
         fit.summary(other=1)
     assert len(str(fit.summary(slim=True)).splitlines()) == len(str(fit.summary()).splitlines()) - 3
     assert fit.submodel(np.array(["a"])).labels == ["a"]
+
+
+def test_progress_that_is_no_function():
+    frame = pd.DataFrame({"x": np.arange(20.0), "y": np.arange(20.0) ** 2})
+    with pytest.raises(InputError, match="progress is 3"):
+        ols("y ~ x", frame, progress=3)
+    with pytest.raises(InputError, match="progress is 3"):
+        ols(ols("y ~ x", frame).coreset, frame, cov_type="HC1", progress=3)

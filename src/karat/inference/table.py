@@ -14,6 +14,7 @@ from typing import Any
 
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
+from karat._core.progress import progress_bar
 from karat._core.regression import Regression
 from karat.engine.linalg import MOST
 from karat.errors import InputError, MissingExtraError, NotExactError
@@ -32,7 +33,7 @@ def ols(
     use_t: bool | None = None,
     on_missing: str = "error",
     residual_quantiles: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Any:
     """The regression table of all rows, as statsmodels would give it, in bounded memory.
 
@@ -55,8 +56,8 @@ def ols(
         What to do with rows that lack a value of the formula.
     residual_quantiles : bool, default False
         Also find the quartiles and extremes of all residuals, exactly, by one more pass (two from four million rows on).
-    progress : callable, optional
-        Called with (bytes done, bytes in all) in every pass.
+    progress : True or callable, optional
+        True shows a bar.  A callable is called with (bytes done, bytes in all) in every pass.
 
     Returns
     -------
@@ -82,9 +83,10 @@ def ols(
     if isinstance(formula, Coreset):
         if weights is not None:
             raise InputError("A coreset knows its weights; leave weights= out.", argument="weights")
-        core = (
-            formula if data is None else _with_scores(formula, data, kinds, cluster, on_missing, residual_quantiles, progress)
-        )
+        core = formula
+        if data is not None:
+            with progress_bar(progress, "B") as advance:
+                core = _with_scores(formula, data, kinds, cluster, on_missing, residual_quantiles, advance)
         _check_cluster(core, kinds, cluster)
         fit = _shown(core, kinds[0], use_t)
         if residual_quantiles:
@@ -101,7 +103,8 @@ def ols(
                 "formula each."
             )
         return _shown(data, "nonrobust", use_t).submodel(formula)
-    core = build(formula, data, weights, on_missing, progress, kinds, cluster, residual_quantiles)
+    with progress_bar(progress, "B") as advance:
+        core = build(formula, data, weights, on_missing, advance, kinds, cluster, residual_quantiles)
     return _shown(core, kinds[0], use_t)
 
 
