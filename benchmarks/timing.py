@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 # (PyRecombine) spins for 200 ms.  Without a pause this would slow down the next measurement.
 PAUSE = 0.1
 LONG_PAUSE = 0.3
+SHORT, MOST = 0.03, 100  # seconds of a run that is made of several calls, and most calls
 # On a machine with other work, processor time on one thread is comparable where wall time is not.
 CLOCK = time.process_time if os.environ.get("KARAT_BENCH_CLOCK") == "processor" else time.perf_counter
 
@@ -40,9 +41,11 @@ def interleaved(
     """Time several functions in turn, round after round, so that other load on the machine affects all alike.
 
     If ``warm``, each is first called once without timing (compilation, first touch of memory).  A function that has used its
-    ``budget`` of seconds is not run again, so that slow ones have fewer runs, at least one.
+    ``budget`` of seconds is not run again, so that slow ones have fewer runs, at least one.  A run is several calls of a short
+    function, as in timeit: after a pause the processor needs milliseconds to come back to speed.
     """
-    results = {name: thing() for name, thing in things.items()} if warm else {}
+    calls = {name: _calls(thing) if warm else 1 for name, thing in things.items()}
+    results: dict[str, Any] = {}
     seconds: dict[str, list[float]] = {name: [] for name in things}
     for _ in range(repeats):
         for name, thing in things.items():
@@ -52,9 +55,21 @@ def interleaved(
             gc.collect()
             time.sleep(pause)
             start = CLOCK()
-            results[name] = thing()
-            seconds[name].append(CLOCK() - start)
+            for _ in range(calls[name]):
+                results[name] = thing()
+            seconds[name].append((CLOCK() - start) / calls[name])
     return {name: Timing(statistics.median(s), len(s), results[name]) for name, s in seconds.items()}
+
+
+def _calls(thing: Callable[[], Any]) -> int:
+    """Call a function once, and a short one again: how many calls make a run of SHORT seconds, one at least."""
+    for _ in range(2):
+        start = time.perf_counter()
+        thing()
+        seconds = time.perf_counter() - start
+        if seconds > 10 * SHORT:
+            break
+    return max(1, min(MOST, int(SHORT / seconds)))
 
 
 def peak_memory(load: Callable[[], Any], work: Callable[[Any], Any]) -> tuple[int, Any]:
