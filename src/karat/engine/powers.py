@@ -152,7 +152,7 @@ class Polynomial(Kernel):
             values = variables[self.first] * variables[self.last]
         else:
             values = monomials(self.variables, self.degree).values(variables)
-        values = values * self.root[:, None]
+        values = np.multiply(values, self.root[:, None], out=None if values is variables else values)
         if self.total:
             values = np.vstack([values, np.ones(variables.shape[1])])
         return np.asarray(values.T)
