@@ -16,8 +16,10 @@ def curve(kind: str, columns: int | None) -> list[tuple[float, float, float]]:
     for line in json.loads((here / "measured.json").read_text(encoding="utf-8"))[
         "lines"
     ]:
-        word, name, *size = line["case"].split(" ")
-        if word != "curve" or name != kind or (int(size[2]) == 10) != (columns == 10):
+        if not line["case"].startswith(f"curve {kind} "):
+            continue
+        size = line["case"].split(" ")[2:]
+        if (int(size[2]) == 10) != (columns == 10):
             continue
         at = float(size[0]) if columns else float(line["note"].split("= ")[1])
         found.append((at, line["seconds"], line["seconds"] / line["ratio"]))

@@ -31,7 +31,7 @@ QUICK = (
     "8-update-none", "8-six-passes",
 )  # fmt: skip
 SLOW = ("large", "large-rare", "hidden", "huge", "kernel-smooth")
-OF_EACH = 2
+OF_EACH = 3
 
 
 @pytest.mark.slow

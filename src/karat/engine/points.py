@@ -21,7 +21,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Indices, Real
+from karat.engine.linalg import Array, Flags, Indices, Real
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sample
 from karat.engine.tolerances import CLEAR, PIVOT, RANK, RANK_WHITENED, SEEN, SINGLE, TINY
@@ -150,8 +150,7 @@ def candidate_points(rows: Rows, fitted: FittedMoments, positions: Indices, nomi
     columns = points.T
     if fitted.absolute is None:
         columns *= root
-        size = np.sqrt(np.einsum("ij,ij->i", columns, columns) / nominal.sum())
-        zero = size <= fitted.kernel.resolution(block)
+        size, zero = feature_sizes(fitted.kernel, block, columns, float(nominal.sum()))
         scale = np.where(zero, 1.0, size)
         columns /= scale[:, None]
         columns[zero] = 0.0
@@ -162,6 +161,12 @@ def candidate_points(rows: Rows, fitted: FittedMoments, positions: Indices, nomi
         columns *= root
     none = np.zeros(0)
     return CandidatePoints(fitted, positions, root, points, fitted.target / scale, none, none, none)
+
+
+def feature_sizes(kernel: Kernel, block: Array, columns: Array, total: float) -> tuple[Array, Flags]:
+    """Root mean squares of features, whose rows are ``sqrt(v_i) phi_i`` (m x N), and which of them are but rounding."""
+    size = np.sqrt(np.einsum("ij,ij->i", columns, columns) / total)
+    return size, size <= kernel.resolution(block)
 
 
 def enough(kernel: Kernel) -> int:

@@ -24,7 +24,7 @@ from karat.engine import linalg
 from karat.engine.importance import INFORMED, by_importance, important_rows, squared_lengths
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Indices
-from karat.engine.points import CandidatePoints, by_score, candidate_points
+from karat.engine.points import CandidatePoints, by_score, candidate_points, feature_sizes
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sweep
 from karat.engine.tolerances import HIDDEN, MISSED, SEEN, TINY
@@ -101,7 +101,10 @@ def with_rare_rows(
     if drawn is None:
         return None
     chosen, nominal = drawn
-    found = Independent.of(kernel.features(rows.take(chosen, kernel.shift)) * np.sqrt(nominal)[:, None])
+    block = rows.take(chosen, kernel.shift)
+    sample = kernel.features(block) * np.sqrt(nominal)[:, None]
+    sample[:, feature_sizes(kernel, block, sample.T, float(nominal.sum()))[1]] = 0.0
+    found = Independent.of(sample)
     if not len(found.others):
         return None
     rare = np.union1d(np.arange(held), showing(rows, kernel, found.hidden(rng)))
