@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import karat
 from karat.engine.points import candidate_points, probabilities
 from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows
@@ -58,17 +57,6 @@ def rare_pairs(n=20_000, seed=0):
     second = rng.choice(5, n, p=[0.02, 0.08, 0.2, 0.3, 0.4])
     X = np.hstack([np.eye(6)[first], np.eye(5)[second], rng.standard_normal((n, 3))])
     return X, X @ rng.standard_normal(X.shape[1]) + rng.standard_normal(n)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_rare_pairs_need_no_tree(seed):
-    X, y = rare_pairs(seed=seed)
-    core = karat.coreset(X, y)
-    assert core.certificate.ok
-    assert core.certificate.method == "onepass"
-    full = np.column_stack([np.ones(len(X)), X, y])
-    kept = np.column_stack([np.ones(len(core)), core.X, core.y])
-    assert np.allclose(kept.T @ (kept * core.weights[:, None]), full.T @ full, rtol=1e-10, atol=1e-8)
 
 
 def test_candidates_that_miss_the_target_are_rejected_early():

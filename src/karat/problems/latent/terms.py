@@ -107,24 +107,31 @@ class Columns(Term):
         return self.statistic(c, weights)[0], np.abs(_weighted(self.features(c), weights)).sum(axis=1)
 
 
-@final
-class Power(Term):
-    """All monomials of one degree >= 2 in some coordinates."""
+class MonomialTerm(Term):
+    """All monomials of one degree >= 2 in some coordinates, each times the root of the number of its orderings."""
 
     def __init__(self, name: str, columns: slice, degree: int) -> None:
-        self.name, self.columns, self.degree = name, columns, degree
+        self.name, self.columns = name, columns
         self.table = monomials(columns.stop - columns.start, degree)
         self.width = len(self.table)
         self.root = np.sqrt(self.table.multinomials)
-        self.first, self.last = self.table.split
-        high = (degree + 1) // 2
-        self.left, self.right = (monomials(self.table.variables, h) for h in (high, degree - high))
-        self.shape = (len(self.left), len(self.right))
 
     def features(self, c: Array) -> Array:
         values = self.table.values(c[self.columns])
         values *= self.root[:, None]
         return values
+
+
+@final
+class Power(MonomialTerm):
+    """Monomials whose moments are products of two lower ones."""
+
+    def __init__(self, name: str, columns: slice, degree: int) -> None:
+        super().__init__(name, columns, degree)
+        self.first, self.last = self.table.split
+        high = (degree + 1) // 2
+        self.left, self.right = (monomials(self.table.variables, h) for h in (high, degree - high))
+        self.shape = (len(self.left), len(self.right))
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         z = c[self.columns]
@@ -143,23 +150,17 @@ class Power(Term):
 
 
 @final
-class Cubes(Term):
-    """All monomials of degree 3 in some coordinates, the last of which is the constant 1."""
+class Cubes(MonomialTerm):
+    """Monomials of degree 3 in coordinates of which the last is the constant 1: fewer products than of any three."""
 
     def __init__(self, name: str, columns: slice) -> None:
-        self.name, self.columns = name, columns
-        k = columns.stop - columns.start
-        self.table, self.pairs = monomials(k, 3), monomials(k - 1, 2)
-        self.width, self.shape = len(self.table), (k, max(len(self.pairs), 1))
-        self.root = np.sqrt(self.table.multinomials)
+        super().__init__(name, columns, 3)
+        k = self.table.variables
+        self.pairs = monomials(k - 1, 2)
+        self.shape = (k, max(len(self.pairs), 1))
         i, j, m = self.table.indices.T  # increasing: either two of three are no constants, or the last two are
         inside = [self.pairs.position.get(pair, 0) for pair in zip(i.tolist(), j.tolist(), strict=True)]
         self.where = np.where(j < k - 1, m * len(self.pairs) + np.array(inside), len(self.pairs) * k + i)
-
-    def features(self, c: Array) -> Array:
-        values = self.table.values(c[self.columns])
-        values *= self.root[:, None]
-        return values
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         z = c[self.columns]
