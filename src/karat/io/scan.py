@@ -83,7 +83,7 @@ def scan(
         Called after a pause; a run can resume there.
     """
     position = position or Position()
-    identity, since = source.identity(), 0
+    identity, since, reached = source.identity(), 0, position.point
     if position.point.file < len(source.names):
         with background_calls() as beside:
             for chunk in source.chunks(layout.columns, layout.numeric, rows, position.point, strict=not layout.drop):
@@ -105,8 +105,9 @@ def scan(
                     beside.wait()
                     if save is not None:
                         save()
+                reached = chunk.end or reached
                 if progress is not None:
-                    progress(*source.bytes_done(chunk.end or position.point))
+                    progress(*source.bytes_done(reached))
     if source.identity() != identity:
         raise InputError(f"{changed_file(source.identity(), identity)} changed while it was read; run again.")
     position.point = ResumePoint(len(source.names))
