@@ -80,6 +80,9 @@ class CsvBytes:
                     if header is None:
                         line = self._first_line(buffer, filled, final)
                         header, cut = self.read_header(line.decode("utf-8-sig").strip("\r\n")), len(line)
+                    elif place < start and stream is stored:
+                        place, filled = stored.seek(start), 0
+                        continue
                     elif place < start:  # read again what is done: a compressed file has no other way
                         cut = min(filled, start - place)
                     else:
@@ -91,12 +94,13 @@ class CsvBytes:
                             yield Piece(memoryview(buffer)[first:last], header, inner, end, stored.tell())
                     if filled and not cut:
                         raise InputError(f"{self.name} has a line of more than {block_bytes >> 20} MB; is it a CSV file?")
-                    rest = buffer[cut:filled]
+                    rest = memoryview(buffer)[cut:filled]
                     if final and not rest:
                         return
+                    if place >= start and place:  # its pieces are still in use
+                        buffer = self.spare.pop() if self.spare else bytearray(block_bytes)
+                    memoryview(buffer)[: len(rest)] = rest
                     place, filled = place + cut, len(rest)
-                    buffer = self.spare.pop() if self.spare else bytearray(block_bytes)
-                    buffer[:filled] = rest
         except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
             raise InputError(
                 f"{self.name} cannot be read ({error}); it may be damaged. Write it again or leave it out."

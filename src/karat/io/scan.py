@@ -83,7 +83,8 @@ def scan(
         Called after a pause; a run can resume there.
     """
     position = position or Position()
-    identity, since, reached = source.identity(), 0, position.point
+    identity, reached = source.identity(), position.point
+    since = step = 0  # rows since the last pause, and since the last place where one could have been
     if position.point.file < len(source.names):
         with background_calls() as beside:
             for chunk in source.chunks(layout.columns, layout.numeric, rows, position.point, strict=not layout.drop):
@@ -98,7 +99,10 @@ def scan(
                         consumer.add(chunk, batch)
                 position.counts[chunk.file] = position.counts.get(chunk.file, 0) + count
                 position.dropped, position.bad, since = position.dropped + dropped, position.bad + chunk.bad, since + count
-                if chunk.end is not None and since >= rows:
+                step += count
+                pause = chunk.end is not None and since + step > rows  # before the next rows would be too many
+                step = step if chunk.end is None else 0
+                if pause:
                     position.point, since = chunk.end, 0
                     for consumer in consumers:
                         consumer.pause()
