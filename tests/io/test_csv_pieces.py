@@ -141,13 +141,17 @@ def test_a_resumed_run_reads_labels_as_the_first_did(labels, tmp_path):
     np.testing.assert_array_equal(core.weights, whole.weights)
 
 
-def test_a_column_that_is_empty_at_first_may_hold_anything_later(tmp_path):
+def test_a_column_that_is_empty_at_first_is_text(tmp_path):
+    """Also in pieces in which it is empty throughout, and where rows are left out."""
     lines = [f"{'' if i < 200 else 't'},{i},{i * i % 7}" for i in range(400)]
+    lines[300] = "t,word,1"
     (tmp_path / "a.csv").write_text("\n".join(["k,a,y", *lines]) + "\n")
     source = open_source(tmp_path / "a.csv", block_bytes=1000)
-    with pytest.raises(InputError, match="column 'k' has no value"):
-        karat.coreset_files(source, "y", columns=["a"], groups="k")
-    assert karat.coreset_files(source, "y", columns=["a"]).n_rows == 400
+    core = karat.coreset_files(source, "y", columns=["a"], groups="k", on_missing="drop")
+    assert core.n_rows == 400
+    assert [str(label) for label in np.unique(core.groups)] == ["", "t"]
+    counts = [core.weights[np.asarray(core.groups) == label].sum() for label in ("", "t")]
+    np.testing.assert_allclose(counts, [200, 199], rtol=1e-12)
 
 
 @pytest.mark.parametrize("odd", ["NAN", "nan", ""])
@@ -168,3 +172,19 @@ def test_the_first_whole_number_that_doubles_lack_is_refused(value, tmp_path):
         karat.coreset_files(tmp_path / "a.csv", "y")
     with pytest.raises(InputError, match=f"{value}, a whole number beyond 2"):
         karat.coreset([[value, 0.5], *([i, i / 4] for i in range(9))], range(10))
+
+
+def test_a_run_that_resumes_at_the_end_of_a_file_counts_the_next_from_its_first_row(tmp_path):
+    for name, rows in (("a.csv", 50), ("b.csv", 70)):
+        (tmp_path / name).write_text("\n".join(["a,y", *(f"{i},{i % 3}" for i in range(rows))]) + "\n")
+    source = open_source([tmp_path / "a.csv", tmp_path / "b.csv"], block_bytes=100)
+    chunks = list(source.chunks(["a", "y"], ["a", "y"], 30, ResumePoint(), strict=True))
+    ends = [chunk.end for chunk in chunks if chunk.end is not None]
+    border = [end for end in ends if end.file == 0][-1]
+    assert border.row == 50
+    for end in (border, ends[0], ends[-2]):
+        rest = list(source.chunks(["a", "y"], ["a", "y"], 30, end, strict=True))
+        whole = chunks[[chunk.end for chunk in chunks].index(end) + 1 :]
+        assert [(c.file, c.start, c.end, c.table.to_pylist()) for c in rest] == [
+            (c.file, c.start, c.end, c.table.to_pylist()) for c in whole
+        ]

@@ -146,14 +146,14 @@ class CsvFiles(Files):
         pieces = self._pieces(columns, start, self.block_bytes // PIECES if numeric else self.block_bytes, spare)
 
         def parse(item: tuple[int, Piece]) -> Parsed:
-            return _parse(item[1], [c for c in columns if c in item[1].header.names], types)
+            return _parse(item[1], columns, types)
 
         self.pieces = []
-        row, broken = start.row, 0
+        last, row, broken = start.file, start.row, 0
         for (file, piece), parsed in in_order(parse, ahead(pieces), pa.cpu_count()):
-            if self.pieces and file != self.pieces[-1][0]:
-                row = broken = 0
-            table = self._settle(parsed, piece, file, row + broken, types, strict)
+            if file != last:
+                last, row, broken = file, 0, 0
+            table = self._settle(parsed, piece, file, row + broken, columns, types, strict)
             table = with_folders(table, self.folders[file], columns)
             if piece.end is not None:  # all pieces of a block are parsed
                 spare.append(piece.data.obj)  # type: ignore[arg-type]
@@ -184,14 +184,16 @@ class CsvFiles(Files):
         if not set(columns) - {*self.types, *self.folders[0]}:
             return
         for piece in self._bytes(0).pieces(0, self.block_bytes, self.block_bytes):
-            table, _ = _read(piece, [c for c in columns if c in piece.header.names], {})
-            self.types = {field.name: field.type for field in table.schema if not pa.types.is_null(field.type)}
+            table, _ = _read(piece, columns, {})
+            empty = {field.name for field in table.schema if pa.types.is_null(field.type)}  # whatever may follow is text
+            self.types |= {c: pa.string() if c in empty else table.schema.field(c).type for c in table.column_names}
             return
 
-    def _settle(self, parsed: Parsed, piece: Piece, file: int, line: int, types: Types, strict: bool) -> pa.Table:
+    def _settle(
+        self, parsed: Parsed, piece: Piece, file: int, line: int, columns: Sequence[str], types: Types, strict: bool
+    ) -> pa.Table:
         """The table of a piece before which there are ``line`` lines; what does not fit is an error, or left out."""
         table, broken, error, large = parsed
-        columns = [c for c in types if c in piece.header.names]
         if table is None and strict:
             raise self._explain(error, piece, file, line)
         if table is None:
@@ -244,7 +246,7 @@ class CsvFiles(Files):
 
 
 def _read(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Table, list[Any]]:
-    """Some columns of a piece, and the lines that have more or fewer values than the header."""
+    """Those of some columns that a piece has, and the lines that have more or fewer values than the header."""
     broken: list[Any] = []
 
     def invalid(bad: Any) -> str:
@@ -258,7 +260,9 @@ def _read(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Table,
         parse_options=pacsv.ParseOptions(
             delimiter=piece.header.delimiter, invalid_row_handler=invalid, newlines_in_values=piece.inner > 0
         ),
-        convert_options=pacsv.ConvertOptions(include_columns=list(columns), column_types=types),
+        convert_options=pacsv.ConvertOptions(
+            include_columns=[c for c in columns if c in piece.header.names], column_types=types
+        ),
     )
     return table, broken
 

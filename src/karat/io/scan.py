@@ -100,16 +100,15 @@ def scan(
                 position.counts[chunk.file] = position.counts.get(chunk.file, 0) + count
                 position.dropped, position.bad, since = position.dropped + dropped, position.bad + chunk.bad, since + count
                 step += count
-                pause = chunk.end is not None and since + step > rows  # before the next rows would be too many
-                step = step if chunk.end is None else 0
-                if pause:
-                    position.point, since = chunk.end, 0
-                    for consumer in consumers:
-                        consumer.pause()
-                    beside.wait()
-                    if save is not None:
-                        save()
-                reached = chunk.end or reached
+                if chunk.end is not None:
+                    reached, more, step = chunk.end, step, 0
+                    if since + more > rows:  # with as many again, they would be too many
+                        position.point, since = chunk.end, 0
+                        for consumer in consumers:
+                            consumer.pause()
+                        beside.wait()
+                        if save is not None:
+                            save()
                 if progress is not None:
                     progress(*source.bytes_done(reached))
     if source.identity() != identity:
