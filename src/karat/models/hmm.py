@@ -91,7 +91,7 @@ class HiddenMarkov(Learner):
         self.refine = refine
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:  # type: ignore[override]
         """Learn from sequences one after another; y is there for scikit-learn's pipelines only.
 
         Parameters
@@ -158,7 +158,7 @@ class HiddenMarkov(Learner):
             tags.input_tags.two_d_array, tags.input_tags.one_d_array, tags.input_tags.categorical = False, True, True
         return tags
 
-    def _problem(self, X: Any) -> latent.HiddenMarkov:
+    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.HiddenMarkov:
         refining.check_kind(self.refine, refining.KINDS)
         if self.start not in ("windows", "first"):
             raise InputError(f'start must be "windows" or "first", not {self.start!r}.')
@@ -236,7 +236,7 @@ class HiddenMarkov(Learner):
             raise InputError(
                 f"X holds symbol {symbols.max()}; the model was fitted with symbols 0 to {self.n_features_in_ - 1}."
             )
-        return np.asarray(np.log((1 - SMOOTH) * self.emissionprob_ + SMOOTH / self.n_features_in_).T[symbols])
+        return np.asarray(np.log(refining.smoothed(self.emissionprob_, SMOOTH)).T[symbols])
 
     def _chain(self) -> tuple[Array, Array]:
         """Laws of the first state and of the next one; nothing is impossible."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -46,11 +46,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     def __init__(self, n_components: int = 2) -> None:
         self.n_components = n_components
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from data; y is there for scikit-learn's pipelines only."""
-        return self._fit(X, sample_weight)
-
-    def _problem(self, X: Any) -> latent.ICA:
+    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.ICA:
         return latent.ICA(self.n_components)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
@@ -92,10 +88,6 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     def transform(self, X: Any) -> Array:
         """The sources of each row (n x k)."""
         return np.asarray((self._table(X) - self.mean_) @ self.components_.T)
-
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Learn from data and give its sources."""
-        return self.fit(X, sample_weight=sample_weight).transform(X)
 
     @property
     def _n_features_out(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -77,11 +78,7 @@ class GaussianMixture(DensityMixin, Learner):
         """Learn from data; y is there for scikit-learn's pipelines only."""
         if self.refine is not None and sample_weight is not None:
             raise InputError("scikit-learn's EM takes no sample_weight; leave it out, or use refine=None.", argument="refine")
-        self._weight = sample_weight  # n_components="gap" looks at the weighted covariance
-        try:
-            self._fit(X, sample_weight)
-        finally:
-            del self._weight
+        self._fit(X, sample_weight)
         return self if self.refine is None else self.refine_with(X)
 
     def refine_with(self, X: Any) -> Self:
@@ -109,7 +106,7 @@ class GaussianMixture(DensityMixin, Learner):
             raise InputError("This mixture has been refined already; fit it again.")
         return refining.mixture_start(self.weights_, self.means_ - centre, self.covariances_, kind, self.random_state)
 
-    def _problem(self, X: Any) -> latent.GaussianMixture:
+    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.GaussianMixture:
         refining.check_kind(self.refine, refining.KINDS)
         k = self.n_components
         if k == "gap":
@@ -117,14 +114,12 @@ class GaussianMixture(DensityMixin, Learner):
                 raise InputError(
                     'n_components="gap" needs data; a coreset was built for a number of components, give that one.'
                 )
-            k = components_by_gap(X, self._weight)
+            k = components_by_gap(X, sample_weight)
         return latent.GaussianMixture(k, self.variances)
 
     def _matching(self, core: Coreset) -> Latent:
         if self.n_components == "gap" and isinstance(core.problem, latent.GaussianMixture):
-            return latent.GaussianMixture(
-                core.problem.n_components, self.variances, core.problem.keep, core.problem.total_weight, core.problem.centred
-            )
+            return replace(core.problem, variances=self.variances)
         return super()._matching(core)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -26,7 +26,7 @@ def _names(view: Any) -> list[str] | None:
 
 
 class MultiView(Learner):
-    """A mixture seen in three views that are independent given the component, learned by moments.
+    """A mixture seen in three views that are independent given the component, learned by moments; X is a tuple of three tables.
 
     Parameters
     ----------
@@ -52,10 +52,6 @@ class MultiView(Learner):
     def __init__(self, n_components: int = 2) -> None:
         self.n_components = n_components
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from a tuple of three tables; y is there for scikit-learn's pipelines only."""
-        return self._fit(X, sample_weight)
-
     def _validated(self, X: Any, reset: bool) -> Any:
         """Three tables; the names of their columns are learned, or compared with those that were."""
         if not isinstance(X, tuple | list) or len(X) != self.problem_type.input_tables:
@@ -76,7 +72,7 @@ class MultiView(Learner):
     def _take_names(self, core: Coreset) -> None:
         self._validated(core.X, reset=True)
 
-    def _problem(self, X: Any) -> latent.MultiView:
+    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.MultiView:
         return latent.MultiView(self.n_components)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
