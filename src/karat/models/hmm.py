@@ -28,6 +28,7 @@ from karat.models.base import (
     view_products,
 )
 from karat.models.misfit import Check
+from karat.models.tensor import turned
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
@@ -218,7 +219,7 @@ class HiddenMarkov(Learner):
         values = view_products([view.reshape(-1, len(V)) for view in views], V, ell)
         windows = views[0].shape[1]
         draws = values.reshape(len(hidden), windows, -1).mean(axis=1)
-        return simulate.p_value(simulate.turned(self._tensor, V), draws, ell, min(float(maps["n"]), misfit.PROBE) / windows)
+        return simulate.p_value(turned(self._tensor, V.T), draws, ell, min(float(maps["n"]), misfit.PROBE) / windows)
 
     def _log_emissions(self, X: Any) -> Array:
         self._check_fitted()

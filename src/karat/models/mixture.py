@@ -18,6 +18,7 @@ from karat.models import refine as refining
 from karat.models.base import ENOUGH, Learner, as_distributions, positive_variances, solve_small, spherical_log_density
 from karat.models.misfit import Check
 from karat.models.recovery import warn_recovery
+from karat.models.tensor import turned
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
@@ -170,7 +171,7 @@ class GaussianMixture(DensityMixin, Learner):
                 points = np.column_stack([(self.means_ - maps["mean"]) @ maps["M"], np.ones(k)])
                 z, q = simulate.mixture(self.weights_, points, self.covariances_, metric, free)
                 draws = misfit.off_diagonal(*_parts(z @ V.T, q, common, V @ metric @ V.T, V[:, -1], shared), ell)
-                tensor = simulate.p_value(simulate.turned(self._tensor, V), draws, ell, min(n, misfit.PROBE))
+                tensor = simulate.p_value(turned(self._tensor, V.T), draws, ell, min(n, misfit.PROBE))
                 checks.append(Check("tensor", tensor, NOT_SPHERICAL))
             return checks
         index = misfit.probe(sample)

@@ -26,7 +26,7 @@ def _names(view: Any) -> list[str] | None:
 
 
 class MultiView(Learner):
-    """A mixture seen in three views that are independent given the component, learned by moments; X is a tuple of three tables.
+    """A mixture in three views (X is a tuple of three tables) that are independent given the component, learned by moments.
 
     Parameters
     ----------
