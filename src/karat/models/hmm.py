@@ -111,22 +111,22 @@ class HiddenMarkov(Learner):
 
     def refine_with(self, X: Any, lengths: Any = None) -> Self:
         """Go on by hmmlearn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
-        refining.check_kind(self.refine, refining.KINDS)
+        refining.check_kind(self.refine)
         self._log_emissions(X)  # checks X
-        table = np.asarray(containers.as_table(X, "X"))
-        table = table.astype(np.int64) if self.emissions == "categorical" else table.astype(float)
+        table = np.asarray(containers.as_table(X, "X")).astype(np.int64 if self.emissions == "categorical" else float)
         long = np.array([len(table)]) if lengths is None else np.asarray(lengths)
         sequence_steps(long, len(table))
+        kind = self.refine or "spherical"
 
         def start_of(rows: Array, cut: Array) -> Any:
             part = HiddenMarkov(self.n_states, emissions=self.emissions, start=self.start, random_state=self.random_state)
-            return part.fit(rows, lengths=cut).to_hmmlearn(kind=self.refine or "spherical", n_features=self.n_features_in_)
+            return part.fit(rows, lengths=cut).to_hmmlearn(kind=kind, n_features=self.n_features_in_)
 
-        start = self.to_hmmlearn(kind=self.refine or "spherical")
+        start = self.to_hmmlearn(kind=kind)
         if self.emissions == "gaussian":  # far from the origin hmmlearn's squares would cancel
             centre = self.means_.mean(axis=0)
             start.means_, table = start.means_ - centre, table - centre
-        own = [] if self.recovery_.fits else [lambda: self._empty_peer(self.refine or "spherical")]
+        own = [] if self.recovery_.fits else [lambda: self._empty_peer(kind)]
         peer, self.refinement_ = refining.refine_chain(start, start_of, table, long, own)
         if self.refinement_.kept:
             self._take(peer)
@@ -160,7 +160,7 @@ class HiddenMarkov(Learner):
         return tags
 
     def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.HiddenMarkov:
-        refining.check_kind(self.refine, refining.KINDS)
+        refining.check_kind(self.refine)
         if self.start not in ("windows", "first"):
             raise InputError(f'start must be "windows" or "first", not {self.start!r}.')
         return latent.HiddenMarkov(self.n_states, self.emissions)
@@ -275,8 +275,8 @@ class HiddenMarkov(Learner):
     def _parameters(self) -> int:
         """The number of free parameters."""
         k, d = len(self.startprob_), self.n_features_in_
-        own = {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[self.covariance_type_]
-        return int(k - 1 + k * (k - 1) + (k * (d - 1) if self.emissions == "categorical" else k * d + own))
+        gaussian = k * d + refining.free_covariances(self.covariance_type_, k, d)
+        return int(k - 1 + k * (k - 1) + (k * (d - 1) if self.emissions == "categorical" else gaussian))
 
     def bic(self, X: Any, lengths: Any = None) -> float:
         """Bayesian information criterion of sequences; lower is better."""
@@ -348,13 +348,7 @@ class HiddenMarkov(Learner):
         peer.n_features, peer.means_ = self.n_features_in_, self.means_
         if self.covariance_type_ == "spherical":
             variances = refining.floored(self.covars_)
-            d = self.n_features_in_
-            peer.covars_ = {
-                "spherical": variances,
-                "diag": np.repeat(variances[:, None], d, axis=1),
-                "tied": float(variances.mean()) * np.eye(d),
-                "full": variances[:, None, None] * np.eye(d),
-            }[kind]
+            peer.covars_ = refining.shaped(variances, float(variances.mean()), self.n_features_in_, kind)
         elif kind != self.covariance_type_:
             raise InputError(f"The covariances are {self.covariance_type_!r} already, not {kind!r}.")
         else:

@@ -84,7 +84,10 @@ class GaussianMixture(DensityMixin, Learner):
 
     def refine_with(self, X: Any) -> Self:
         """Go on by scikit-learn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
-        refining.check_kind(self.refine, refining.KINDS)
+        refining.check_kind(self.refine)
+        self._check_fitted()
+        if self.covariance_type_ != "spherical":
+            raise InputError("This mixture has been refined already; fit it again.")
         centre = self.means_.mean(axis=0)  # far from the origin scikit-learn's squares would cancel
         table = self._table(X) - centre
         kind = self.refine or "spherical"
@@ -102,13 +105,10 @@ class GaussianMixture(DensityMixin, Learner):
 
     def _start(self, kind: str, centre: Array | float) -> Any:
         """scikit-learn's mixture with the parameters of the moments, smoothed, for rows less their centre."""
-        self._check_fitted()
-        if self.covariance_type_ != "spherical":
-            raise InputError("This mixture has been refined already; fit it again.")
         return refining.mixture_start(self.weights_, self.means_ - centre, self.covariances_, kind, self.random_state)
 
     def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.GaussianMixture:
-        refining.check_kind(self.refine, refining.KINDS)
+        refining.check_kind(self.refine)
         k = self.n_components
         if k == "gap":
             if X is None:
@@ -226,13 +226,12 @@ class GaussianMixture(DensityMixin, Learner):
     def _parameters(self) -> int:
         """The number of free parameters."""
         k, d = self.means_.shape
-        own = {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[self.covariance_type_]
         shared = (
             self.covariance_type_ == "spherical"
             and self.variances == "shared"
             and not (self.refinement_ and self.refinement_.kept)
         )
-        return int(k * d + k - 1 + (1 if shared else own))
+        return int(k * d + k - 1 + (1 if shared else refining.free_covariances(self.covariance_type_, k, d)))
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion of rows; lower is better."""
@@ -247,9 +246,7 @@ class GaussianMixture(DensityMixin, Learner):
         """Draw rows from the model, and the component of each."""
         self._check_fitted()
         if self.covariance_type_ != "spherical":
-            peer = self._peer()
-            peer.random_state = self.random_state
-            return peer.sample(n_samples)  # type: ignore[no-any-return]
+            return self._peer().sample(n_samples)  # type: ignore[no-any-return]
         rng = np.random.default_rng(self.random_state)
         labels = rng.choice(self.n_components_, size=n_samples, p=self.weights_)
         noise = rng.standard_normal((n_samples, self.n_features_in_))
@@ -261,25 +258,16 @@ class GaussianMixture(DensityMixin, Learner):
         Its ``fit`` would start EM from them: a separate step, which needs the full data, since a coreset does not keep the
         likelihood.
         """
+        self._check_fitted()
         return self._peer()
 
     def _peer(self, centre: Array | float = 0.0) -> Any:
         """scikit-learn's mixture with these parameters, for rows less a centre."""
-        if self.covariance_type_ == "spherical":
-            self._check_fitted()
-            return refining.mixture_start(
-                self.weights_, self.means_ - centre, self.covariances_, "spherical", self.random_state
-            )
-        covariances = self.covariances_
-        precisions = np.linalg.inv(covariances) if self.covariance_type_ in ("tied", "full") else 1.0 / covariances
-        from sklearn.mixture import GaussianMixture as Peer
-
-        means = self.means_ - centre
-        peer = Peer(
-            self.n_components_, covariance_type=self.covariance_type_, weights_init=self.weights_, means_init=means,
-            precisions_init=precisions, random_state=self.random_state,
-        )  # fmt: skip
-        return refining.settled(peer, self.weights_, means, precisions)
+        kind, covariances = self.covariance_type_, self.covariances_
+        if kind == "spherical":
+            return self._start(kind, centre)
+        precisions = np.linalg.inv(covariances) if kind in ("tied", "full") else 1.0 / covariances
+        return refining.fitted_mixture(self.weights_, self.means_ - centre, precisions, kind, self.random_state)
 
 
 def _parts(z: Array, q: Array, common: float, G: Array, mean: Array, shared: bool) -> tuple[Any, Any]:
