@@ -32,6 +32,7 @@ from karat.models.tensor import turned
 from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.markov import symbols_of
 from karat.problems.latent.sample import Sample, read, sequence_steps
 
 SMOOTH = 1e-6  # share of the uniform law mixed in where a likelihood is taken: nothing is impossible
@@ -229,10 +230,9 @@ class HiddenMarkov(Learner):
                 return spherical_log_density(table, self.means_, self.covars_)
             laws = zip(self.means_, self._full_covariances(), strict=True)
             return np.column_stack([multivariate_normal.logpdf(table, mean, full) for mean, full in laws])
-        values = self._columns(X)
-        if not len(values):
+        symbols = symbols_of(self._columns(X))
+        if not len(symbols):
             raise InputError("X has no rows.", argument="X")
-        symbols = symbols_of(values)
         if symbols.max(initial=0) >= self.n_features_in_:
             raise InputError(
                 f"X holds symbol {symbols.max()}; the model was fitted with symbols 0 to {self.n_features_in_ - 1}."
@@ -306,8 +306,6 @@ class HiddenMarkov(Learner):
 
     def _full_covariances(self) -> Array:
         k, d = self.means_.shape
-        if self.covariance_type_ == "spherical":
-            return np.asarray(self.covars_[:, None, None] * np.eye(d))
         return np.asarray(np.broadcast_to(self.covars_, (k, d, d)))  # hmmlearn gives matrices for every kind
 
     def _empty_peer(self, kind: str) -> Any:
@@ -355,15 +353,3 @@ class HiddenMarkov(Learner):
             full = self._full_covariances()
             peer.covars_ = {"diag": np.diagonal(full, axis1=1, axis2=2), "tied": full[0], "full": full}[kind]
         return peer
-
-
-def symbols_of(values: np.ndarray) -> np.ndarray:
-    """Symbols 0, 1, .. of one column, checked."""
-    if values.shape[1] != 1:
-        raise InputError(f"Categorical emissions are symbols 0, 1, .. in one column; X has {values.shape[1]} columns.")
-    column = np.asarray(values[:, 0], dtype=float)
-    bad = ~np.isfinite(column) | (column < 0) | (column != np.floor(column))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise InputError(f"Symbols must be whole numbers of at least 0; row {row} of X holds {column[row]:g}.")
-    return column.astype(np.int64)
