@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import has_fit_parameter
 
 from karat._core.coreset import Coreset
@@ -164,7 +166,9 @@ def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Cor
     else:
         solver = "sparse_cg" if containers.is_sparse(rows.table) and not rows.fronts else "auto"
         model = Ridge(fit_intercept=ridge.fit_intercept, solver=solver)
-    search, core = searches.run_search(searches.ridge_search(ridge, model), rows, groups, fit_exactly)
+    alphas = np.atleast_1d(np.asarray(ridge.alphas, dtype=float))
+    grid = GridSearchCV(model, {"alpha": alphas}, cv=ridge.cv, scoring=ridge.scoring)
+    search, core = searches.run_search(grid, rows, groups, fit_exactly)
     ridge.alpha_, ridge.best_score_ = search.best_estimator_.alpha, search.best_score_
     copy_fitted(search.best_estimator_, ridge)
     return ridge, core
