@@ -42,7 +42,6 @@ class Learn(Consumer):
 
     def __post_init__(self) -> None:
         formula = self.layout.formula
-        assert formula is not None
         self.categories = [factor for factor in formula.factors if self.layout.is_category(factor)]
         self.levels: dict[str, set[Any]] = {factor.text: set() for factor in self.categories}
         self.transforms = list(transforms_of((*formula.factors, formula.response)))
@@ -55,10 +54,9 @@ class Learn(Consumer):
 
     def reading(self) -> Columns:
         """The layout of the pass: only the columns that it looks at, if no row is left out."""
-        formula = self.layout.formula
-        assert formula is not None
         if self.layout.drop:
             return self.layout
+        formula = self.layout.formula
         some = [f for f in (*formula.factors, formula.response) if f in self.categories or _has_state(f)]
         return replace(self.layout, only=tuple(dict.fromkeys(name for factor in some for name in factor.variables)))
 
@@ -92,7 +90,6 @@ class Learn(Consumer):
     def _find_gaps(self, table: Any, keep: np.ndarray, where: Any) -> None:
         """Rows that later passes leave out have no say."""
         formula = self.layout.formula
-        assert formula is not None
         for name in formula.variables:
             self.layout.column(table, name, keep, where)
         for factor in (*formula.factors, formula.response):
@@ -148,7 +145,6 @@ class Learn(Consumer):
             raise InputError("The data has no rows that the formula can use.")
         levels = {factor.text: self._ordered(factor) for factor in self.categories}
         formula = self.layout.formula
-        assert formula is not None
         levels |= {factor.text: [False, True] for factor in formula.factors if self.layout.is_boolean(factor)}
         states = {transform.key: transform.state(self.sums[transform.key]) for transform in self.transforms}
         typed = {name: self.layout.row[name][0] for name in formula.variables}

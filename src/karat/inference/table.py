@@ -159,7 +159,7 @@ def build(
     except ImportError:
         raise MissingExtraError("karat.inference.ols", "inference") from None
     from karat.inference.formula import parse
-    from karat.inference.layout import DesignLayout, columns_of
+    from karat.inference.layout import columns_of
     from karat.inference.learn import Learn
     from karat.inference.passes import needed_columns, open_rows
     from karat.inference.terms import make_design
@@ -178,8 +178,7 @@ def build(
     if not design.names:
         raise InputError(f"The formula {text!r} has no term but the intercept; a table needs a term.")
     _check_width(design)
-    roles = replace(columns.roles, features=tuple(design.names), key=None)
-    layout = DesignLayout(roles, None, columns.drop, formula, columns.text, None, columns.row, design)
+    layout = columns.of_design(design)
     core = rows.coreset(layout)
     facts = design.facts() | {
         "response": formula.response.text,
@@ -256,7 +255,7 @@ def _with_scores(
 ) -> Coreset:
     """A coreset of a formula, with sums over its data."""
     from karat.inference.design import restored
-    from karat.inference.layout import DesignLayout, columns_of
+    from karat.inference.layout import columns_of
     from karat.inference.passes import needed_columns, open_rows
 
     if core.regression is None:
@@ -266,6 +265,4 @@ def _with_scores(
     rows = open_rows(needed_columns(data, design.formula.text, others), progress)
     columns = columns_of(design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster)
     rows.as_codes(columns.coded())
-    roles = replace(columns.roles, features=tuple(design.names), key=None)
-    layout = DesignLayout(roles, None, columns.drop, design.formula, columns.text, None, columns.row, design)
-    return _scored(core, rows, layout, kinds, cluster, quantiles)
+    return _scored(core, rows, columns.of_design(design), kinds, cluster, quantiles)
