@@ -57,7 +57,7 @@ class Learn(Consumer):
         if self.layout.drop:
             return self.layout
         formula = self.layout.formula
-        some = [f for f in (*formula.factors, formula.response) if f in self.categories or _has_state(f)]
+        some = [f for f in (*formula.factors, formula.response) if f in self.categories or f.stateful()]
         return replace(self.layout, only=tuple(dict.fromkeys(name for factor in some for name in factor.variables)))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
@@ -95,7 +95,7 @@ class Learn(Consumer):
         for factor in (*formula.factors, formula.response):
             if self.layout.is_boolean(factor):
                 self.layout.values(table, factor, keep, where)
-            elif not self.layout.is_category(factor) and not _has_state(factor):
+            elif not self.layout.is_category(factor) and not factor.stateful():
                 self.layout.numbers(table, factor, keep, where, {})
 
     def _add_levels(self, factor: Factor, column: Any) -> None:
@@ -163,7 +163,3 @@ class Learn(Consumer):
         if declared is not None:
             return [level for level in declared if level in found]
         return sorted(found, key=lambda level: (isinstance(level, str), level))
-
-
-def _has_state(factor: Factor) -> bool:
-    return factor.expression is not None and any(True for _ in factor.expression.stateful())
