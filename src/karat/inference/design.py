@@ -123,15 +123,12 @@ class Design:
 def restored(facts: Mapping[str, Any]) -> Design:
     """The design of :meth:`Design.facts`."""
     with reading("The regression of this coreset", "one that karat wrote"):
-        return _restored(facts)
-
-
-def _restored(facts: Mapping[str, Any]) -> Design:
-    terms = tuple(
-        Term(tuple(names), tuple((t, bool(r)) for t, r in factors), scale) for names, factors, scale in facts["terms"]
-    )
-    names = {name for term in terms for name in term.columns}
-    return Design(parse(facts["formula"], sorted(names)), terms, Learned(facts["levels"], facts["states"], facts["row"]))
+        terms = tuple(
+            Term(tuple(names), tuple((t, bool(r)) for t, r in factors), scale) for names, factors, scale in facts["terms"]
+        )
+        names = {name for term in terms for name in term.columns}
+        learned = Learned(facts["levels"], facts["states"], facts["row"])
+        return Design(parse(facts["formula"], sorted(names)), terms, learned)
 
 
 def coding(factor: Factor, levels: Sequence[Any], reduced: bool) -> Array:

@@ -93,11 +93,6 @@ class Scores(Consumer):
         self.block = np.empty((width, BLOCK))
         self.room = np.empty((width, 0 if self.clusters is None else WAITING))
 
-    @staticmethod
-    def at(found: LeastSquaresSolution, intercept: bool, observations: int, kinds: tuple[str, ...]) -> Scores:
-        """Empty sums at a solution."""
-        return Scores(Solution(found, intercept, observations), kinds)
-
     def add(self, chunk: Chunk, batch: Batch) -> None:
         *design, response = batch.parts
         for start in range(0, len(batch), BLOCK):

@@ -18,9 +18,7 @@ from karat._core.progress import progress_bar
 from karat._core.regression import Regression
 from karat.engine.linalg import MOST
 from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.inference.from_coreset import table_of
-
-KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
+from karat.inference.from_coreset import KINDS, check_kind, table_of
 
 
 def ols(
@@ -113,8 +111,7 @@ def _kinds(cov_type: str | Sequence[str], cluster: str | None) -> tuple[str, ...
         raise InputError(f"cov_type is one or a list of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
     kinds = (cov_type,) if isinstance(cov_type, str) else tuple(cov_type)
     for kind in kinds:
-        if kind not in KINDS:
-            raise InputError(f"cov_type must be one of {', '.join(KINDS)}, not {kind!r}.", argument="cov_type")
+        check_kind(kind)
     if not kinds:
         raise InputError("cov_type names no covariance.", argument="cov_type")
     if cluster is not None and "cluster" not in kinds:
@@ -136,16 +133,11 @@ def _check_cluster(core: Coreset, kinds: Sequence[str], cluster: str | None) -> 
 def _shown(core: Coreset, kind: str, use_t: bool | None) -> Any:
     results = table_of(core, cov_type=kind, use_t=use_t)
     if core.regression is not None:
-        results.model.design = _encoder(core)
+        from karat.inference.design import restored
+        from karat.inference.encoder import Encoder
+
+        results.model.design = Encoder(restored(core.regression.facts))
     return results
-
-
-def _encoder(core: Coreset) -> Any:
-    from karat.inference.design import restored
-    from karat.inference.encoder import Encoder
-
-    assert core.regression is not None
-    return Encoder(restored(core.regression.facts))
 
 
 def build(
@@ -211,13 +203,19 @@ def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster
     if not quantiles:
         return core
     from karat.inference.residuals import residual_quantiles
+
+    assert core.regression is not None
+    told = {"residual_quantiles": residual_quantiles(rows, layout, _solution(core))}
+    return replace(core, regression=replace(core.regression, facts=core.regression.facts | told))
+
+
+def _solution(core: Coreset) -> Any:
+    """The least-squares solution of all rows."""
     from karat.inference.scores import Solution
 
     assert core.regression is not None
     facts = core.regression.facts
-    solution = Solution(table_of(core).found, facts["intercept"], facts["observations"])
-    told = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
-    return replace(core, regression=replace(core.regression, facts=facts | told))
+    return Solution(table_of(core).found, facts["intercept"], facts["observations"])
 
 
 def _with_sums(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None) -> Coreset:
@@ -231,11 +229,9 @@ def _with_sums(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], clus
     if "cluster" in wanted and cluster is None:
         said = "A clustered covariance needs clusters."
         raise InputError(said, "It needs cluster=, the column that labels them.", argument="cluster")
-    found = table_of(core).found
     facts = core.regression.facts
-    scores = Scores.at(found, facts["intercept"], facts["observations"], wanted)
     key = cluster if "cluster" in wanted else None
-    scores = rows.scan(replace(layout, roles=replace(layout.roles, key=key)), scores)
+    scores = rows.scan(replace(layout, roles=replace(layout.roles, key=key)), Scores(_solution(core), wanted))
     covariances: dict[str, Any] = {kind: {} for kind in wanted}
     sums = scores.covariances()
     if scores.clusters is not None:
