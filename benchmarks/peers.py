@@ -13,8 +13,8 @@ from importlib.util import find_spec
 import numpy as np
 
 from karat.experiments.literal import caratheodory, fast_caratheodory
-from karat.experiments.random_cones import recombine, recombine_randomly
-from karat.experiments.tchakaloff import dcatch
+from random_cones import recombine, recombine_randomly
+from tchakaloff import dcatch
 
 Array = np.ndarray
 Answer = tuple[Array, Array]
