@@ -239,19 +239,17 @@ class HiddenMarkov(Learner):
             )
         return np.asarray(np.log(refining.smoothed(self.emissionprob_, SMOOTH)).T[symbols])
 
-    def _chain(self) -> tuple[Array, Array]:
-        """Laws of the first state and of the next one; nothing is impossible."""
-        self._check_fitted()
-        return refining.smoothed(self.startprob_, SMOOTH), refining.smoothed(self.transmat_, SMOOTH)
-
-    def _begins(self, lengths: Any, count: int) -> Flags:
-        steps = np.arange(count) if lengths is None else sequence_steps(lengths, count)
-        return np.asarray(steps == 0)
+    def _chain(self, X: Any, lengths: Any) -> tuple[Array, Array, Array, Flags]:
+        """Log-densities of the emissions, laws of the first state and of the next one (nothing is impossible), first steps."""
+        emissions = self._log_emissions(X)
+        steps = np.arange(len(emissions)) if lengths is None else sequence_steps(lengths, len(emissions))
+        start, step = (refining.smoothed(law, SMOOTH) for law in (self.startprob_, self.transmat_))
+        return emissions, start, step, np.asarray(steps == 0)
 
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
         """The most likely states of each sequence (Viterbi), and the log-probability of all of them."""
-        emissions, (start, step) = self._log_emissions(X), (np.log(law) for law in self._chain())
-        return chain.likely_states(emissions, start, step, self._begins(lengths, len(emissions)))
+        emissions, start, step, begins = self._chain(X, lengths)
+        return chain.likely_states(emissions, np.log(start), np.log(step), begins)
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
         """The most likely states of each sequence."""
@@ -263,13 +261,11 @@ class HiddenMarkov(Learner):
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:
         """The probability of every state at every step, given the whole sequence (n x k)."""
-        emissions = self._log_emissions(X)
-        return chain.posteriors(emissions, *self._chain(), self._begins(lengths, len(emissions)))
+        return chain.posteriors(*self._chain(X, lengths))
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """Log-likelihood of all sequences."""
-        emissions = self._log_emissions(X)
-        return chain.log_likelihood(emissions, *self._chain(), self._begins(lengths, len(emissions)))
+        return chain.log_likelihood(*self._chain(X, lengths))
 
     @property
     def _parameters(self) -> int:

@@ -198,8 +198,7 @@ class GaussianMixture(DensityMixin, Learner):
                 centre = self.means_.mean(axis=0)
                 peer, X = self._peer(centre), X - centre
                 return np.asarray(np.log(peer.predict_proba(X)) + peer.score_samples(X)[:, None])
-            joint = spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300)) + np.log(self.weights_)
-            return np.asarray(joint)
+            return spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300)) + np.log(self.weights_)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely component of each row."""
