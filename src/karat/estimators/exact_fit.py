@@ -77,19 +77,13 @@ def check_estimator(estimator: Any, classifies: bool, weighted: bool) -> None:
 def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
     """Refuse a single estimator that is not listed, or whose parameters break a rule."""
     key = key_of(leaf)
-    by_class, by_row = ("karat.CoresetClassifier", "a classifier"), ("karat.CoresetRegressor", "a regressor")
     if key in registry.OF_COVARIANCE:
         raise refuse(leaf, f"it predicts nothing; use karat.coreset(X).fit(karat.models.{type(leaf).__name__}(...))")
-    for tables, (home, kind), other in (
-        ((registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS), by_class, not classifies),
-        ((registry.SQUARED_LOSS, registry.SELECTS_ITSELF), by_row, classifies),
-    ):
-        if other and any(key in table for table in tables):
-            raise refuse(leaf, f"it is {kind}; use {home}")
-    if classifies:
-        check_listed(leaf, registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS)
-    else:
-        check_listed(leaf, registry.SQUARED_LOSS, registry.SELECTS_ITSELF)
+    by_class, by_row = (registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS), (registry.SQUARED_LOSS, registry.SELECTS_ITSELF)
+    own, others, kind = (by_class, by_row, "regressor") if classifies else (by_row, by_class, "classifier")
+    if any(key in table for table in others):
+        raise refuse(leaf, f"it is a {kind}; use karat.Coreset{kind.capitalize()}")
+    check_listed(leaf, *own)
     if not has_fit_parameter(leaf, "sample_weight"):
         raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn")
     check_splitter(getattr(leaf, "cv", None))

@@ -12,8 +12,7 @@ of each training part by itself."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -167,11 +166,15 @@ class Parts:
             return
         key = self.key(front)
         for number in range(ALL, len(self.splits)):
-            with suppress_all_but_refusals():
+            try:
                 if key not in self.covered:
                     self.last = (self.full(number) if front is None else self.full(number).behind(front)).core()
                 elif front is not None and self.problem is None:
                     self._front(front, key, number)
+            except NotExactError:
+                raise
+            except Exception:
+                pass
 
     def _front(self, front: Any, key: str, number: int) -> Any:
         """The transformers, known by their key, fitted to all rows of a part; on few rows, if these teach them the same."""
@@ -223,17 +226,6 @@ class Parts:
 def _is_plain(leaf: Any) -> bool:
     """Whether a model is fitted on rows as they are: it selects nothing and does not transform the target."""
     return key_of(leaf) not in registry.SELECTS | {"TransformedTargetRegressor"}
-
-
-@contextmanager
-def suppress_all_but_refusals() -> Iterator[None]:
-    """Let an error pass unless it is a refusal."""
-    try:
-        yield
-    except NotExactError:
-        raise
-    except Exception:
-        pass
 
 
 class PartModel(BaseEstimator):

@@ -113,15 +113,14 @@ class Factor:
         from formulaic.transforms import TRANSFORMS
         from formulaic.transforms.contrasts import Contrasts
 
-        call = node if isinstance(node, ast.Call) else None
-        function = node.func if isinstance(node, ast.Call) else node
-        found = None
+        call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+        function, found = call.func, None
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "contr":
             found = getattr(TRANSFORMS["contr"], function.attr) if function.attr in IN_R else None
         elif isinstance(function, ast.Name) and function.id in CONTRASTS:
             found = TRANSFORMS[function.id]
-        arguments = [] if call is None else [self._literal(a) for a in call.args]
-        keywords = {} if call is None else {str(k.arg): self._literal(k.value) for k in call.keywords}
+        arguments = [self._literal(a) for a in call.args]
+        keywords = {str(k.arg): self._literal(k.value) for k in call.keywords}
         try:
             made = None if found is None else found(*arguments, **keywords)
         except (TypeError, ValueError) as error:

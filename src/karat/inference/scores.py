@@ -199,7 +199,4 @@ class Scores(Consumer):
 
 def wanted_sums(kinds: Sequence[str]) -> tuple[str, ...]:
     """The sums that some covariances are made of."""
-    found = []
-    for kind in kinds:
-        found += {"nonrobust": [], "HC1": ["HC0"]}.get(kind, [kind])
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys("HC0" if kind == "HC1" else kind for kind in kinds if kind != "nonrobust"))

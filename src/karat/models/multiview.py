@@ -20,11 +20,6 @@ from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
 
 
-def _names(view: Any) -> list[str] | None:
-    """Names of the columns of a data frame."""
-    return containers.column_names(view, int(view.shape[1])) if containers.is_frame(view) else None
-
-
 class MultiView(Learner):
     """A mixture in three views (X is a tuple of three tables) that are independent given the component, learned by moments.
 
@@ -56,7 +51,7 @@ class MultiView(Learner):
         """Three tables; the names of their columns are learned, or compared with those that were."""
         if not isinstance(X, tuple | list) or len(X) != self.problem_type.input_tables:
             raise InputError("MultiView takes X as a tuple of three tables, one per view, with the same number of rows.")
-        names = tuple(_names(view) for view in X)
+        names = tuple(containers.column_names(view, view.shape[1]) if containers.is_frame(view) else None for view in X)
         if reset:
             self.view_names_ = names
         for number, (own, seen) in enumerate(zip(names, self.view_names_, strict=True), 1):
