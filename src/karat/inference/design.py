@@ -9,7 +9,7 @@ states of the transforms, so that other rows are encoded in the same way by anyo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -80,20 +80,8 @@ class Design:
         used = {one for term in self.terms for one in term.factors if one[0] in self.learned.levels}
         return {(text, reduced): coding(self.factors[text], self.learned.levels[text], reduced) for text, reduced in used}
 
-    def blocks(self, numbers: Callable[[Factor], np.ndarray], codes: Callable[[Factor, list[Any]], np.ndarray]) -> list[Any]:
-        """The columns of a batch, block by block.
-
-        Parameters
-        ----------
-        numbers : callable
-            The values of a factor, with one or more columns.
-        codes : callable
-            The positions of its values among the levels of a category.
-        """
-        known: dict[str, np.ndarray] = {}
-        for text, factor in self.factors.items():
-            levels = self.learned.levels.get(text)
-            known[text] = numbers(factor) if levels is None else codes(factor, levels)
+    def blocks(self, known: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The columns of a batch, term by term, from the values of its factors: one or more columns, or codes of levels."""
         return [self._block(term, known) for term in self.terms if term.factors]
 
     def _block(self, term: Term, known: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -191,13 +191,14 @@ class DesignLayout(Columns):
 
     def blocks(self, table: Any, keep: np.ndarray, where: Where) -> list[np.ndarray]:
         """The columns of the design."""
-        states = self.design.learned.states
-        return self.design.blocks(
-            lambda factor: self.numbers(table, factor, keep, where, states),
-            lambda factor, levels: self._codes(table, factor, levels, keep, where),
-        )
+        known = {text: self._factor(table, factor, keep, where) for text, factor in self.design.factors.items()}
+        return self.design.blocks(known)
 
-    def _codes(self, table: Any, factor: Factor, levels: list[Any], keep: np.ndarray, where: Where) -> np.ndarray:
+    def _factor(self, table: Any, factor: Factor, keep: np.ndarray, where: Where) -> np.ndarray:
+        """Its values, or the positions of its values among its levels."""
+        levels = self.design.learned.levels.get(factor.text)
+        if levels is None:
+            return self.numbers(table, factor, keep, where, self.design.learned.states)
         column = self.values(table, factor, keep, where)
         codes = _places(column, levels)
         if not keep.all():
