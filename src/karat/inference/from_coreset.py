@@ -66,11 +66,8 @@ def table_of(core: Coreset, *, cov_type: str = "nonrobust", use_t: bool | None =
         np.column_stack([np.ones(len(X)), X]) if intercept else X, columns=([label] if intercept else []) + names
     )
     targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
-    model = FrequencyWLS(
-        pd.Series(y.ravel(), name=facts.get("response", str(targets[0]))), design, core.weights, full_data(core)
-    )
-    model.coreset = core
-    return model.fit(cov_type=cov_type, use_t=use_t)
+    response = pd.Series(y.ravel(), name=facts.get("response", str(targets[0])))
+    return FrequencyWLS(response, design, core.weights, full_data(core), core).fit(cov_type=cov_type, use_t=use_t)
 
 
 def full_data(core: Coreset) -> Any:

@@ -69,12 +69,11 @@ class FullData:
 class FrequencyWLS(WLS):
     """Weighted least squares of kept rows that knows how many rows they stand for."""
 
-    def __init__(self, y: Any, X: Any, weights: Array, full: FullData) -> None:
+    def __init__(self, y: Any, X: Any, weights: Array, full: FullData, coreset: Any, design: Any = None) -> None:
         super().__init__(y, X, weights=weights)
-        self.full = full
+        self.full, self.coreset = full, coreset
         self.nobs = float(full.observations)
-        self.coreset: Any = None  # that the rows are of
-        self.design: Any = None  # encodes new rows, if there was a formula
+        self.design = design  # encodes new rows, if there was a formula
 
     @property
     def solution(self) -> LeastSquaresSolution:
@@ -211,9 +210,7 @@ class FullDataResults(RegressionResults):
         rows = pd.DataFrame(self.model.exog[:, places], columns=[self.labels[i] for i in places])
         full = FullData(self.model.full.observations, self.model.full.log_weights)
         response = pd.Series(self.model.endog, name=self.model.endog_names)
-        model = FrequencyWLS(response, rows, self.model.weights, full)
-        model.coreset, model.design = self.coreset, self.design
-        return model.fit()
+        return FrequencyWLS(response, rows, self.model.weights, full, self.coreset, self.design).fit()
 
     def _place(self, name: Any) -> int:
         if name not in self.labels:
