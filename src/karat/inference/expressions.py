@@ -232,7 +232,7 @@ def with_numbers(state: Mapping[str, Any]) -> dict[str, Any]:
     """A state of formulaic, whose dictionaries have whole numbers as keys, which JSON does not know."""
     return {
         name: {int(key): number for key, number in value.items()} if isinstance(value, dict) else value
-        for name, value in state.items()
+        for name, value in dict(state).items()
     }
 
 
