@@ -16,7 +16,6 @@ from karat._core.provenance import Provenance
 from karat._data import containers, frames
 from karat.errors import InputError, MissingExtraError, NotExactError
 
-
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
 
 

@@ -54,9 +54,7 @@ class Columns(Layout):
     def of_design(self, design: Design) -> DesignLayout:
         """The layout of the rows once the columns of the formula are known."""
         roles = replace(self.roles, features=tuple(design.names), key=None)
-        return DesignLayout(
-            roles, None, self.drop, formula=self.formula, text=self.text, row=self.row, design=design
-        )
+        return DesignLayout(roles, None, self.drop, formula=self.formula, text=self.text, row=self.row, design=design)
 
     def among(self, schema: pa.Schema) -> Columns:
         """The same: the columns were checked before (:func:`columns_of`)."""

@@ -66,7 +66,6 @@ class ResidualRanks(Consumer):
     waiting: int = 0
     counts: np.ndarray = field(init=False)  # by bracket and next bits
 
-
     def __post_init__(self) -> None:
         self.held = [[] for _ in self.brackets]
         self.counts = np.zeros((len(self.brackets), 0), dtype=np.int64)

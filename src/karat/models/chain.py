@@ -47,7 +47,7 @@ class Runs:
         return Runs(
             np.ascontiguousarray(table.reshape(runs, long, k).transpose(1, 2, 0)),
             flags,
-            flags.any(axis=1).tolist(),
+            [bool(one) for one in np.atleast_1d(flags.any(axis=1))],
             count,
         )
 

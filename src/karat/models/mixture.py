@@ -60,6 +60,7 @@ class GaussianMixture(DensityMixin, Learner):
     refinement_: refining.Refinement | None
     means_: Array
     n_components_: int
+    covariance_type_: str
     problem_type: ClassVar[type[Latent]] = latent.GaussianMixture
 
     def __init__(
@@ -198,7 +199,8 @@ class GaussianMixture(DensityMixin, Learner):
                 centre = self.means_.mean(axis=0)
                 peer, X = self._peer(centre), X - centre
                 return np.asarray(np.log(peer.predict_proba(X)) + peer.score_samples(X)[:, None])
-            return spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300)) + np.log(self.weights_)
+            densities = spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300))
+            return np.asarray(densities + np.log(self.weights_))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely component of each row."""
