@@ -149,7 +149,8 @@ class _GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The likeliest class of each row."""
-        return np.asarray(self.classes_[self._scores(X).argmax(axis=1)])
+        scores = self._scores(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class."""
