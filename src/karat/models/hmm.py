@@ -6,7 +6,7 @@ O = [ell_j B v_j], g = 1 / ell^2 the law of the middle state, and the joint law 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.stats import multivariate_normal
@@ -28,9 +28,7 @@ from karat.models.base import (
     view_products,
 )
 from karat.models.misfit import Check
-from karat.models.tensor import turned
 from karat.problems import latent
-from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.markov import symbols_of
 from karat.problems.latent.sample import Sample, read, sequence_steps
@@ -76,7 +74,7 @@ class HiddenMarkov(Learner):
 
     refinement_: refining.Refinement | None
     means_: Array
-    problem_type: ClassVar[type[Latent]] = latent.HiddenMarkov
+    problem_type = latent.HiddenMarkov
 
     def __init__(
         self,
@@ -166,7 +164,7 @@ class HiddenMarkov(Learner):
             raise InputError(f'start must be "windows" or "first", not {self.start!r}.')
         return latent.HiddenMarkov(self.n_states, self.emissions)
 
-    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         if self.start == "first" and "first" not in maps:
             raise NotExactError(
                 'start="first" needs the first steps of the sequences, which a keep="all" coreset does not know; use '
@@ -200,7 +198,7 @@ class HiddenMarkov(Learner):
         self.means_ = found.points + maps["mean2"] if lifted else found.points
         self.covars_ = positive_variances(own, common, "The variances of the states")
 
-    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+    def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:
             constant = misfit.constant_columns(read(sample.views[1], misfit.probe(sample))) if problem.lifted(maps) else []
             return constant + view_checks(maps, problem, sample, self._basis)
@@ -220,7 +218,7 @@ class HiddenMarkov(Learner):
         values = view_products([view.reshape(-1, len(V)) for view in views], V, ell)
         windows = views[0].shape[1]
         draws = values.reshape(len(hidden), windows, -1).mean(axis=1)
-        return simulate.p_value(turned(self._tensor, V.T), draws, ell, min(float(maps["n"]), misfit.PROBE) / windows)
+        return simulate.p_value(self._tensor, V, draws, ell, min(float(maps["n"]), misfit.PROBE) / windows)
 
     def _log_emissions(self, X: Any) -> Array:
         self._check_fitted()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -14,7 +14,6 @@ from karat.models.base import Learner
 from karat.models.misfit import Check
 from karat.models.recovery import warn_recovery
 from karat.problems import latent
-from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.terms import expand
@@ -41,7 +40,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     recovery_ : Recovery
     """
 
-    problem_type: ClassVar[type[Latent]] = latent.ICA
+    problem_type = latent.ICA
 
     def __init__(self, n_components: int = 2) -> None:
         self.n_components = n_components
@@ -49,7 +48,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.ICA:
         return latent.ICA(self.n_components)
 
-    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         G = expand(moments["second"], problem.k, 2)
         pairs = np.multiply.outer(G, G)
         cumulant = moments["tensor"] - pairs - pairs.transpose(0, 2, 1, 3) - pairs.transpose(0, 3, 2, 1)
@@ -69,13 +68,12 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
                 "source without excess kurtosis can be found."
             )
 
-    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+    def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         """Functions of different sources are uncorrelated; here sizes with sizes, and sources with sizes."""
         if sample is None or problem.k < 2:
             return []
         index = misfit.probe(sample)
-        V = self._basis[1]
-        h = (read(sample.views[0], index) - maps["mean"]) @ maps["M"] @ misfit.orthonormal(V).T
+        h = (read(sample.views[0], index) - maps["mean"]) @ maps["M"] @ misfit.orthonormal(self._basis[1]).T
         pairs = list(combinations(range(problem.k), 2))
         bent = np.column_stack([_bent(one) for one in h.T])
         sizes = np.column_stack([bent[:, i] * bent[:, j] for i, j in pairs])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import logsumexp
@@ -18,9 +18,7 @@ from karat.models import refine as refining
 from karat.models.base import ENOUGH, Learner, as_distributions, positive_variances, solve_small, spherical_log_density
 from karat.models.misfit import Check
 from karat.models.recovery import warn_recovery
-from karat.models.tensor import turned
 from karat.problems import latent
-from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.mixture import within
 from karat.problems.latent.plain import mean_and_covariance
@@ -61,7 +59,7 @@ class GaussianMixture(DensityMixin, Learner):
     means_: Array
     n_components_: int
     covariance_type_: str
-    problem_type: ClassVar[type[Latent]] = latent.GaussianMixture
+    problem_type = latent.GaussianMixture
 
     def __init__(
         self,
@@ -119,12 +117,12 @@ class GaussianMixture(DensityMixin, Learner):
             k = components_by_gap(X, sample_weight)
         return latent.GaussianMixture(k, self.variances)
 
-    def _matching(self, core: Coreset) -> Latent:
+    def _matching(self, core: Coreset) -> latent.Latent:
         if self.n_components == "gap" and isinstance(core.problem, latent.GaussianMixture):
             return replace(core.problem, variances=self.variances)
         return super()._matching(core)
 
-    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         found = self._mixture(moments["tensor"], maps, problem)
         lifted = problem.lifted(maps)
         self.means_ = found.points + maps["mean"] if lifted else found.points
@@ -152,7 +150,7 @@ class GaussianMixture(DensityMixin, Learner):
                 f"The mixing weights add up to {self.mass_:.3g} before they were normalised; the data are not of this model."
             )
 
-    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+    def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if not problem.lifted(maps):  # a file of karat 0.1.0
             return []
         k, common = problem.k, float(maps["sigma2"])
@@ -172,7 +170,7 @@ class GaussianMixture(DensityMixin, Learner):
                 points = np.column_stack([(self.means_ - maps["mean"]) @ maps["M"], np.ones(k)])
                 z, q = simulate.mixture(self.weights_, points, self.covariances_, metric, free)
                 draws = misfit.off_diagonal(*_parts(z @ V.T, q, common, V @ metric @ V.T, V[:, -1], shared), ell)
-                tensor = simulate.p_value(turned(self._tensor, V.T), draws, ell, min(n, misfit.PROBE))
+                tensor = simulate.p_value(self._tensor, V, draws, ell, min(n, misfit.PROBE))
                 checks.append(Check("tensor", tensor, NOT_SPHERICAL))
             return checks
         index = misfit.probe(sample)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -15,7 +15,6 @@ from karat.models import misfit
 from karat.models.base import Learner, as_distributions, dense, solve_small, spherical_log_density, view_checks
 from karat.models.misfit import Check
 from karat.problems import latent
-from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
 
@@ -42,7 +41,7 @@ class MultiView(Learner):
     recovery_ : Recovery
     """
 
-    problem_type: ClassVar[type[Latent]] = latent.MultiView
+    problem_type = latent.MultiView
 
     def __init__(self, n_components: int = 2) -> None:
         self.n_components = n_components
@@ -70,7 +69,7 @@ class MultiView(Learner):
     def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.MultiView:
         return latent.MultiView(self.n_components)
 
-    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         found = self._mixture(moments["tensor"], maps, problem)
         lifted = problem.lifted(maps)
         views = []
@@ -85,7 +84,7 @@ class MultiView(Learner):
         self.means_ = (views[0], second, views[1])
         self.n_features_in_ = tuple(m.shape[1] for m in self.means_)
 
-    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+    def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None and problem.lifted(maps):
             self.variances_ = self._spreads(sample)
         return [] if sample is None else view_checks(maps, problem, sample, self._basis)

@@ -14,14 +14,16 @@ import numpy as np
 
 from karat.engine.linalg import Array, Indices
 from karat.models import misfit
+from karat.models.tensor import turned
 
 DRAWS, ENOUGH = 2000, 4  # of a mixture; draws for every entry that is compared, at least
 CHAINS, STEPS, BURNED = 200, 60, 20  # sequences of a chain, steps of each, and steps before them
 SEED = 0
 
 
-def p_value(tensor: Array, draws: Array, ell: Array, n: float) -> float:
-    """Of "the off-diagonal part of this mean of n samples is zero", if samples (or means of a few) vary as ``draws`` do."""
+def p_value(tensor: Array, V: Array, draws: Array, ell: Array, n: float) -> float:
+    """Of "the tensor, a mean of n samples, is diagonal in the basis V (rows)"; samples (or means of a few) vary as draws do."""
+    tensor = turned(tensor, V.T)
     mean = misfit.off_diagonal(lambda i, j, m: tensor[i, j, m : m + 1], lambda i, j: np.zeros(1), ell)[0]
     distance, m = misfit.squared_distance(mean, np.atleast_2d(np.cov(draws.T)))
     return misfit.hotelling(n * distance, m, len(draws)) if m and len(draws) >= ENOUGH * m else 1.0

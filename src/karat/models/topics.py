@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -28,7 +28,6 @@ from karat.models.recovery import warn_recovery
 from karat.models.refine import smoothed
 from karat.models.tensor import decompose
 from karat.problems import latent
-from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.topics import checked_counts
@@ -74,7 +73,7 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     def _weigh(self, ell: Array) -> None:
         """Set the weights of the topics."""
 
-    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+    def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         """Word pairs have rank k, and word triples a diagonal tensor."""
         if sample is None:
             return []
@@ -191,7 +190,7 @@ class SingleTopic(_TopicLearner):
     recovery_ : Recovery
     """
 
-    problem_type: ClassVar[type[Latent]] = latent.SingleTopic
+    problem_type = latent.SingleTopic
 
     def __init__(self, n_topics: int = 10) -> None:
         self.n_topics = n_topics
@@ -291,7 +290,7 @@ class LatentDirichlet(_TopicLearner):
     recovery_ : Recovery
     """
 
-    problem_type: ClassVar[type[Latent]] = latent.LatentDirichlet
+    problem_type = latent.LatentDirichlet
 
     def __init__(self, n_topics: int = 10, *, alpha0: float | Literal["auto"] = 1.0) -> None:
         self.n_topics = n_topics
@@ -310,7 +309,7 @@ class LatentDirichlet(_TopicLearner):
     def _alpha0_values(self) -> list[float]:
         return [float(self.alpha0_ * x) for x in (CHOSEN if self.alpha0 == "auto" else (1.0,))]
 
-    def _matching(self, core: Any) -> Latent:
+    def _matching(self, core: Any) -> latent.Latent:
         if self.alpha0 == "auto" and isinstance(core.problem, latent.LatentDirichlet):
             if core.problem.n_topics != self.n_topics:
                 raise NotExactError(f"The coreset is of {core.problem.n_topics} topics, not {self.n_topics}.")
