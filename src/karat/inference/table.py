@@ -198,52 +198,40 @@ def _check_width(design: Any) -> None:
 
 
 def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None, quantiles: bool) -> Coreset:
-    """The coreset with what passes at the solution find."""
-    core = _with_sums(core, rows, layout, kinds, cluster)
-    if not quantiles:
-        return core
+    """The coreset with what passes at the solution find: sums of robust covariances, quantiles of the residuals."""
     from karat.inference.residuals import residual_quantiles
+    from karat.inference.scores import Scores, Solution, wanted_sums
 
-    assert core.regression is not None
-    told = {"residual_quantiles": residual_quantiles(rows, layout, _solution(core))}
-    return replace(core, regression=replace(core.regression, facts=core.regression.facts | told))
-
-
-def _solution(core: Coreset) -> Any:
-    """The least-squares solution of all rows."""
-    from karat.inference.scores import Solution
-
-    assert core.regression is not None
-    facts = core.regression.facts
-    return Solution(table_of(core).found, facts["intercept"], facts["observations"])
-
-
-def _with_sums(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None) -> Coreset:
-    """The coreset with the sums of robust covariances, by one more pass if any are asked for."""
-    from karat.inference.scores import Scores, wanted_sums
-
-    assert core.regression is not None
-    wanted = wanted_sums(kinds)
-    if not wanted:
-        return core
+    regression, wanted = core.regression, wanted_sums(kinds)
+    assert regression is not None
     if "cluster" in wanted and cluster is None:
         said = "A clustered covariance needs clusters."
         raise InputError(said, "It needs cluster=, the column that labels them.", argument="cluster")
-    facts = core.regression.facts
-    key = cluster if "cluster" in wanted else None
-    scores = rows.scan(replace(layout, roles=replace(layout.roles, key=key)), Scores(_solution(core), wanted))
-    covariances: dict[str, Any] = {kind: {} for kind in wanted}
+    if not wanted and not quantiles:
+        return core
+    solution = Solution(table_of(core).found, regression.facts["intercept"], regression.facts["observations"])
+    if wanted:
+        scores = rows.scan(replace(layout, roles=replace(layout.roles, key=cluster)), Scores(solution, wanted))
+        regression = _with_sums(regression, scores, cluster)
+    if quantiles:
+        told = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
+        regression = replace(regression, facts=regression.facts | told)
+    return replace(core, regression=regression)
+
+
+def _with_sums(regression: Regression, scores: Any, cluster: str | None) -> Regression:
+    """The regression with the sums of robust covariances, beside those of other kinds that it had."""
     sums = scores.covariances()
+    covariances: dict[str, Any] = {kind: {} for kind in sums}
     if scores.clusters is not None:
         if scores.clusters.count < 2:
             raise InputError(
                 f"The column {cluster!r} has a single cluster; a clustered covariance needs two or more.", column=cluster
             )
         covariances["cluster"] = {"column": cluster, "clusters": scores.clusters.count}
-    kept = {kind: value for kind, value in core.regression.sums.items() if kind not in covariances}
-    known = {kind: value for kind, value in facts["covariances"].items() if kind in kept}
-    regression = Regression(facts | {"covariances": known | covariances}, kept | sums)
-    return replace(core, regression=regression)
+    kept = {kind: value for kind, value in regression.sums.items() if kind not in sums}
+    known = {kind: value for kind, value in regression.facts["covariances"].items() if kind in kept}
+    return Regression(regression.facts | {"covariances": known | covariances}, kept | sums)
 
 
 def _with_scores(
