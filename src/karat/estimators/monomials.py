@@ -29,7 +29,7 @@ def monomial_problem(covers: list[Any], rows: TrainingRows) -> Moments | None:
     rows : TrainingRows
     """
     X = rows.table
-    squares = [one for one in covers if not _changes_nothing(one)]
+    squares = [one for one in covers if not changes_nothing(one)]
     if not squares or not all(key_of(one) == "PolynomialFeatures" and one.degree == 2 for one in squares):
         return None
     if rows.fronts or rows.classifies or not isinstance(X, np.ndarray) or X.dtype.kind not in "fiu":
@@ -40,5 +40,6 @@ def monomial_problem(covers: list[Any], rows: TrainingRows) -> Moments | None:
     return Moments(4) if width < min(comb(made + targets + 2, 2), MOST) else None
 
 
-def _changes_nothing(cover: Any) -> bool:
+def changes_nothing(cover: Any) -> bool:
+    """Whether a cover is the columns themselves."""
     return isinstance(cover, str) or (key_of(cover) == "FunctionTransformer" and cover.func is None)

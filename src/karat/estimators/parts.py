@@ -30,7 +30,7 @@ from karat.estimators.covers import cover, covered, widest
 from karat.estimators.fitting import fit_weighted, join_pipeline, key_of, split_pipeline, with_parameters
 from karat.estimators.folds import ExactCV, cores_of_splits
 from karat.estimators.moment_scores import linear_score
-from karat.estimators.monomials import monomial_problem
+from karat.estimators.monomials import changes_nothing, monomial_problem
 from karat.estimators.training_rows import Kept, TrainingRows, hash_of
 from karat.estimators.transformers import fit_and_transform, narrows, transform
 from karat.estimators.width import made_columns, moments_of
@@ -90,7 +90,7 @@ class Parts:
             return
         self.covered = set(covers)
         distinct = widest([FunctionTransformer() if one == "passthrough" else one for one in covers.values()])
-        alone = len(distinct) == 1 and key_of(distinct[0]) == "FunctionTransformer" and distinct[0].func is None
+        alone = len(distinct) == 1 and changes_nothing(distinct[0])
         self.folds = cores_of_splits(self.rows, self.splits, self._kept_problem([] if alone else distinct))
 
     def _is_too_wide(self, spanned: Any, front: Any) -> bool:
@@ -106,8 +106,7 @@ class Parts:
         monomials = monomial_problem(covers, rows) if self.problem is None else None
         if monomials is not None:
             return monomials
-        made = [covered(one, rows.X, rows.y) for one in covers]
-        return rows.problem(self.problem, [fitted for fitted, _ in made], [table for _, table in made])
+        return rows.problem(self.problem, [covered(one, rows.X, rows.y) for one in covers])
 
     def _resolved(self, front: Any, key: str) -> Any:
         """Transformers, known by their key, in which functions that choose columns have chosen."""

@@ -7,7 +7,7 @@ which few rows keep the squared losses, or the second moments of every class (:m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -189,22 +189,19 @@ class TrainingRows:
             return coreset(X, problem=problem, groups=of_positive_weight(np.asarray(self.y), self.weights), **options)
         return coreset(X, self._taken(self.target), problem, **options)
 
-    def problem(
-        self, problem: Problem | None = None, further: list[Any] | None = None, tables: list[Any] | None = None, raw: Any = None
-    ) -> Problem:
-        """What a coreset keeps of the columns behind the transformers, and behind further ones side by side.
+    def problem(self, problem: Problem | None = None, covers: Sequence[tuple[Any, Any]] = (), raw: Any = None) -> Problem:
+        """What a coreset keeps of the columns behind the transformers, and behind covers side by side.
 
-        ``tables``, if known, are what the further ones make of these rows, and ``raw`` the table of these rows.
+        ``covers`` are fitted, each with what it makes of these rows, if known; ``raw`` is the table of these rows.
         """
         kept = (Moments(2) if self.classifies else LeastSquares()) if problem is None else problem
-        if not self.fronts and not further:
+        if not self.fronts and not covers:
             return kept
         made = self.memo.pop(MADE, None)
-        known = (tables or []) if further else ([] if made is None else [made])
+        tables = [table for _, table in covers] or [made]
+        known = tables if all(table is not None for table in tables) else []
         raw = self.table if raw is None and self.positions is None else raw
-        return Transformed(
-            kept, FeatureMap(further or [], self.fronts, raw, known if all(t is not None for t in known) else [])
-        )
+        return Transformed(kept, FeatureMap([fitted for fitted, _ in covers], self.fronts, raw, known))
 
     def kept(self, problem: Problem | None = None) -> Kept:
         """The rows of the coreset as a model sees them."""
