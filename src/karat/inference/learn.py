@@ -125,10 +125,6 @@ class Learn(Consumer):
     def _level(self, value: Any) -> Any:
         return int(value) if self.whole and isinstance(value, float) and value.is_integer() else value
 
-    def fresh(self) -> Learn:
-        """One that has learned nothing yet, for another part of the data."""
-        return Learn(self.layout, self.declared, self.whole)
-
     def merge(self, other: Learn) -> None:
         """Add what another part of the data has taught."""
         for text, levels in other.levels.items():

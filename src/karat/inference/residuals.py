@@ -109,10 +109,6 @@ class ResidualRanks(Consumer):
             places, many = np.unique((part >> below) & mask, return_counts=True)
             row[places.astype(np.intp)] += many
 
-    def fresh(self) -> ResidualRanks:
-        """Empty, for another part of the data."""
-        return ResidualRanks(self.solution, self.level, self.brackets)
-
     def merge(self, other: ResidualRanks) -> None:
         """Add those of other rows."""
         self.rows += other.rows

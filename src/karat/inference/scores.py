@@ -66,21 +66,20 @@ class Scores(Consumer):
     solution : Solution
     kinds : tuple of str
         Of HC0, HC2, HC3 and cluster.
-    clusters : ClusterSums, optional
     """
 
     background = True
 
     solution: Solution
     kinds: tuple[str, ...]
-    clusters: ClusterSums | None = None
+    clusters: ClusterSums | None = field(default=None, init=False)
     rows: int = 0
     rss: float = 0.0
     size: float = 0.0  # the sum of squares of the response
     block: Array = field(init=False)  # x of the rows in work
     room: Array = field(init=False)  # scores that wait
     held: int = 0
-    labels: list[np.ndarray] = field(default_factory=list)  # their clusters
+    labels: list[np.ndarray] = field(default_factory=list, init=False)  # their clusters
     total: Array = field(init=False)
     sums: dict[str, Array] = field(init=False)
 
@@ -154,10 +153,6 @@ class Scores(Consumer):
         for kind in self.sums:
             scaled = z * (weighted * factors[kind])
             self.sums[kind] += scaled @ scaled.T
-
-    def fresh(self) -> Scores:
-        """Empty sums for another part of the data."""
-        return Scores(self.solution, self.kinds)
 
     def merge(self, other: Scores) -> None:
         """Add the sums of other rows."""
