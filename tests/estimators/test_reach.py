@@ -150,6 +150,14 @@ def test_partial_fit(blobs, estimator, weighted):
         few.partial_fit(X[:, :2], y)
 
 
+def test_partial_fit_begins_anew_after_a_first_call_that_failed(blobs):
+    X, y, w = blobs
+    few = CoresetRegressor(Ridge())
+    with pytest.raises(InputError, match="negative"):
+        few.partial_fit(X, y, sample_weight=-np.ones(len(X)))
+    np.testing.assert_allclose(few.partial_fit(X, y).predict(X), Ridge().fit(X, y).predict(X), rtol=1e-9)
+
+
 def test_partial_fit_is_for_moments_only():
     assert hasattr(CoresetRegressor(Ridge()), "partial_fit")
     for estimator in (LassoCV(), make_pipeline(PCA(), Ridge()), GridSearchCV(Ridge(), {"alpha": [1.0]})):

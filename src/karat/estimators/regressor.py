@@ -101,9 +101,9 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
             raise InputError("partial_fit keeps LeastSquares(); leave problem out.", argument="problem")
         first = "sketch_" not in vars(self)
         X, y = self._checked(X, y) if first else (self._rows(X), y)
-        if first:
-            self.sketch_ = Sketch(self.problem or LeastSquares(), random_state=self.random_state)
-        self.sketch_.update(X, y, sample_weight=sample_weight)
-        self.core_ = self.sketch_.coreset()
-        self.estimator_ = fit_weighted(estimator, self.core_.X, self.core_.y, self.core_.weights)
+        sketch = Sketch(self.problem or LeastSquares(), random_state=self.random_state) if first else self.sketch_
+        sketch.update(X, y, sample_weight=sample_weight)
+        core = sketch.coreset()
+        self.estimator_ = fit_weighted(estimator, core.X, core.y, core.weights)
+        self.sketch_, self.core_ = sketch, core
         return self
