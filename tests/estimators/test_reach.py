@@ -151,7 +151,7 @@ def test_partial_fit(blobs, estimator, weighted):
 
 
 def test_partial_fit_begins_anew_after_a_first_call_that_failed(blobs):
-    X, y, w = blobs
+    X, y, _ = blobs
     few = CoresetRegressor(Ridge())
     with pytest.raises(InputError, match="negative"):
         few.partial_fit(X, y, sample_weight=-np.ones(len(X)))
