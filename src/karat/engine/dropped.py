@@ -55,7 +55,7 @@ def unconfirmed_evidence(kernel: Powers, rows: Rows) -> Array:
 
 def protected(kernel: Powers, found: Array) -> Powers:
     """The kernel that drops no direction but unconfirmed ones that no row shows."""
-    return kernel.with_basis(replace(kernel.basis, real=~kernel.basis.unconfirmed | is_real(found)))
+    return kernel.within(replace(kernel.basis, real=~kernel.basis.unconfirmed | is_real(found)), kernel.maps)
 
 
 def is_real(found: Array) -> Flags:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Self
 
 import numpy as np
@@ -26,19 +27,16 @@ class Polynomials(Polynomial):
         self.scale = np.ones(self.variables)
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        prepared = self._copy()
+        prepared = copy(self)
         if self.affine:
             prepared.shift = useful_shift(pilot[:, 1:], weights, OFF_CENTRE)
         return prepared.rescaled(np.abs(pilot[:, 1:] - prepared.shift).max(axis=0))
 
     def rescaled(self, sizes: Array) -> Self:
-        other = self._copy()
+        other = copy(self)
+        other.scale = self.scale.copy()
         extreme = (sizes > 0) & ((sizes > EXTREME) | (sizes < 1 / EXTREME))
-        known = np.where(extreme, sizes, 1.0)
-        scale = other.scale.copy()
-        lead = int(self.affine)
-        scale[lead:] = np.where(extreme, np.exp2(-np.floor(np.log2(known))), scale[lead:])
-        other.scale = scale
+        other.scale[int(self.affine) :][extreme] = np.exp2(-np.floor(np.log2(sizes[extreme])))
         return other
 
     def centred(self, moments: FittedMoments) -> Self | None:
@@ -48,7 +46,7 @@ class Polynomials(Polynomial):
         single = self._single
         if np.all(np.abs(moments.target[single]) <= CENTRED * moments.absolute[single]):
             return None
-        other = self._copy()
+        other = copy(self)
         other.shift = self.shift + self._means(moments.target, moments.total) / self.scale[1:]
         return other
 
@@ -96,7 +94,7 @@ class Polynomials(Polynomial):
         far = (np.abs(mean) > DRIFT * spread) & (centre != self.shift)
         if not (far | back).any():
             return False, self
-        other = self._copy()
+        other = copy(self)
         other.shift = np.where(back, 0.0, np.where(far, centre, self.shift))
         return True, other
 

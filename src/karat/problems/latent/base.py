@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows, pass_over
 from karat.engine.tolerances import EPS, EXACT
@@ -69,10 +68,10 @@ class Latent(Problem):
         return replace(self, centred=False) if self.lifted(None) > self.lifted(maps) else self  # type: ignore[type-var]
 
     @staticmethod
-    def whitening(M: Array, mean: Array, lifted: bool) -> Reader:
-        """The function from rows to ``M'x``, or to ``(M'(x - mean), 1)`` if they are lifted."""
-        if not lifted:
-            return lambda x: linalg.mapped(x, M)
+    def whitening(M: Array, mean: Array | None) -> Reader:
+        """The function from rows to ``(M'(x - mean), 1)``, or to ``M'x`` if there is no mean."""
+        if mean is None:
+            return lambda x: np.asarray(x @ M)
         M = np.ascontiguousarray(M)  # the product is then a fifth faster
         width, away = M.shape[1], (mean @ M)[:, None]
         near = bool(np.abs(away).max(initial=0.0) < NEAR)

@@ -103,7 +103,7 @@ class GaussianMixture(PlainRows, Latent):
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         mean, top = maps["mean"], maps["top"]
         free, own = len(mean) - self.k + 1, self.variances == "spherical"
-        whiten_rows = self.whitening(maps["M"], mean, lifted=self.lifted(maps))
+        whiten_rows = self.whitening(maps["M"], mean if self.lifted(maps) else None)
         axes = maps.get("axes", np.zeros((0, 0)))
 
         def coordinates(x: Array) -> Array:
@@ -111,14 +111,14 @@ class GaussianMixture(PlainRows, Latent):
             columns = [z]
             if own:
                 centred = x - mean
-                inside = linalg.mapped(centred, top)
+                inside = centred @ top
                 q = (np.einsum("ij,ij->i", centred, centred) - np.einsum("ij,ij->i", inside, inside)) / free
                 # with the lower moments kept as well, q z has the span of (q - sigma^2) z, which is far from that of z
                 columns += [(q if keep == "tensor" else q - float(maps["sigma2"]))[:, None]]
             if keep != "tensor":
-                columns += [linalg.mapped(z[:, : len(axes)] - maps["centre"], axes)]
+                columns += [(z[:, : len(axes)] - maps["centre"]) @ axes]
             if keep == "all":
-                columns += [linalg.mapped(x - mean, maps["frame"])]
+                columns += [(x - mean) @ maps["frame"]]
             return z if len(columns) == 1 else np.hstack(columns)
 
         return coordinates

@@ -20,7 +20,6 @@ Files of karat 0.1.0 (``centred=False``) hold maps without centring.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -185,8 +184,7 @@ class ThreeViews(Latent):
         axes = maps.get("axes", np.zeros((0, 0)))
         free = len(axes)
         views = [
-            self.whitening(maps[name], maps[f"mean{a}"], True) if lifted else partial(_times, maps[name])
-            for a, name in enumerate(("W1", "M", "W3"), 1)
+            self.whitening(maps[name], maps[f"mean{a}"] if lifted else None) for a, name in enumerate(("W1", "M", "W3"), 1)
         ]
 
         def coordinates(*x: Any) -> Array:
@@ -232,10 +230,6 @@ class ThreeViews(Latent):
             terms += [Columns("first", slice(edges[0], edges[-1]))] if lifted else []
             count = edges[-1]
         return [term for term in terms if term.width], count
-
-
-def _times(matrix: Array, x: Any) -> Array:
-    return np.asarray(x @ matrix)
 
 
 def _dense_if_small(product: Any) -> Any:
