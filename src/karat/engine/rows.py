@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy import sparse
@@ -27,6 +27,9 @@ from scipy import sparse
 from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
 from karat.engine.threads import share
+
+if TYPE_CHECKING:
+    from karat.engine.kernel import Kernel
 
 GATHERED = 2**16  # rows that are gathered at a time: a part may have to compute them
 FEW = 0.2  # share of the columns up to which they are shifted one by one
@@ -226,10 +229,7 @@ def sweep(
 
     cuts = np.linspace(0, len(starts), max(1, min(most, len(starts) // 4)) + 1).astype(int)
     with linalg.one_blas_thread():
-        if len(cuts) == 2:
-            return run(starts)
-        parts = [starts[a:b] for a, b in pairwise(cuts)]
-        return reduce(combine, share(run, parts, linalg.threads()))
+        return reduce(combine, share(run, [starts[a:b] for a, b in pairwise(cuts)], linalg.threads()))
 
 
 def counted(progress: Progress, total: int) -> Callable[[int], None]:
@@ -252,16 +252,7 @@ def add(left: Statistic, right: Statistic) -> Statistic:
     return left
 
 
-class Summable(Protocol):
-    """What a pass needs of a kernel: what to subtract from the columns, and the statistic of a block to add up."""
-
-    shift: Array
-    product_shape: tuple[int, int]
-
-    def statistic(self, block: Array, weights: Array | None) -> Statistic: ...
-
-
-def pass_over(rows: Rows, kernel: Summable, progress: Progress | None = None) -> Statistic:
+def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> Statistic:
     """The kernel's statistic, summed over all rows."""
     return cast(
         Statistic,

@@ -25,7 +25,7 @@ from typing import ClassVar, Self, final
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.engine.powers import monomials
 from karat.engine.rows import Statistic
@@ -289,13 +289,13 @@ class TermKernel(Kernel):
         sums, absolute = zip(*(term.sums(c, weights) for term in self.terms), strict=True)
         return np.concatenate(sums), np.concatenate(absolute)
 
-    def _sums(self, c: Array, weights: Array | None) -> Statistic:
+    def sums(self, block: Array, weights: Array | None) -> Statistic:
+        """The statistic of a pass that only learns: neither features of single samples nor absolute values are formed."""
+        c = np.ascontiguousarray(block[:, 1:].T)
         return tuple(part for term in self.terms for part in term.statistic(c, weights))
 
-    def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
-        return FittedMoments(self, statistic[0], statistic, total, absolute=statistic[1])
-
-    def _moments(self, sums: Statistic) -> Array:
+    def learned(self, sums: Statistic) -> Array:
+        """The moments, from the sum of :meth:`sums`."""
         rest, moments = list(sums), []
         for term in self.terms:
             size = 2 if isinstance(term, Cubic) else 1
@@ -308,28 +308,9 @@ class TermKernel(Kernel):
         return np.concatenate([term.features(c) for term in self.terms]).T
 
     def moments(self, block: Array, weights: Array) -> Array:
-        return self._moments(self._sums(np.ascontiguousarray(block[:, 1:].T), weights))
-
-    def sums(self) -> TermSums:
-        """For a pass that only learns, without what the proof of a coreset needs."""
-        return TermSums(self)
-
-    def learned(self, statistic: Statistic) -> Array:
-        """The moments, from the statistic of :meth:`sums`."""
-        return self._moments(statistic)
+        return self.learned(self.sums(block, weights))
 
     def parts(self, moments: Array) -> dict[str, Array]:
         """Moments by the names of their terms."""
         edges = np.cumsum([term.width for term in self.terms])[:-1]
         return dict(zip([term.name for term in self.terms], np.split(moments, edges), strict=True))
-
-
-class TermSums:
-    """The sums of the terms alone: neither the features of single samples nor their absolute values are formed."""
-
-    def __init__(self, kernel: TermKernel) -> None:
-        self.terms, self.shift, self.product_shape = kernel.terms, kernel.shift, kernel.product_shape
-
-    def statistic(self, block: Array, weights: Array | None) -> Statistic:
-        c = np.ascontiguousarray(block[:, 1:].T)
-        return tuple(part for term in self.terms for part in term.statistic(c, weights))
