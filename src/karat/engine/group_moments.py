@@ -24,7 +24,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.group_weights import each
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.rows import Rows
+from karat.engine.rows import Rows, consecutive
 from karat.engine.tolerances import EPS, EXTREME, KAPPA
 
 PIECE = 512  # rows that BLAS adds up by itself; such sums are added pairwise
@@ -81,13 +81,9 @@ def drawn_rows(starts: Indices, counts: Indices, drawn: Array) -> Indices:
 def block_of(rows: Rows, positions: Indices) -> Array:
     """The rows at positions (G, N), as blocks ``[1 | D]`` (G, N, 1 + c)."""
     flat = positions.reshape(-1)
-    run = len(flat) and flat[-1] - flat[0] + 1 == len(flat) and bool((np.diff(flat) == 1).all())
     block = np.empty((len(flat), rows.columns + 1))
     block[:, 0] = 1.0
-    if rows.index is not None:
-        rows.fill(rows.index[slice(flat[0], flat[-1] + 1) if run else flat], block)
-    else:
-        rows.fill(slice(int(flat[0]), int(flat[-1]) + 1) if run else flat, block)
+    rows.fill(consecutive(flat) or flat, block)
     return block.reshape(*positions.shape, -1)
 
 
@@ -145,7 +141,7 @@ def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool, buffer: 
     for start in range(0, len(rows), len(buffer)):
         where = slice(start, min(start + len(buffer), len(rows)))
         block = buffer[: where.stop - start]
-        rows.fill(where if rows.index is None else rows.index[where], block)
+        rows.fill(where, block)
         for column in moved:
             block[:, column + 1] -= shift[column]
         weights = None if rows.weights is None else rows.weights[where]

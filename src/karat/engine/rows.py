@@ -77,20 +77,18 @@ class Rows:
     def total(self) -> float:
         return float(self.count) if self.weights is None else float(self.weights.sum())
 
-    def subset(self, positions: Indices, weights: Array | None = None) -> Rows:
-        """The rows at ``positions``, with new weights or their own."""
-        own = self.weights[positions] if weights is None and self.weights is not None else weights
+    def subset(self, positions: Indices) -> Rows:
+        """The rows at ``positions``."""
         chosen = Rows(self.parts, index=positions if self.index is None else self.index[positions])
-        chosen.weights = own
+        chosen.weights = None if self.weights is None else self.weights[positions]
         return chosen
 
     def run(self, start: int, stop: int) -> Rows:
         """Consecutive rows ``start:stop``; where they lie together in arrays, a view, which is read faster than an index."""
-        where: Any = slice(start, stop)
+        where = slice(start, stop)
         index = None if self.index is None else self.index[where]
-        arrays = all(isinstance(part, np.ndarray) for part in self.parts)
-        if index is not None and arrays and index[-1] - index[0] + 1 == len(index) and bool((np.diff(index) == 1).all()):
-            where, index = slice(int(index[0]), int(index[-1]) + 1), None
+        if index is not None and all(isinstance(part, np.ndarray) for part in self.parts) and (run := consecutive(index)):
+            where, index = run, None
         other = Rows(self.parts if index is not None else [part[where] for part in self.parts], index=index)
         other.weights = None if self.weights is None else self.weights[start:stop]
         return other
@@ -116,20 +114,27 @@ class Rows:
 
     def take(self, positions: Indices, shift: Array) -> Array:
         """The rows at ``positions`` as a new block ``[1 | D - shift]``."""
-        where = positions if self.index is None else self.index[positions]
-        block = np.ones((len(where), self.columns + 1))
-        self.fill(where, block)
+        block = np.ones((len(positions), self.columns + 1))
+        self.fill(positions, block)
         block[:, 1:] -= shift
         return block
 
     def fill(self, where: slice | Indices, block: Array) -> None:
-        """Write rows of ``parts`` beside the ones of a block."""
+        """Write rows beside the ones of a block."""
+        where = where if self.index is None else self.index[where]
         for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
             # take is twice as fast as an index, but copies the whole of a part that does not lie row by row
             by_rows = isinstance(part, np.ndarray) and part.flags.c_contiguous and not isinstance(where, slice)
             values = part.take(where, axis=0) if by_rows else part[where]
             dense = isinstance(values, np.ndarray) or not sparse.issparse(values)  # issparse is slow for many small parts
             block[:, left:right] = values if dense else values.toarray()
+
+
+def consecutive(index: Indices) -> slice | None:
+    """The slice that selects the same rows as an index; None if they are not consecutive."""
+    if not len(index) or index[-1] - index[0] + 1 != len(index) or not (np.diff(index) == 1).all():
+        return None
+    return slice(int(index[0]), int(index[-1]) + 1)
 
 
 def useful_shift(pilot: Array, weights: Array | None = None, harmless: float = 1.0) -> Array:
@@ -172,7 +177,7 @@ class Blocks:
     def read(self, start: int, stop: int) -> Array:
         """Rows ``start:stop``."""
         block = self.buffer[: stop - start]
-        self.rows.fill(slice(start, stop) if self.rows.index is None else self.rows.index[start:stop], block)
+        self.rows.fill(slice(start, stop), block)
         if self.shifts is not None:
             np.subtract(block, self.shifts[: stop - start], out=block)
         else:
