@@ -59,14 +59,14 @@ class GroupMoments:
 
 def stacked_rows(rows: Rows, starts: Indices, counts: Indices, size: int) -> tuple[Array, Array]:
     """Rows of groups as a stack of blocks ``[1 | D]`` (G, size, 1 + c), and their weights, zero where a row is filled in."""
-    places = np.arange(size)
-    if counts.min() == size:
-        positions = starts[:, None] + places
-        weights = np.ones(positions.shape) if rows.weights is None else rows.weights[positions]
-        return block_of(rows, positions), weights
-    inside = places < counts[:, None]
-    positions = starts[:, None] + np.where(inside, places, 0)
+    positions, inside = all_rows(starts, counts, size)
     return block_of(rows, positions), weights_of(rows, positions, inside)
+
+
+def all_rows(starts: Indices, counts: Indices, size: int) -> tuple[Indices, Flags]:
+    """Positions (G, size) of all rows of groups, and where these are: a smaller group is filled up with its first row."""
+    inside = np.arange(size) < counts[:, None]
+    return starts[:, None] + np.where(inside, np.arange(size), 0), inside
 
 
 def drawn_rows(starts: Indices, counts: Indices, drawn: Array) -> Indices:

@@ -88,10 +88,8 @@ def measure_many(
     if not stackable(kernel, "auto"):
         return found
     assert isinstance(kernel, Powers)
-    sizes = rounded_up(counts)
     with linalg.one_blas_thread():
-        for size in np.unique(sizes[counts <= COMPLETE]).tolist():
-            same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
+        for size, same in by_size(counts):
             fitted = Groups(rows, kernel, starts[same], counts[same], size, 0).moments(np.arange(len(same)))
             for alive, members in _alike(fitted):
                 stack = Stack(kept, kernel, alive)
@@ -119,14 +117,16 @@ def rounded_up(counts: Indices) -> Indices:
     return np.asarray((counts + step - 1) // step * step)
 
 
+def by_size(counts: Indices) -> Iterator[tuple[int, Indices]]:
+    """Groups that are not large, by their sizes rounded up."""
+    sizes = np.where(counts <= COMPLETE, rounded_up(counts), 0)
+    return ((size, np.flatnonzero(sizes == size)) for size in np.unique(sizes[sizes > 0]).tolist())
+
+
 def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterator[tuple[int, Reduction]]:
     """The groups for which stacks lead to a proof."""
     counts = np.diff(starts)
-    sizes = rounded_up(counts)
-    work = []
-    for size in np.unique(sizes[counts <= COMPLETE]).tolist():
-        same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
-        work += [(size, some) for some in np.array_split(same, 1 + len(same) // MANY)]
+    work = [(size, some) for size, same in by_size(counts) for some in np.array_split(same, 1 + len(same) // MANY)]
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
         size, some = part

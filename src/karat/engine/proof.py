@@ -111,9 +111,9 @@ class Proof:
         return self.ok, -(self.small + self.dropped) if self.ok else 0, -self.loss_error
 
     @staticmethod
-    def trivial() -> Proof:
+    def trivial(power: int = 1, condition: float = 1.0) -> Proof:
         """The proof of rows without features, or of rows that are kept with their own weights."""
-        return Proof(0.0, 0.0, 0.0, 1.0, (), 0.0, 1, 0)
+        return Proof(0.0, 0.0, 0.0, condition, (), 0.0, power, 0)
 
 
 @dataclass(frozen=True)

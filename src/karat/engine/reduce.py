@@ -138,7 +138,7 @@ def better(first: Reduction, second: Reduction | None) -> Reduction:
 def whole(rows: Rows, found: Reduction) -> Reduction:
     """All rows with their own weights; the condition is that of the columns, whatever rows are kept."""
     everything = np.arange(len(rows))
-    proof = replace(Proof.trivial(), power=found.proof.power, condition=found.proof.condition)
+    proof = Proof.trivial(found.proof.power, found.proof.condition)
     return replace(found, positions=everything, weights=own_weights(rows, everything), proof=proof, method="all rows")
 
 
