@@ -39,6 +39,9 @@ class Directions:
     sizes: Array  # (e,): their root mean square over all rows, relative to that of their terms
     separate: Flags  # (e,): which of them belong to variables that are not mixed with each other
 
+    def __len__(self) -> int:
+        return len(self.sizes)
+
     def plus(self, vectors: Array, sizes: Array, separate: Flags) -> Directions:
         return Directions(
             np.hstack([self.vectors, vectors]),

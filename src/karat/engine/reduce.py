@@ -34,7 +34,6 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import dominating, heaviest, lopsided
 from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
-from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
@@ -229,7 +228,7 @@ def _peeled(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, b
 
 def _dropped(fitted: FittedMoments) -> int:
     """Directions that were dropped as zero."""
-    return 0 if fitted.excluded is None else fitted.excluded.vectors.shape[1]
+    return 0 if fitted.excluded is None else len(fitted.excluded)
 
 
 def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
@@ -271,17 +270,10 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
         if fitted.needs_pass:
             kernel = fitted.kernel
             continue
-        shown = _shown(fitted.kernel, rows) if passes < PASSES else None
+        shown = look_again(fitted.kernel, rows) if passes < PASSES else None
         if shown is None:
             return fitted, passes
         kernel = shown
-
-
-def _shown(kernel: Kernel, rows: Rows) -> Kernel | None:
-    """The kernel with dropped directions that a row shows after all; None if there are none."""
-    if isinstance(kernel, Powers) and kernel.basis.excluded.vectors.shape[1]:
-        return look_again(kernel, rows)
-    return None
 
 
 Feasible = tuple[CandidatePoints, Array, str, int]  # points, weights on them that meet the moments, the way's name, its passes

@@ -114,6 +114,12 @@ def match_moments(known: CandidatePoints) -> Array | None:
     return None
 
 
+def feasible_mass(known: CandidatePoints) -> Array | None:
+    """Weights on resolved points, which carry the root of the nominal ones, that meet the target; None if none were found."""
+    factors = None if known.missed > MISSED else match_moments(known)
+    return None if factors is None else known.root * factors
+
+
 class Hessian:
     """The Gram matrix of the active points, which is factored again only after many of them have come or left.
 
@@ -379,9 +385,9 @@ def sampled(
         nominal = nominal * (share / max(nominal.sum(), TINY))
         positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
         known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True, single=size == sizes[0])
-        factors = None if known.missed > MISSED else match_moments(known)
-        if factors is not None:
-            return known, known.root * factors
+        mass = feasible_mass(known)
+        if mass is not None:
+            return known, mass
         if known.missed > MISSED or (known.rank < width and len(rows) > SECOND * width):
             break  # features depend on each other: a look at all rows costs less than a larger sample
     return known, None
