@@ -18,7 +18,7 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.points import CandidatePoints, by_score, candidate_points
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sweep
-from karat.engine.weights import feasible_mass
+from karat.engine.weights import feasible
 
 INFORMED = 4.0  # candidates per feature
 
@@ -53,8 +53,4 @@ def by_importance(
     """Candidates drawn by importance, and weights on them that meet the moments; None if there are none."""
     assert isinstance(fitted.kernel, Powers)
     chosen = important_rows(rows, fitted.kernel, squares, fitted.kernel.degree, rng)
-    if chosen is None:
-        return None
-    known = candidate_points(rows, fitted, *chosen).resolve(may_miss=True)
-    mass = feasible_mass(known)
-    return None if mass is None else (known, mass)
+    return None if chosen is None else feasible(candidate_points(rows, fitted, *chosen).resolve(may_miss=True))

@@ -114,10 +114,10 @@ def match_moments(known: CandidatePoints) -> Array | None:
     return None
 
 
-def feasible_mass(known: CandidatePoints) -> Array | None:
-    """Weights on resolved points, which carry the root of the nominal ones, that meet the target; None if none were found."""
+def feasible(known: CandidatePoints) -> tuple[CandidatePoints, Array] | None:
+    """Resolved points, and weights on them that meet the target; None if none were found."""
     factors = None if known.missed > MISSED else match_moments(known)
-    return None if factors is None else known.root * factors
+    return None if factors is None else (known, known.root * factors)
 
 
 class Hessian:
@@ -385,9 +385,9 @@ def sampled(
         nominal = nominal * (share / max(nominal.sum(), TINY))
         positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
         known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True, single=size == sizes[0])
-        mass = feasible_mass(known)
-        if mass is not None:
-            return known, mass
+        found = feasible(known)
+        if found is not None:
+            return found
         if known.missed > MISSED or (known.rank < width and len(rows) > SECOND * width):
             break  # features depend on each other: a look at all rows costs less than a larger sample
     return known, None
