@@ -88,9 +88,9 @@ class Latent(Problem):
         return whiten_rows
 
     @property
-    @abstractmethod
     def k(self) -> int:
-        """Number of hidden values."""
+        """Number of hidden values: the first parameter, whatever it is called."""
+        return int(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
 
     @abstractmethod
     def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
@@ -173,8 +173,9 @@ class Latent(Problem):
 
     def __post_init__(self) -> None:
         """Check the parameters that all latent-variable problems have."""
-        check_whole(f"The number of {self.parts}", self.k)
-        vars(self)[fields(self)[0].name] = int(self.k)  # type: ignore[arg-type]  # JSON has no NumPy integers
+        name = fields(self)[0].name  # type: ignore[arg-type]
+        check_whole(f"The number of {self.parts}", getattr(self, name))
+        vars(self)[name] = self.k  # JSON has no NumPy integers
         if self.keep not in KEEPS:
             raise InputError(f'keep must be one of "tensor", "moments" and "all", not {self.keep!r}.')
 

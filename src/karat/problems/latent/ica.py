@@ -46,10 +46,6 @@ class ICA(PlainRows, Latent):
     order: ClassVar[int] = 4
     parts: ClassVar[str] = "components"
 
-    @property
-    def k(self) -> int:
-        return self.n_components
-
     def maps_of(self, sums: Sums) -> Maps:
         mean, cov = mean_and_covariance(sums)
         self.check_columns(len(mean))

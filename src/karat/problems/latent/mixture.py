@@ -75,10 +75,6 @@ class GaussianMixture(PlainRows, Latent):
         if self.variances not in ("shared", "spherical"):
             raise InputError(f'variances must be "shared" or "spherical", not {self.variances!r}.')
 
-    @property
-    def k(self) -> int:
-        return self.n_components
-
     def maps_of(self, sums: Sums) -> Maps:
         mean, cov = mean_and_covariance(sums)
         self.check_columns(len(mean))

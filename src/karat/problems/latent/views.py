@@ -280,10 +280,6 @@ class MultiView(ThreeViews):
     parts: ClassVar[str] = "components"
     input_tables: ClassVar[int] = 3
 
-    @property
-    def k(self) -> int:
-        return self.n_components
-
     def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
         return plain_sample(tables, weights)
 
