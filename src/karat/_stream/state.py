@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._core.files import problem_header, saved_problem
-from karat._data.batch import Batch, members
+from karat._data.batch import Batch
 from karat._storage.archive import Stored
 from karat._storage.damage import reading
 from karat._stream.fingerprint import Fingerprint
@@ -17,9 +17,9 @@ from karat._stream.result import require_all_rows
 from karat._stream.sketch import Sketch
 from karat._stream.stored import check_header, check_held, check_running
 from karat._stream.summary import Summary, weighed
-from karat.engine.kernel import Kernel
 from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
+from karat.engine.rows import own_weights
 from karat.engine.stream import Running
 from karat.errors import DamagedFileError, InputError, NotExactError
 from karat.problems import Problem
@@ -116,7 +116,8 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
     for i, (label, saved) in enumerate(zip(labels, header["running"], strict=summary.held is not None)):
         assert kernel is not None
         if summary.proof_version == 1:  # its sums are in other coordinates: start again from the rows held
-            summary.running[label] = _from_held(summary, label, kernel, saved["inherited"] + saved["gap"])
+            started = Running.start(kernel, *weighed(summary.held_rows(label)[0]))
+            summary.running[label] = replace(started, inherited=saved["inherited"] + saved["gap"], spent=1.0)
             continue
         pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
@@ -143,20 +144,9 @@ def _stored_name(field: str) -> str:
 
 def _proven(summary: Summary, label: Any, saved: dict[str, Any]) -> Reduction:
     """The rows held of a group, with the proof that they had when they were saved."""
-    held = summary.held
-    assert held is not None
-    own = members(held, label)
-    index = np.arange(len(held)) if own is None else own
-    assert held.weights is not None
+    rows, peeled = summary.held_rows(label)
+    everything = np.arange(len(rows))
     proof = Proof(**saved["proof"] | {"excluded": tuple(saved["proof"]["excluded"])})
     fitted = summary.running[label].fitted_moments()
     claim = {name: saved[name] for name in PROVEN}
-    return Reduction(np.arange(len(index)), held.weights[index], fitted, proof=proof, peeled=summary.peeled[index], **claim)
-
-
-def _from_held(summary: Summary, label: Any, kernel: Kernel, inherited: float) -> Running:
-    """Running sums that begin with the rows held."""
-    held = summary.held
-    assert held is not None
-    started = Running.start(kernel, *weighed(summary.problem.view(held.rows(members(held, label)))))
-    return replace(started, inherited=inherited, spent=1.0)
+    return Reduction(everything, own_weights(rows, everything), fitted, proof=proof, peeled=peeled, **claim)
