@@ -56,6 +56,16 @@ def check_taken(problem: Problem, **arguments: Any) -> None:
             raise InputError(f"{problem.describe()} {NOT_TAKEN[name]}.", argument=name)
 
 
+def check_absorbing(problem: Problem, groups: Any, targets: int) -> None:
+    """Raise if the regulariser of a problem is to absorb a part of rows for which that has no meaning."""
+    if problem.absorb is None:
+        return
+    if groups is not None:
+        raise InputError("absorb and groups do not go together: an absorbed coreset serves one fit of one alpha.")
+    if targets != 1:
+        raise InputError(f"absorb needs exactly one target, y has {targets}.")
+
+
 @dataclass(frozen=True)
 class Table:
     """Checked inputs: columns, weights and groups of all rows."""

@@ -29,7 +29,7 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     total = total_weight(summary)
     require_all_rows(summary)
     correction = None
-    if summary.absorbing:
+    if summary.problem.absorb is not None:
         assert held.weights is not None
         exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights, peeled=summary.peeled)
         reductions[0], correction = summary.problem.absorb_rows(held.rows(), exact, seed, None, inherited=exact.handed_on)

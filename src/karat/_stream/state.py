@@ -121,7 +121,7 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
             continue
         pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
-        fitted = Running.fit(kernel, pilot, weights)
+        fitted = kernel.prepare(pilot, weights, complete=False)
         summary.running[label] = Running(
             fitted,
             pilot,

@@ -80,11 +80,6 @@ class Summary:
         return other
 
     @property
-    def absorbing(self) -> bool:
-        """Whether the regulariser of the problem is to absorb a part of the rows."""
-        return self.problem.absorb is not None
-
-    @property
     def kernel(self) -> Kernel:
         return self.problem.kernel(self.columns, self.targets)
 

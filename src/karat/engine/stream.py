@@ -77,14 +77,9 @@ class Running:
     evidence: Array | None = None  # what the rows say about coordinates that may still vanish
 
     @staticmethod
-    def fit(kernel: Kernel, pilot: Array, weights: Array) -> Kernel:
-        """Coordinates in which no direction has been dropped."""
-        return kernel.prepare(pilot, weights, complete=False)
-
-    @staticmethod
     def start(kernel: Kernel, pilot: Array, weights: Array) -> Running:
-        """A sum that begins with some weighted rows ``[1 | D]``."""
-        return Running.within(Running.fit(kernel, pilot, weights), pilot, weights)
+        """A sum that begins with some weighted rows ``[1 | D]``, in coordinates in which no direction has been dropped."""
+        return Running.within(kernel.prepare(pilot, weights, complete=False), pilot, weights)
 
     @staticmethod
     def within(fitted: Kernel, pilot: Array, weights: Array) -> Running:
@@ -308,7 +303,4 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
     weights = own_weights(rest, among)
     proof = measure(None, fitted, rest.take(among, fitted.kernel.shift), weights)
     rank = candidate_points(rest, fitted, among, weights).resolve().rank if fitted.kernel.width else 0
-    return Reduction(
-        everything, own_weights(rows, everything), fitted, rank, proof, WAY, 1, peeled, running.inherited, running.spent,
-        running.inflation,
-    )  # fmt: skip
+    return running.claimed(Reduction(everything, own_weights(rows, everything), fitted, rank, proof, WAY, 1, peeled))
