@@ -25,7 +25,6 @@ from karat.errors import InputError
 from karat.problems import LeastSquares, Moments, Problem
 
 OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
-SECOND_IS_Y = "The second argument is y; pass the problem by name: karat.coreset(X, problem=...)."
 NOT_TAKEN = {
     "y": "has no target; leave y out",
     "groups": "does not take groups, because its maps belong to one data set; build one coreset per group",
@@ -224,7 +223,7 @@ def read_input(
     ``unit`` and ``offsets`` are those of other rows that these will be compared with.
     """
     if isinstance(y, Problem):
-        raise InputError(SECOND_IS_Y, argument="y")
+        raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).", argument="y")
     if isinstance(y, str):
         raise InputError(f"y={y!r} names a column, but X has no names; pass the values of the target.", argument="y")
     check_taken(problem, y=y)
