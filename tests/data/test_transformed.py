@@ -54,9 +54,6 @@ def test_blocks_in_bounded_memory(rows, dense):
     assert isinstance(blocks, LargeBlocks)
     for where in (slice(0, 10), slice(2990, 9010), np.array([5, 19_999, 4000, 4001]), np.arange(0, 20_000, 3)):
         assert np.array_equal(blocks[where], table[where])
-    assert np.array_equal(blocks[:, 3], table[:, 3])
-    assert np.array_equal(blocks.max(axis=0), table.max(axis=0))
-    assert np.array_equal(blocks.min(axis=0), table.min(axis=0))
     assert len(blocks.held) <= blocks.most
     kernel = LeastSquares().kernel(5, 1)
     chosen, plain = (build(Rows([part, y[:, None]]), kernel, "auto", 0) for part in (blocks, table))

@@ -20,7 +20,7 @@ from karat._data.offsets import find_offsets
 from karat._data.transformed import transformed
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Offsets, Rows, is_long
+from karat.engine.rows import Offsets, Rows, is_long, sweep
 from karat.errors import InputError
 from karat.problems import LeastSquares, Moments, Problem
 
@@ -172,22 +172,33 @@ class Table:
 
     def explain_non_finite(self) -> InputError:
         """The error that names the first column with NaN or infinity; if there is none, the one to rescale."""
-        places = [(part, i) for part in (self.X, self.y) if part is not None for i in range(part.shape[1])]
-        for name, (part, i) in zip(self.names, places, strict=True):
-            values = np.asarray(part[:, [i]].toarray()[:, 0] if sparse.issparse(part) else part[:, i], dtype=float)
-            bad = np.flatnonzero(~np.isfinite(values))
-            if len(bad):
-                many = f"{len(bad)} {'NaN' if np.isnan(values[bad]).any() else 'infinite'} value{'s' if len(bad) > 1 else ''}"
-                return InputError(
-                    f"Column {name} has {many}, the first in row {bad[0]}; drop or impute those rows.",
-                    column=name,
-                    row=int(bad[0]),
-                )
-        return self._explain_sizes()
+        rows = Rows(self.parts)
 
-    def _explain_sizes(self) -> InputError:
-        """The error that names the column furthest from 1: the one to rescale, whether it is too large or too small."""
-        sizes, spreads = (np.concatenate(found) for found in zip(*map(_extent, self.parts), strict=True))
+        def visit(block: Array, _weights: Array | None, start: int) -> tuple[Array, ...]:
+            values = block[:, 1:]
+            bad = ~np.isfinite(values)
+            first = np.where(bad.any(axis=0), start + bad.argmax(axis=0), len(rows))
+            return bad.sum(axis=0), np.isnan(values).any(axis=0), first, values.max(axis=0), values.min(axis=0)
+
+        def join(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
+            return a[0] + b[0], a[1] | b[1], np.minimum(a[2], b[2]), np.maximum(a[3], b[3]), np.minimum(a[4], b[4])
+
+        counts, nan, first, high, low = sweep(rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 1))
+        if not counts.any():
+            return self._explain_sizes(high, low)
+        i = int(np.flatnonzero(counts)[0])
+        name, row = self.names[i], int(first[i])
+        many = f"{counts[i]} {'NaN' if nan[i] else 'infinite'} value{'s' if counts[i] > 1 else ''}"
+        message = f"Column {name} has {many}, the first in row {row}; drop or impute those rows."
+        return InputError(message, column=name, row=row)
+
+    def _explain_sizes(self, high: Array, low: Array) -> InputError:
+        """The error that names the column furthest from 1: the one to rescale, whether it is too large or too small.
+
+        ``high`` and ``low`` are the largest and the smallest value of every column.
+        """
+        with np.errstate(over="ignore"):  # infinite if they are of either sign and as large as doubles can be
+            sizes, spreads = np.maximum(np.abs(high), np.abs(low)), high - low
         smallest = np.where(spreads > 0, np.minimum(sizes, spreads), np.where(sizes > 0, sizes, 1.0))
         above, below = np.log2(sizes.clip(1.0)), -np.log2(smallest)
         i = int(np.argmax(np.maximum(above, below)))
@@ -292,11 +303,3 @@ def check_weights(sample_weight: Any, count: int) -> Array | None:
 
 def _unit(heaviest: float) -> float:
     return 1.0 if 1e-100 < heaviest < 1e100 else 2.0 ** np.floor(np.log2(heaviest))
-
-
-def _extent(part: Any) -> tuple[Array, Array]:
-    """Of every column, the largest absolute value and the distance between the largest and the smallest value."""
-    ends = (part.max(axis=0), part.min(axis=0))
-    high, low = (np.ravel(end.toarray() if sparse.issparse(end) else end).astype(float) for end in ends)
-    with np.errstate(over="ignore"):  # infinite if they are of either sign and as large as doubles can be
-        return np.maximum(np.abs(high), np.abs(low)), high - low

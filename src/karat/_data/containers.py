@@ -40,8 +40,6 @@ class Columns:
         return self.shape[0]
 
     def __getitem__(self, where: Any) -> np.ndarray:
-        if isinstance(where, tuple):  # one column, for error messages only
-            return np.asarray(self.columns[where[1]][where[0]])
         return np.column_stack([column[where] for column in self.columns])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

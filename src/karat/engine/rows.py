@@ -303,8 +303,6 @@ class Lowered:
         return int(self.shape[0])
 
     def __getitem__(self, where: Any) -> Any:
-        if isinstance(where, tuple):
-            return self[where[0]][:, where[1]]
         values = self.part[where]
         block = values.astype(float)
         for column, offset in self.offsets.items():
