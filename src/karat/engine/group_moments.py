@@ -95,32 +95,34 @@ def weights_of(rows: Rows, positions: Indices, inside: Flags) -> Array:
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
     """Coordinates and moments of a stack of blocks ``[1 | D]`` with all rows of their groups, which are shifted in place."""
-    total, lead = weights.sum(axis=1), int(affine)
+    variables, shift, sums, squares, map_, again = _first_look(block, weights, affine, KAPPA)
+    if again.any():
+        sums[again] = second_moments(variables[again] @ map_[again], weights[again])
+    lightest = np.where(weights > 0, weights, np.inf).min(axis=1)
+    return _fitted(sums, squares, shift, map_, weights.sum(axis=1), lightest, again, int(affine))
+
+
+def _first_look(
+    block: Array, weights: Array, affine: bool, limit: float
+) -> tuple[Array, Array, Array, Array, Array, Flags]:  # fmt: skip
+    """Shifted variables, the shift, second moments and squares; maps to whitened coordinates, and where they are needed.
+
+    They are where the condition number exceeds ``limit``; elsewhere the map is the identity.
+    """
+    total = weights.sum(axis=1)
     variables, shift = shifted(block, weights, total, affine)
     sums = second_moments(variables, weights)
     squares = np.einsum("gii->gi", sums).copy()
-    step, kappa, clear = whitened(sums / total[:, None, None], squares > 0, lead)
-    again = clear & (kappa > KAPPA) & (kappa <= STEEP)
-    map_ = np.broadcast_to(np.eye(variables.shape[2]), step.shape).copy()
-    if again.any():
-        map_[again] = step[again]
-        sums[again] = second_moments(variables[again] @ map_[again], weights[again])
-    lightest = np.where(weights > 0, weights, np.inf).min(axis=1)
-    return _fitted(sums, squares, shift, map_, total, lightest, again, lead)
+    step, kappa, clear = whitened(sums / total[:, None, None], squares > 0, int(affine))
+    needed = clear & (kappa > limit) & (kappa <= STEEP)
+    return variables, shift, sums, squares, np.where(needed[:, None, None], step, np.eye(variables.shape[2])), needed
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, affine: bool) -> GroupMoments:
     """The same for larger groups, by a pass over each; shift and map come from the rows at ``pilot`` (G, k)."""
-    lead = int(affine)
-    block, weights = block_of(rows, pilot), weights_of(rows, pilot, np.ones(pilot.shape, dtype=bool))
-    variables, shift = shifted(block, weights, weights.sum(axis=1), affine)
-    seen = second_moments(variables, weights)
-    squares = np.einsum("gii->gi", seen).copy()
-    step, kappa, clear = whitened(seen / weights.sum(axis=1)[:, None, None], squares > 0, lead)
-    map_ = np.broadcast_to(np.eye(variables.shape[2]), step.shape).copy()
-    mapped = clear & (kappa > PILOT_KAPPA) & (kappa <= STEEP)
-    map_[mapped] = step[mapped]
+    weights = weights_of(rows, pilot, np.ones(pilot.shape, dtype=bool))
+    _, shift, seen, squares, map_, mapped = _first_look(block_of(rows, pilot), weights, affine, PILOT_KAPPA)
     if affine:  # without a map, means that spoil no product are not worth a subtraction in every row
         harmless = np.square(shift) * weights.sum(axis=1)[:, None] <= squares[:, 1:]
         shift[harmless & ~mapped[:, None]] = 0.0
@@ -132,7 +134,7 @@ def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, af
         if own.weights is not None:
             total[g], lightest[g] = own.weights.sum(), own.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
-    return _fitted(sums, squares, shift, map_, total, lightest, np.zeros(len(starts), dtype=bool), lead)
+    return _fitted(sums, squares, shift, map_, total, lightest, np.zeros(len(starts), dtype=bool), int(affine))
 
 
 def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool, buffer: Array) -> Array:

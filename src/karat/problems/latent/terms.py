@@ -307,9 +307,6 @@ class TermKernel(Kernel):
         c = np.ascontiguousarray(block[:, 1:].T)
         return np.concatenate([term.features(c) for term in self.terms]).T
 
-    def moments(self, block: Array, weights: Array) -> Array:
-        return self.learned(self.sums(block, weights))
-
     def parts(self, moments: Array) -> dict[str, Array]:
         """Moments by the names of their terms."""
         edges = np.cumsum([term.width for term in self.terms])[:-1]
