@@ -142,7 +142,7 @@ class Sketch:
                 self.summary.n_rows += containers.row_count(X)
                 return self
             if self.is_open:
-                self._propose(chosen_problem(None, y is not None))
+                self.problem = self.summary.problem = chosen_problem(None, y is not None)
             table = read_input(X, y, self.problem, sample_weight, groups, offsets=self.summary.offsets)
             if not is_summable(table, self.summary, self._before):
                 raise table.explain_non_finite()
@@ -154,10 +154,6 @@ class Sketch:
             self.summary.n_rows += table.count
             self.summary.seconds += time.perf_counter() - start
             return self
-
-    def _propose(self, problem: Problem) -> None:
-        """A problem for a sketch that was made without one and has no rows."""
-        self.problem = self.summary.problem = problem
 
     def expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
         """Say what the rows of the next batch look like; see ``Summary.expect``."""
@@ -263,7 +259,7 @@ class Sketch:
         sources = set(self.summary.sources)
         settled = [sketch.problem for sketch in (self, *others) if not sketch.is_open]
         if self.is_open and settled:
-            self._propose(settled[0])
+            self.problem = self.summary.problem = settled[0]
         for other in others:
             if self.problem != other.problem and not other.is_open:
                 raise InputError(

@@ -24,8 +24,8 @@ from karat.engine.stream import Running
 from karat.errors import DamagedFileError, InputError, NotExactError
 from karat.problems import Problem
 
-SUMMARY = ("n_rows", "like", "names", "columns", "targets", "folds", "seconds")
 UNDERSCORED = ("like", "names", "columns", "targets", "folds", "seconds")  # so they are called in the files of 0.1.0
+SUMMARY = {"n_rows": "n_rows"} | {name: f"_{name}" for name in UNDERSCORED}
 SAME = ("inherited", "spent", "inflation", "used")
 FLAGS = {name: name for name in SAME} | {"gap": "held_error", "hard": "needs_tree"}  # by their names in files
 PROVEN = ("rank", "method", "passes", "inherited", "before", "inflation")
@@ -41,7 +41,7 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         "buffer_rows": sketch.buffer.most_rows,
         "buffer_bytes": sketch.buffer.most_bytes,
     }
-    header |= {_stored_name(name): getattr(summary, name) for name in SUMMARY}
+    header |= {stored: getattr(summary, name) for name, stored in SUMMARY.items()}
     header |= problem_header(sketch.problem) | {
         "sources": sorted(summary.sources),
         "offsets": summary.offsets,
@@ -94,14 +94,13 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
     sketch.is_open = bool(header.get("open", False)) and "parts" not in header
     summary = sketch.summary
     summary.mass = header.get("mass")
-    for field in SUMMARY:
-        setattr(summary, field, header[_stored_name(field)])
+    for name, stored in SUMMARY.items():
+        setattr(summary, name, header[stored])
     summary.sources = set(header["sources"])
-    if "parts" in header:  # version 0.1.0 knew no offsets
-        summary.offsets = {int(column): offset for column, offset in (header.get("offsets") or {}).items()}
     if "seen_hashes" in arrays:
         summary.fingerprint = Fingerprint(arrays["seen_hashes"], arrays["seen_keys"])
     if "parts" in header:
+        summary.offsets = {int(column): offset for column, offset in (header.get("offsets") or {}).items()}  # none in 0.1.0
         parts: list[Any] = [arrays[f"part_{i}"] for i in range(header["parts"])]
         if header["_like"]["container"] == "sparse":
             parts[0] = sparse.csr_array(parts[0])
@@ -111,19 +110,16 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
         summary.peeled = arrays.get("peeled", np.zeros(len(summary.held), dtype=bool))
         check_held(summary)
     summary.proof_version = header.get("proof_version", 1)
-    kernel = summary.kernel if header["running"] else None
     labels = list(arrays["labels"]) if "labels" in arrays else [None]
     for i, (label, saved) in enumerate(zip(labels, header["running"], strict=summary.held is not None)):
-        assert kernel is not None
         if summary.proof_version == 1:  # its sums are in other coordinates: start again from the rows held
-            started = Running.start(kernel, *weighed(summary.held_rows(label)[0]))
+            started = Running.start(summary.kernel, *weighed(summary.held_rows(label)[0]))
             summary.running[label] = replace(started, inherited=saved["inherited"] + saved["gap"], spent=1.0)
             continue
         pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
-        fitted = kernel.prepare(pilot, weights, complete=False)
         summary.running[label] = Running(
-            fitted,
+            summary.kernel.prepare(pilot, weights, complete=False),
             pilot,
             weights,
             high,
@@ -136,10 +132,6 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
     if summary.held is not None:
         require_all_rows(summary)
     return sketch
-
-
-def _stored_name(field: str) -> str:
-    return f"_{field}" if field in UNDERSCORED else field
 
 
 def _proven(summary: Summary, label: Any, saved: dict[str, Any]) -> Reduction:
