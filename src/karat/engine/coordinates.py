@@ -153,7 +153,6 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
         columns = np.block([[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]])
         unconfirmed = np.concatenate([[False], unconfirmed])
     if unconfirmed.any() and not unconfirmed.all():
-        columns = columns.copy()
         for _ in range(2):
             columns[:, unconfirmed] = purified(columns[:, unconfirmed], columns[:, ~unconfirmed], given, share)
     basis = Basis.of(columns, separate_targets, unconfirmed)

@@ -44,12 +44,12 @@ class Kernel(ABC):
     product_shape: tuple[int, int]
     adapts: ClassVar[bool] = True  # whether the coordinates depend on a pilot
 
-    @abstractmethod
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        """Choose shift, scale and coordinates from a pilot block ``[1 | D]`` (``complete``: it holds every row).
+        """Choose shift, scale and coordinates from a pilot block ``[1 | D]`` (``complete``: it holds every row), if need be.
 
         They must depend on the arguments alone: a checkpoint stores the pilot, not the coordinates.
         """
+        return self
 
     @abstractmethod
     def features(self, block: Array) -> Array:

@@ -74,15 +74,13 @@ class Polynomials(Polynomial):
         target, absolute = (self.read_moments(part, total) for part in statistic)
         lead = int(self.affine)
         pure = absolute[: len(self.sets)][np.all(self.sets == self.sets[:, :1], axis=1)][lead:]
-        needs_pass, kernel = False, self
-        if self.affine and not last:
-            needs_pass, kernel = self._drifted(target, total)
-        return FittedMoments(kernel, target, statistic, total, needs_pass=needs_pass, absolute=absolute, vanished=pure <= TINY)
+        better = self._shifted(target, total) if self.affine and self.degree > 1 and not last else None
+        return FittedMoments(
+            better or self, target, statistic, total, needs_pass=better is not None, absolute=absolute, vanished=pure <= TINY
+        )
 
-    def _drifted(self, target: Array, total: float) -> tuple[bool, Self]:
-        """Whether the shift is far from the mean, and the kernel with a better one (known from degree 2 on)."""
-        if self.degree < 2:
-            return False, self
+    def _shifted(self, target: Array, total: float) -> Self | None:
+        """The kernel with a better shift, if its own is far from the mean; that is known from degree 2 on."""
         squares = np.flatnonzero((np.count_nonzero(self.sets, axis=1) == 2) & (self.sets[:, -1] == self.sets[:, -2]))
         mean = self._means(target, total)
         square = target[squares] / self.root[squares] / total
@@ -93,10 +91,10 @@ class Polynomials(Polynomial):
         back = (self.shift != 0) & (np.abs(centre) <= RETURN * spread / self.scale[1:])
         far = (np.abs(mean) > DRIFT * spread) & (centre != self.shift)
         if not (far | back).any():
-            return False, self
+            return None
         other = copy(self)
         other.shift = np.where(back, 0.0, np.where(far, centre, self.shift))
-        return True, other
+        return other
 
 
 def unmixed(kernel: Kernel) -> Kernel:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import permutations
-from typing import ClassVar, Self, final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -257,7 +257,7 @@ class Symmetric(Term):
 
 @final
 class TermKernel(Kernel):
-    """The terms side by side.
+    """The terms side by side; whitening has been done by the maps.
 
     Parameters
     ----------
@@ -280,9 +280,6 @@ class TermKernel(Kernel):
     @property
     def statistic_size(self) -> int:
         return 2 * self.width
-
-    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        return self  # whitening has been done by the maps
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
         c = np.ascontiguousarray(block[:, 1:].T)
