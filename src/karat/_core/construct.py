@@ -104,14 +104,9 @@ def coreset(
                 X, y, problem, sample_weight=sample_weight, groups=groups, lengths=lengths, method=method,
                 random_state=random_state, progress=advance,
             )  # fmt: skip
+    target = None
     if isinstance(y, str | list) or isinstance(sample_weight, str) or isinstance(groups, str):
-        named = named_columns(X, y, sample_weight, groups)
-        if named.X is not X:
-            core = coreset(
-                *named[:2], problem, sample_weight=named.sample_weight, groups=named.groups, lengths=lengths, method=method,
-                random_state=random_state, progress=progress,
-            )  # fmt: skip
-            return core if named.target is None else replace(core, provenance={"target": named.target})
+        X, y, sample_weight, groups, target = named_columns(X, y, sample_weight, groups)
     problem = chosen_problem(problem, y is not None)
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.", argument="method")
@@ -127,7 +122,8 @@ def coreset(
             reductions[0], correction = problem.absorb_rows(data.rows(), reductions[0], seed, progress, unit=data.unit)
     except NonFiniteError:
         raise data.explain_non_finite() from None
-    return assemble(problem, data, X, y, reductions, correction, start)
+    core = assemble(problem, data, X, y, reductions, correction, start)
+    return core if target is None else replace(core, provenance={"target": target})
 
 
 def reduced(data: Table | Samples, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> list[Reduction]:
