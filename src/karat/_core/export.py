@@ -32,7 +32,8 @@ def to_pandas(core: Coreset) -> Any:
     row = next(iter(columns))
     labels = core.X.index if hasattr(core.X, "iloc") else pandas.Index(columns[row], name=row)
     rest = {name: values for name, values in columns.items() if name != row}
-    return pandas.DataFrame({name: pandas.Series(values, index=labels, dtype=_dtype(values)) for name, values in rest.items()})
+    types = {name: None if values.dtype.kind in "OUS" else values.dtype for name, values in rest.items()}
+    return pandas.DataFrame({name: pandas.Series(rest[name], index=labels, dtype=kind) for name, kind in types.items()})
 
 
 def to_polars(core: Coreset) -> Any:
@@ -69,10 +70,6 @@ def _distinct(names: list[str]) -> list[str]:
     for name in names:
         found.append(_free(name, found))
     return found
-
-
-def _dtype(values: np.ndarray) -> Any:
-    return None if values.dtype.kind in "OUS" else values.dtype
 
 
 def _library(name: str) -> Any:

@@ -20,7 +20,7 @@ from karat._data.offsets import find_offsets
 from karat._data.transformed import transformed
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Offsets, Rows, is_long, sweep
+from karat.engine.rows import Offsets, Rows, consecutive, is_long, sweep
 from karat.errors import InputError
 from karat.problems import LeastSquares, Moments, Problem
 
@@ -137,9 +137,9 @@ class Table:
     def rows(self, label: Any = None) -> Rows:
         """The rows of one group, or all, to be read in blocks."""
         parts, index = self.parts, self.index(label)
-        if index is not None and _is_run(index) and all(isinstance(part, np.ndarray | Indicators) for part in parts):
-            run = slice(index[0], index[-1] + 1)  # a run of rows, such as a fold: a view is read faster than an index
-            weights = None if self.weights is None else self.weights[run]
+        run = None if index is None else consecutive(index)
+        if run is not None and all(isinstance(part, np.ndarray | Indicators) for part in parts):
+            weights = None if self.weights is None else self.weights[run]  # a view is read faster than an index
             views = [part.run(run) if isinstance(part, Indicators) else part[run] for part in parts]
             return Rows(views, weights, offsets=self.offsets)
         return Rows(parts, self.weights, index, self.offsets)
@@ -212,10 +212,6 @@ class Table:
                 "drop it."
             )
         return InputError(f"Column {name} {said}", column=name)
-
-
-def _is_run(index: Indices) -> bool:
-    return len(index) > 0 and bool(index[-1] - index[0] + 1 == len(index))
 
 
 def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:

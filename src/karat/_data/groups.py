@@ -184,9 +184,7 @@ def _coded(groups: np.ndarray) -> tuple[list[Any], np.ndarray]:
 def _by_dictionary(groups: np.ndarray) -> tuple[list[Any], np.ndarray]:
     places: dict[Any, int] = {}
     codes = np.fromiter((places.setdefault(label, len(places)) for label in groups.tolist()), np.intp, len(groups))
-    first = np.zeros(len(places), dtype=np.intp)
-    first[codes[::-1]] = np.arange(len(groups))[::-1]  # the last to be written is the first row
-    found = groups[first]
+    found = np.fromiter(places, groups.dtype, len(places))
     order = np.argsort(found, kind="stable")
     rank = np.empty(len(places), dtype=np.intp)
     rank[order] = np.arange(len(places))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import TypeGuard
 
 import numpy as np
 
@@ -62,7 +63,6 @@ def reduce_many(
     found: dict[int, Reduction] = {}
     done = 0
     if stackable(kernel, method) and len(starts) > 2:
-        assert isinstance(kernel, Powers)
         with linalg.one_blas_thread():
             for group, reduction in in_stacks(rows, np.asarray(starts), kernel, seed):
                 found[group] = reduction
@@ -87,7 +87,6 @@ def measure_many(
     found: dict[int, Reduction] = {}
     if not stackable(kernel, "auto"):
         return found
-    assert isinstance(kernel, Powers)
     with linalg.one_blas_thread():
         for size, same in by_size(counts):
             fitted = Groups(rows, kernel, starts[same], counts[same], size, 0).moments(np.arange(len(same)))
@@ -105,7 +104,7 @@ def _further(progress: Progress | None, done: int, count: int) -> Progress | Non
     return None if progress is None else lambda here, _: progress(done + here, count)
 
 
-def stackable(kernel: Kernel, method: str) -> bool:
+def stackable(kernel: Kernel, method: str) -> TypeGuard[Powers]:
     """Whether the groups of a problem can be reduced in stacks."""
     fits = isinstance(kernel, Powers) and kernel.degree == 2 and kernel.single is None and not kernel.separate_targets
     return fits and kernel.width <= WIDE and method in ("auto", "onepass")

@@ -192,7 +192,7 @@ def _continued(
     fitted = grown.fitted_moments()
     if fitted.needs_pass:
         return None, running
-    found, needs_tree = _reduce(rows, fitted, held, held + np.arange(0), rng, running.needs_tree)
+    found, needs_tree = _reduce(rows, fitted, held, np.arange(0), rng, running.needs_tree)
     peels = asks_for_peeling(found.proof, rows)
     heavy = dominating(rows, kernel, PEELED * fitted.kernel.width) if peels else None
     if heavy is None or not len(heavy):
