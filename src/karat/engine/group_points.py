@@ -250,7 +250,7 @@ def kept_whole(
     """
     if not len(starts):
         return
-    _, inside = all_rows(starts, counts, size)
+    inside = np.arange(size) < counts[:, None]
     block, weights = stacked_rows(rows, starts, counts, size)
     variables = block if kernel.affine else block[:, :, 1:]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -166,19 +166,9 @@ class Hessian:
 
 
 def reduce_points(points: Real, weights: Array) -> Array:
-    """Weights on at most m of N points in R^m, with the same weighted sum, up to the precision of the points.
+    """Non-negative weights (N,) on at most m of N points (N, m), with the same weighted sum, up to the precision of the points.
 
-    Parameters
-    ----------
-    points : array of shape (N, m), in single or double precision
-        The features of the points; columns should be of comparable size.
-    weights : array of shape (N,)
-        Non-negative weights.
-
-    Returns
-    -------
-    array of shape (N,)
-        New weights, zero on all but at most m points.
+    Points may be in single or double precision; their columns should be of comparable size.
     """
     weights = np.array(weights, dtype=float)
     columns, width = points.T, points.shape[1]

@@ -171,7 +171,7 @@ class _Penalised(_Regression):
         with linalg.one_blas_thread():
             found = absorb(
                 rows, exact, self.power, self.fit_intercept, self.penalty / float(unit), self.absorb == "box",
-                self.keeps_total, None if missing is None else missing.times(1.0 / unit), seed, progress, unit,
+                self.keeps_total, None if missing is None else missing.over(unit), seed, progress, unit,
             )  # fmt: skip
         passes = exact.passes + found.passes
         if not found.correction:
@@ -184,9 +184,7 @@ class _Penalised(_Regression):
         return reduction, found.correction.times(unit)
 
     def absorbed_error(self, rows: Rows, fitted: FittedMoments, kept: Rows, correction: Correction, unit: float) -> float:
-        return measure_absorbed(
-            rows, fitted, self.power, self.fit_intercept, self.penalty / unit, kept, correction.times(1.0 / unit)
-        )
+        return measure_absorbed(rows, fitted, self.power, self.fit_intercept, self.penalty / unit, kept, correction.over(unit))
 
     @property
     def keeps(self) -> str:  # type: ignore[override]

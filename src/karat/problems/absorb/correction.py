@@ -33,8 +33,12 @@ class Correction:
         return bool(self.delta.any())
 
     def times(self, unit: float) -> Correction:
-        """In another unit of the rows' weights, a power of two, so that nothing is rounded short of underflow."""
+        """Back from units of the rows' weights, a power of two, so that nothing is rounded short of underflow."""
         return self if unit == 1.0 else Correction(self.sets, self.delta * unit)
+
+    def over(self, unit: float) -> Correction:
+        """In units of the rows' weights."""
+        return self if unit == 1.0 else Correction(self.sets, self.delta / unit)
 
     def form(self, lead: int) -> Array:
         """The differences as a form on the monomials of degree p/2 in (1, x, y) if ``lead`` is 1, in (x, y) if it is 0."""

@@ -51,7 +51,7 @@ def minimise_power(
     unit = 2.0 ** np.floor(np.log2(weights.max()))  # of the loss: squares of a gradient in units of 1e200 would overflow
     weights, alpha = weights / unit, alpha / unit
     if correction is not None:
-        correction = correction.times(1.0 / unit)
+        correction = correction.over(unit)
     total = weights.sum()
     X, means = _centred(X, weights, intercept)
     targets, middles = _centred(targets, weights, intercept)
