@@ -15,6 +15,7 @@ import numpy as np
 
 from karat._core import wording
 from karat._core.facts import facts, kept_columns
+from karat._core.html import coreset_html
 from karat.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -97,6 +98,4 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from karat._core.html import coreset_html
-
         return coreset_html(self.core)

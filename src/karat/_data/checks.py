@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._data import containers
+from karat._data.advice import problem_correction
 from karat._data.groups import Grouping, check_groups, group_rows
 from karat._data.indicators import Indicators
 from karat._data.offsets import find_offsets
@@ -35,8 +36,6 @@ NOT_TAKEN = {
 def check_problem(problem: Any) -> Problem:
     """Raise unless ``problem`` is a problem, which is returned."""
     if not isinstance(problem, Problem):
-        from karat._data.advice import problem_correction
-
         raise InputError(problem_correction(problem), argument="problem")
     return problem
 
