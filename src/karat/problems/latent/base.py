@@ -167,9 +167,9 @@ class Latent(Problem):
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
         """The features to keep, and the number of coordinates; without maps, only for counting."""
 
-    def kept_terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
+    def kept_terms(self, columns: tuple[int, ...], maps: Maps | None) -> tuple[list[Term], int]:
         """The features that a coreset keeps: those of :meth:`terms`, or others of the same span that cost less."""
-        return self.terms(columns, maps, keep)
+        return self.terms(columns, maps, self.keep)
 
     def __post_init__(self) -> None:
         """Check the parameters that all latent-variable problems have."""
@@ -203,20 +203,16 @@ class Latent(Problem):
 
     def kernel(self, columns: int, targets: int = 0) -> TermKernel:
         """A kernelization of the right width for planning; its features are known once the maps are."""
-        terms, count = self._terms((columns,), None, self.keep)
-        return TermKernel(terms, count, columns * self.k)
+        return self._kernel((columns,), None)
 
     def kernelize(self, sample: Sample, maps: Maps) -> tuple[Rows, TermKernel]:
         """The samples in the coordinates of the maps, and the kernel of what must be kept."""
         kernel = self.known_kernel(maps)
-        rows = sample.rows(self.reader(maps, self.keep), kernel.columns)
-        return rows, kernel
+        return sample.rows(self.reader(maps, self.keep), kernel.columns), kernel
 
     def known_kernel(self, maps: Maps) -> TermKernel:
         """The kernelization once the maps are known."""
-        columns = self.columns_of(maps)
-        terms, count = self._terms(columns, maps, self.keep)
-        kernel = TermKernel(terms, count, sum(columns) * self.k)
+        kernel = self._kernel(self.columns_of(maps), maps)
         limit = min(int(maps["n"]) // 2, WIDEST)
         if self.keep == "all" and kernel.width > limit:
             raise InputError(
@@ -226,11 +222,11 @@ class Latent(Problem):
             )
         return kernel
 
-    def _terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
-        terms, count = self.kept_terms(columns, maps, keep)
-        if keep != "tensor" or (self.total_weight and not self.lifted(maps)):
+    def _kernel(self, columns: tuple[int, ...], maps: Maps | None) -> TermKernel:
+        terms, count = self.kept_terms(columns, maps)
+        if self.keep != "tensor" or (self.total_weight and not self.lifted(maps)):
             terms = [*terms, Columns("total", None)]
-        return terms, count
+        return TermKernel(terms, count, sum(columns) * self.k)
 
     def statistics(self, sample: Sample, maps: Maps) -> dict[str, Array]:
         """The moments the learners start from: means over samples, the tensor in full (k, .., k).

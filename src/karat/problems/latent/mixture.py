@@ -143,10 +143,10 @@ class GaussianMixture(PlainRows, Latent):
             terms += [Product("spread", slice(k, k + 1), slice(0, free) if lifted and keep == "all" else z)]
         return [term for term in terms if term.width], count
 
-    def kept_terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
+    def kept_terms(self, columns: tuple[int, ...], maps: Maps | None) -> tuple[list[Term], int]:
         """With a constant among the z and one q, t~ has the span of z (x) z (x) z, which is summed faster."""
-        terms, count = self.terms(columns, maps, keep)
-        if keep == "tensor" and self.variances == "shared" and self.lifted(maps):
+        terms, count = super().kept_terms(columns, maps)
+        if self.keep == "tensor" and self.variances == "shared" and self.lifted(maps):
             terms = [Cubes("tensor", slice(0, self.k))]
         return terms, count
 
