@@ -24,8 +24,7 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     held = summary.held
     if held is None:
         raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
-    labels = labels_of(held)
-    reductions = [summary.reduction(label) for label in labels]
+    reductions = [summary.reduction(label) for label in labels_of(held)]
     total = total_weight(summary)
     require_all_rows(summary)
     correction = None

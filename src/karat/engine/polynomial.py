@@ -86,8 +86,7 @@ class Polynomials(Polynomial):
         square = target[squares] / self.root[squares] / total
         spread = np.sqrt(np.maximum(square - mean**2, 0.0))
         # About zero, zeros stay zeros and no monomial of a heavy tail is inflated by the shift of another column.
-        move = mean / self.scale[1:]
-        centre = self.shift + move
+        centre = self.shift + mean / self.scale[1:]
         back = (self.shift != 0) & (np.abs(centre) <= RETURN * spread / self.scale[1:])
         far = (np.abs(mean) > DRIFT * spread) & (centre != self.shift)
         if not (far | back).any():

@@ -104,8 +104,7 @@ class Rows:
         one = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
         if one or any(sparse.issparse(part) for part in self.parts):
             return self
-        kinds = [part.dtype for part in self.parts]
-        block = np.empty((len(self), self.columns), dtype=np.result_type(*kinds))
+        block = np.empty((len(self), self.columns), dtype=np.result_type(*(part.dtype for part in self.parts)))
         for start in range(0, len(self), GATHERED):
             where = slice(start, min(start + GATHERED, len(self)))
             for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
