@@ -1,7 +1,5 @@
 """Transformed columns are computed once, whichever way they are held."""
 
-import re
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -66,7 +64,10 @@ def test_blocks_in_bounded_memory(rows, dense):
 
 def test_errors_name_columns_that_are_not_in_memory(rows):
     X, y = rows
-    for value, said in ((np.nan, "Column d has 2 NaN values, the first in row 7"), (1e300, "Column d has values up to 1e.300")):
+    for value, said in (
+        (np.nan, "Column d has 2 NaN values, the first in row 7"),
+        (1e300, "Column d has values up to 1.0e+300"),
+    ):
 
         def spoilt(part, value=value):
             table = Counted(True)(part)
@@ -76,7 +77,7 @@ def test_errors_name_columns_that_are_not_in_memory(rows):
         blocks = transformed(X, spoilt, held=20_000 * 5 * 8 // 4, block=3000)
         assert isinstance(blocks, LargeBlocks)
         error = Table(blocks, y[:, None], None, None, list("abcdey"), len(X)).explain_non_finite()
-        assert re.search(said, str(error))
+        assert said in str(error)
         assert error.column == "d"
 
 

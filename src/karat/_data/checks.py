@@ -173,13 +173,13 @@ class Table:
         """The error that names the first column with NaN or infinity; if there is none, the one to rescale."""
         rows = Rows(self.parts)
 
-        def visit(block: Array, _weights: Array | None, start: int) -> tuple[Array, ...]:
+        def visit(block: Array, _weights: Array | None, start: int) -> tuple[Any, ...]:
             values = block[:, 1:]
             bad = ~np.isfinite(values)
             first = np.where(bad.any(axis=0), start + bad.argmax(axis=0), len(rows))
             return bad.sum(axis=0), np.isnan(values).any(axis=0), first, values.max(axis=0), values.min(axis=0)
 
-        def join(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
+        def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
             return a[0] + b[0], a[1] | b[1], np.minimum(a[2], b[2]), np.maximum(a[3], b[3]), np.minimum(a[4], b[4])
 
         counts, nan, first, high, low = sweep(rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 1))

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from karat.engine.coordinates import Basis
-from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Flags
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, column_sizes, sweep
@@ -27,10 +26,8 @@ def dropped(kernel: Powers, sizes: Array) -> Array:
     return np.asarray(vectors / np.abs(vectors).max(axis=0))
 
 
-def look_again(kernel: Kernel, rows: Rows) -> Powers | None:
+def look_again(kernel: Powers, rows: Rows) -> Powers | None:
     """The kernel with those dropped directions restored that a row shows; None if all of them vanish in every row."""
-    if not isinstance(kernel, Powers) or not len(kernel.basis.excluded):
-        return None
     vectors = dropped(kernel, np.concatenate([np.ones(int(kernel.affine)), column_sizes(rows, kernel.shift)]))
 
     def products(block: Array, weights: Array | None, _: int) -> Array:

@@ -250,7 +250,7 @@ def kept_whole(
     """
     if not len(starts):
         return
-    inside = np.arange(size) < counts[:, None]
+    _, inside = all_rows(starts, counts, size)
     block, weights = stacked_rows(rows, starts, counts, size)
     variables = block if kernel.affine else block[:, :, 1:]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -265,7 +265,8 @@ def kept_whole(
         products[~(inside[:, :, None] & inside[:, None, :])] = 0.0
         np.einsum("gii->gi", products)[~inside] = 1.0
         fine = np.isfinite(products).all(axis=(1, 2)) & np.isfinite(variables).all(axis=(1, 2))
-        lowest = np.linalg.eigvalsh(np.where(fine[:, None, None], products, 0.0))[:, 0]
+        products[~fine] = 0.0
+        lowest = np.linalg.eigvalsh(products)[:, 0]
         gram = variables.transpose(0, 2, 1) @ (variables * weights[:, :, None])
     finite = np.isfinite(gram).all(axis=(1, 2))
     for i in np.flatnonzero((lowest > clear) & finite).tolist():

@@ -181,7 +181,8 @@ def factored(points: Array) -> tuple[Indices, Array]:
 
 def unit_upper_inverse(matrix: Real) -> Real:
     """Inverse of a small unit upper triangular matrix."""
-    return np.asarray(blocked.lapack_routine("trtri", matrix)(matrix, lower=0, unitdiag=1)[0])
+    invert = lapack.strtri if matrix.dtype == np.float32 else lapack.dtrtri
+    return np.asarray(invert(matrix, lower=0, unitdiag=1)[0])
 
 
 def upper_inverse(matrix: Array) -> Array:
@@ -315,8 +316,9 @@ def square_solver(matrix: Real) -> Callable[[Array], Array] | None:
     """Solve with a square matrix by LU, which leaves a small residual even if ill-conditioned; None if that cannot be."""
     if matrix.shape[0] != matrix.shape[1]:
         return None
-    lu, pivots, info = blocked.lapack_routine("getrf", matrix)(matrix)
-    solve = blocked.lapack_routine("getrs", matrix)
+    single = matrix.dtype == np.float32
+    factor, solve = (lapack.sgetrf, lapack.sgetrs) if single else (lapack.dgetrf, lapack.dgetrs)
+    lu, pivots, info = factor(matrix)
     return None if info else lambda rhs: np.asarray(solve(lu, pivots, rhs.astype(matrix.dtype))[0], dtype=float)
 
 

@@ -34,6 +34,7 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import dominating, heaviest, lopsided
 from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
+from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
@@ -270,7 +271,9 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
         if fitted.needs_pass:
             kernel = fitted.kernel
             continue
-        shown = look_again(fitted.kernel, rows) if passes < PASSES else None
+        shown = None
+        if passes < PASSES and isinstance(fitted.kernel, Powers) and len(fitted.kernel.basis.excluded):
+            shown = look_again(fitted.kernel, rows)
         if shown is None:
             return fitted, passes
         kernel = shown

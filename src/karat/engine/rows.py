@@ -233,6 +233,8 @@ def sweep(
 
     cuts = np.linspace(0, len(starts), max(1, min(most, len(starts) // 4)) + 1).astype(int)
     with linalg.one_blas_thread():
+        if len(cuts) == 2:
+            return run(starts)
         return reduce(combine, share(run, [starts[a:b] for a, b in pairwise(cuts)], linalg.threads()))
 
 
