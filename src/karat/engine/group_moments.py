@@ -24,7 +24,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.group_weights import each
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.rows import Rows, consecutive
+from karat.engine.rows import Blocks, Rows, consecutive
 from karat.engine.tolerances import EPS, EXTREME, KAPPA
 
 PIECE = 512  # rows that BLAS adds up by itself; such sums are added pairwise
@@ -127,26 +127,22 @@ def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, af
         harmless = np.square(shift) * weights.sum(axis=1)[:, None] <= squares[:, 1:]
         shift[harmless & ~mapped[:, None]] = 0.0
     sums, total, lightest = np.empty_like(seen), counts.astype(float), np.ones(len(starts))
-    buffer = np.ones((int(min(counts.max(), PASS)), rows.columns + 1))
     for g, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
         own = rows.run(start, start + count)
-        sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine, buffer)
+        sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine)
         if own.weights is not None:
             total[g], lightest[g] = own.weights.sum(), own.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
     return _fitted(sums, squares, shift, map_, total, lightest, np.zeros(len(starts), dtype=bool), int(affine))
 
 
-def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool, buffer: Array) -> Array:
-    """Second moments of one group in mapped variables, by a pass over its rows, which are read into a buffer."""
-    moved, sums = np.flatnonzero(shift).tolist(), []
-    for start in range(0, len(rows), len(buffer)):
-        where = slice(start, min(start + len(buffer), len(rows)))
-        block = buffer[: where.stop - start]
-        rows.fill(where, block)
-        for column in moved:
-            block[:, column + 1] -= shift[column]
-        weights = None if rows.weights is None else rows.weights[where]
+def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array:
+    """Second moments of one group in mapped variables, by a pass over its rows."""
+    blocks, sums = Blocks(rows, shift, min(len(rows), PASS)), []
+    for start in range(0, len(rows), PASS):
+        stop = min(start + PASS, len(rows))
+        block = blocks.read(start, stop)
+        weights = None if rows.weights is None else rows.weights[start:stop]
         if map_ is not None:
             sums.append(linalg.gram((block if affine else block[:, 1:]) @ map_, weights))
         else:
