@@ -197,7 +197,7 @@ def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:
         unit[unit == 0] = 1.0
         back = np.linalg.pinv(basis.map / unit[:, None]) / unit
         terms = np.sqrt(np.maximum(np.einsum("ij,ij->j", back, gram @ back), 0.0)) @ np.abs(basis.map)
-    gone = (rms <= NULL * len(basis.map) * terms) & ~basis.real
+    gone = (rms <= NULL * len(basis.map) * terms) & ~(basis.real & (rms > 0))
     return gone, rms / np.where(terms > 0, terms, 1.0)
 
 
