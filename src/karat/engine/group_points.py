@@ -248,8 +248,6 @@ def kept_whole(
     Features of degree 2 have the inner products ``(a . b)^2``.  Rows are independent if that matrix, with unit diagonal, has no
     eigenvalue below ``clear``.
     """
-    if not len(starts):
-        return
     _, inside = all_rows(starts, counts, size)
     block, weights = stacked_rows(rows, starts, counts, size)
     variables = block if kernel.affine else block[:, :, 1:]

@@ -300,9 +300,6 @@ class Lowered:
         self.part, self.offsets = part, offsets
         self.shape, self.dtype = part.shape, np.dtype(float)
 
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
     def __getitem__(self, where: Any) -> Any:
         values = self.part[where]
         block = values.astype(float)
