@@ -25,6 +25,7 @@ from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY
 
 WAY = "onepass"
+ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 
 
 @dataclass(frozen=True)
@@ -240,13 +241,11 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
             yield Points(groups[same], points[same] @ span, (within / values)[:, 0], one)
 
 
-def kept_whole(
-    rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, clear: float
-) -> Iterator[tuple[int, Reduction]]:
+def kept_whole(rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int) -> Iterator[tuple[int, Reduction]]:
     """All rows of groups in which they are independent beyond doubt, with their own weights.
 
     Features of degree 2 have the inner products ``(a . b)^2``.  Rows are independent if that matrix, with unit diagonal, has no
-    eigenvalue below ``clear``.
+    eigenvalue below ROW_RANK.
     """
     _, inside = all_rows(starts, counts, size)
     block, weights = stacked_rows(rows, starts, counts, size)
@@ -267,7 +266,7 @@ def kept_whole(
         lowest = np.linalg.eigvalsh(products)[:, 0]
         gram = variables.transpose(0, 2, 1) @ (variables * weights[:, :, None])
     finite = np.isfinite(gram).all(axis=(1, 2))
-    for i in np.flatnonzero((lowest > clear) & finite).tolist():
+    for i in np.flatnonzero((lowest > ROW_RANK) & finite).tolist():
         count, total = int(counts[i]), float(weights[i].sum())
         moments = FittedMoments(kernel, kernel.read_moments(gram[i], total), (gram[i],), total)
         yield i, Reduction(np.arange(count), weights[i, :count], moments, count, Proof.trivial(2), "all rows", passes=1)

@@ -38,7 +38,6 @@ STACK = 2**20  # numbers of one stack
 STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
 TIERS = (3.0, SECOND)  # sampled candidates per feature: a stack that fails half is costly
 LARGE = 2048  # rows beyond which a pass over a group costs more than its calls
-ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 
 
 def reduce_many(
@@ -149,9 +148,7 @@ class Groups:
         done = np.zeros(len(self.starts), dtype=bool)
         small = np.flatnonzero(self.counts <= self.kernel.width)
         for some in _pieces(small, self.size * self.size):
-            for place, reduction in kept_whole(
-                self.rows, self.kernel, self.starts[some], self.counts[some], self.size, ROW_RANK
-            ):
+            for place, reduction in kept_whole(self.rows, self.kernel, self.starts[some], self.counts[some], self.size):
                 done[some[place]] = True
                 yield int(some[place]), reduction
         left = np.flatnonzero(~done)
