@@ -11,10 +11,10 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 import numpy as np
+from random_cones import recombine, recombine_randomly
+from tchakaloff import dcatch
 
 from karat.experiments.literal import caratheodory, fast_caratheodory
-from karat.experiments.random_cones import recombine, recombine_randomly
-from karat.experiments.tchakaloff import dcatch
 
 Array = np.ndarray
 Answer = tuple[Array, Array]

@@ -31,14 +31,19 @@ def covtype() -> pa.Table:
     return pq.read_table(Path(home) / "covtype.parquet")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark():
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, which is not on this machine.")
     sql = pytest.importorskip("pyspark.sql")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1").getOrCreate()
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # jobs are small: compile little
+    }
+    session = sql.SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

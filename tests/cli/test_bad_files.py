@@ -53,10 +53,10 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_bad_data(name, data, tmp_path):
+def test_bad_data(name, inside, data, tmp_path):
     make, *words = SOURCES[name]
     make(tmp_path / name, data)
-    refused(command("build", tmp_path / name, "-t", "y", "-o", tmp_path / "core.parquet"), *words)
+    refused(inside("build", tmp_path / name, "-t", "y", "-o", tmp_path / "core.parquet"), *words)
     assert not (tmp_path / "core.parquet").exists()
     assert not leftovers(tmp_path)
 
@@ -123,8 +123,8 @@ def test_bad_use(name, data, tmp_path, inside):
 
 def test_places_that_cannot_be_written(data, tmp_path, inside):
     source = ["build", data / "rows.parquet", "-t", "y", "-o"]
-    refused(command(*source, tmp_path / "no" / "core.parquet"), "no folder")
-    refused(command(*source, "/proc/core.parquet"), "/proc")
+    refused(inside(*source, tmp_path / "no" / "core.parquet"), "no folder")
+    refused(inside(*source, "/proc/core.parquet"), "/proc")
     refused(inside(*source, tmp_path / "core.txt"), ".parquet or .npz")
     refused(inside(*source, data / "rows.parquet"), "is the data itself")
     link = tmp_path / "link.parquet"
@@ -185,7 +185,7 @@ def other_version(core, path):
 
 def test_files_that_are_no_coresets(core, data, tmp_path, inside):
     other_version(core, tmp_path / "later.parquet")
-    refused(command("inspect", tmp_path / "later.parquet"), "version 99", "Update karat")
+    refused(inside("inspect", tmp_path / "later.parquet"), "version 99", "Update karat")
     refused(inside("inspect", data / "rows.parquet"), "not a coreset")
     for name in ("inspect", "train"):
         refused(inside(name, data / "rows.csv"), "rows.csv is a data file (CSV), not a coreset", "karat build")

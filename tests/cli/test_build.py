@@ -29,8 +29,8 @@ def full(numbers):
 
 
 @pytest.mark.parametrize("source", ["rows.csv.gz", "rows.arrow", "parts", "parts/part-*.parquet"])
-def test_formats_folders_and_globs(source, data, full, tmp_path):
-    result = command("build", data / source, "-t", "y", "-o", tmp_path / "core.parquet", "--json")
+def test_formats_folders_and_globs(inside, source, data, full, tmp_path):
+    result = inside("build", data / source, "-t", "y", "-o", tmp_path / "core.parquet", "--json")
     assert result.code == 0, result.err
     core = karat.load(tmp_path / "core.parquet")
     assert result.json["rows_in"] == ROWS

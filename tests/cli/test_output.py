@@ -37,7 +37,7 @@ def test_no_command():
     assert found.code == 0
 
 
-def test_digest(data, tmp_path):
-    found = command("build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "core.npz", "--digest", "sha256", "--json")
+def test_digest(inside, data, tmp_path):
+    found = inside("build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "core.npz", "--digest", "sha256", "--json")
     assert found.json["provenance"]["digest"]["algorithm"] == "sha256"
-    assert command("build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "d.npz", "--digest", "md5").code == 2
+    assert inside("build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "d.npz", "--digest", "md5").code == 2

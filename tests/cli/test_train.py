@@ -30,7 +30,7 @@ def test_linear_models_are_those_of_all_rows(inside, name, core, xy):
     np.testing.assert_allclose(found["intercept"]["y"], oracle.intercept_, rtol=1e-8, atol=1e-10)
 
 
-def test_check_trains_on_all_rows_too(core, data, xy):
+def test_check_trains_on_all_rows_too(inside, core, data, xy):
     result = command("train", core, "--model", "lasso", "--alpha", "0.1", "--check", data / "rows.csv", "--json")
     assert result.code == 0, result.err
     check = result.json["check"]
@@ -39,9 +39,9 @@ def test_check_trains_on_all_rows_too(core, data, xy):
     oracle = Lasso(0.1, tol=1e-12, max_iter=10**5).fit(*xy)
     np.testing.assert_allclose(list(check["parameters"]["coefficients"]["y"].values()), oracle.coef_, rtol=1e-10)
     assert check["solver_tolerance"] == {"compared": 1e-12, "timed": Lasso().tol}
-    shown = command("train", core, "--model", "lasso", "--alpha", "0.1", "--check", data / "rows.csv").out
+    shown = inside("train", core, "--model", "lasso", "--alpha", "0.1", "--check", data / "rows.csv").out
     assert "the times are at scikit-learn's default, 1e-04" in " ".join(shown.split())
-    people = command("train", core, "--check", data / "rows.parquet").out
+    people = inside("train", core, "--check", data / "rows.parquet").out
     for words in ("ols from 15 rows that represent 4,000", "too: the same", "largest difference", "all rows 1 ms, coreset"):
         assert words.replace("1 ms", "") in re.sub(r"[\d.]+ ms", "", people)
 

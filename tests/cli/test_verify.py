@@ -15,12 +15,12 @@ def with_digit(table, row, column, change):
     return table.set_column(table.schema.names.index(column), column, pa.array(values))
 
 
-def test_identical_data_is_proven(core, data):
+def test_identical_data_is_proven(inside, core, data):
     result = command("verify", core, data / "rows.parquet")
     assert result.code == 0, result.err
     for words in ("proven", "identical in the 4 columns used", "4,000 read, 15 kept"):
         assert words in result.out
-    other_format = command("verify", core, data / "rows.csv", "--json")
+    other_format = inside("verify", core, data / "rows.csv", "--json")
     assert other_format.code == 0
     assert other_format.json["data"] == "identical"
     assert other_format.json["certificate"]["loss_error"] < 1e-10
@@ -45,17 +45,17 @@ def test_reordered_rows_are_the_same_data(inside, core, numbers, tmp_path):
     assert (result.code, result.json["data"]) == (0, "reordered")
 
 
-def test_one_changed_digit_is_seen_though_no_moment_moves(core, numbers, tmp_path):
+def test_one_changed_digit_is_seen_though_no_moment_moves(inside, core, numbers, tmp_path):
     pq.write_table(with_digit(numbers, 1234, "b", 1e-14), tmp_path / "touched.parquet")
     result = command("verify", core, tmp_path / "touched.parquet", "--json")
     assert result.code == 1
     found = result.json
     assert (found["ok"], found["data"], found["certificate"]["ok"]) == (False, "changed", True)
-    people = command("verify", core, tmp_path / "touched.parquet")
+    people = inside("verify", core, tmp_path / "touched.parquet")
     assert people.code == 1
     for words in ("REFUTED", "CHANGED", "row 1,234 (touched.parquet row 1,234)"):
         assert words in people.out
-    assert "which now is" in " ".join(command("verify", core, tmp_path / "touched.parquet", "--locate").out.split())
+    assert "which now is" in " ".join(inside("verify", core, tmp_path / "touched.parquet", "--locate").out.split())
 
 
 def test_other_data_is_refuted_by_its_moments(inside, core, numbers, tmp_path):

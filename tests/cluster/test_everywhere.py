@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -54,17 +52,6 @@ def by_dask(folder, target, columns):
         return karat.dask.coreset(dd.read_parquet(folder).repartition(npartitions=2), target, columns=columns)
 
 
-def by_spark(folder, target, columns):
-    sql = pytest.importorskip("pyspark.sql")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    try:
-        return karat.spark.coreset(session.read.parquet(str(folder)).coalesce(2), target, columns=columns)
-    finally:
-        session.stop()
-
-
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, by Dask
 def test_synthetic(tmp_path):
     table = make(50_000)
@@ -86,7 +73,7 @@ def test_synthetic(tmp_path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
-def test_covtype_as_fifty_files(covtype, tmp_path):
+def test_covtype_as_fifty_files(request, covtype, tmp_path):
     *columns, target = covtype.column_names
     columns = columns[:14]  # the measurements and one set of categories, whose columns add up to one
     covtype = covtype.select([*columns, target]).take(np.arange(0, len(covtype), 4))
@@ -100,7 +87,8 @@ def test_covtype_as_fifty_files(covtype, tmp_path):
         "dask": by_dask(folder, target, columns),
     }
     if shutil.which("java") is not None:
-        cores["spark"] = by_spark(folder, target, columns)
+        frame = request.getfixturevalue("spark").read.parquet(str(folder)).coalesce(2)
+        cores["spark"] = karat.spark.coreset(frame, target, columns=columns)
     agree(cores, X, y)
     for name, core in cores.items():
         proof = core.verify(X, y)

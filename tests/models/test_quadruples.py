@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from karat.models import quadruples
 from karat.models.quadruples import Moments, deviation, symmetric, word_moments
+from karat.models.tensor import turned
 
 
 def test_moments_of_distinct_words_by_enumeration():
@@ -50,7 +50,7 @@ def moments_of(law, topics):
     k, tensors = len(topics), []
     for order in range(1, 5):
         tensor = np.array([law(list(t)) for t in product(range(k), repeat=order)]).reshape((k,) * order)
-        tensors.append(quadruples.turned(tensor, topics))
+        tensors.append(turned(tensor, topics))
     return Moments(*tensors)
 
 

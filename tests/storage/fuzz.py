@@ -15,6 +15,7 @@ import resource
 import struct
 import sys
 import tempfile
+import warnings
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -241,16 +242,20 @@ def write_hostile(folder):
 
 
 def outcome(path, read, truth):
-    """refused, unchanged, or what must never happen: believed, or the raw exception."""
-    try:
-        found = read(path)
-    except karat.StorageError:
-        return "refused"
-    except karat.InputError:
-        return "refused (InputError)"
-    except Exception as error:
-        return f"RAW {type(error).__name__}: {error}"[:150]
-    return "unchanged" if found == truth else "BELIEVED"
+    """refused, unchanged, or what must never happen: believed, a raw exception or a warning."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            found = read(path)
+        except karat.StorageError:
+            said = "refused"
+        except karat.InputError:
+            said = "refused (InputError)"
+        except Exception as error:
+            return f"RAW {type(error).__name__}: {error}"[:150]
+        else:
+            said = "unchanged" if found == truth else "BELIEVED"
+    return f"RAW warning: {warned[0].message}" if warned else said
 
 
 def campaign(count, seed=0):

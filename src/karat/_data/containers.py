@@ -132,7 +132,7 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
     if array.ndim == 0 and array.dtype.kind not in "fiub":
         raise InputError(f"{name} is a {type(table).__name__}; it must be a table: an array, a sparse matrix or a data frame.")
     if array.dtype.kind == "O" or (
-        isinstance(table, list | tuple) and array.dtype.kind == "f" and (np.abs(array) > WHOLE).any()
+        isinstance(table, list | tuple) and array.dtype.kind == "f" and (np.abs(array) >= WHOLE).any()
     ):
         _check_integers(table, name)
     _check_kind(array.dtype, name)

@@ -110,27 +110,23 @@ def _first_repeats(splits: Iterator[Split], count: int) -> tuple[np.ndarray, lis
 
 def _join(repeats: list[Repeat], role: np.ndarray, kinds: int) -> None:
     """One more split, of so many kinds of rows: joined to the last repeat, or a new one."""
-    joined = _refined(repeats[-1] if repeats else None, role)
-    if not repeats:
-        repeats.append(joined)
-    elif len(joined.roles) - len(repeats[-1].roles) > kinds:
-        repeats.append(_refined(None, role))
-    else:
-        repeats[-1] = joined
+    if repeats:
+        joined = _refined(repeats[-1], role)
+        if len(joined.roles) - len(repeats[-1].roles) <= kinds:
+            repeats[-1] = joined
+            return
+    repeats.append(_refined(Repeat(np.zeros_like(role), np.empty((1, 0), dtype=np.int64)), role))
 
 
-def _refined(repeat: Repeat | None, role: np.ndarray) -> Repeat:
+def _refined(repeat: Repeat, role: np.ndarray) -> Repeat:
     """The atoms after one more split."""
-    parents = 1 if repeat is None else len(repeat.roles)
+    parents = len(repeat.roles)
     small = np.uint8 if ROLES * parents <= 256 else np.int64
-    code = role if repeat is None else ROLES * repeat.atom.astype(small) + role
+    code = ROLES * repeat.atom.astype(small) + role
     used = np.bincount(code, minlength=ROLES * parents) > 0
     codes = np.flatnonzero(used)
     number = (np.cumsum(used) - 1).astype(small)
-    roles = (codes % ROLES)[:, None]
-    if repeat is not None:
-        roles = np.hstack([repeat.roles[codes // ROLES], roles])
-    return Repeat(number[code], roles)
+    return Repeat(number[code], np.hstack([repeat.roles[codes // ROLES], codes[:, None] % ROLES]))
 
 
 def _mark(codes: np.ndarray, chosen: Any, bit: int) -> None:

@@ -11,11 +11,14 @@ These nest: a search may hold pipelines, and a pipeline may end in a search."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import has_fit_parameter
 
 from karat._core.coreset import Coreset
@@ -41,8 +44,7 @@ from karat.problems import Problem
 
 def selects(estimator: Any) -> bool:
     """Whether an estimator, or the last step of a pipeline, selects by cross-validation."""
-    key = key_of(innermost(estimator))
-    return key in registry.SEARCHES or key in registry.SELECTS_ITSELF or key in registry.CLASSIFIES_AND_SELECTS
+    return key_of(innermost(estimator)) in registry.SELECTS
 
 
 def innermost(estimator: Any) -> Any:
@@ -75,19 +77,13 @@ def check_estimator(estimator: Any, classifies: bool, weighted: bool) -> None:
 def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
     """Refuse a single estimator that is not listed, or whose parameters break a rule."""
     key = key_of(leaf)
-    by_class, by_row = ("karat.CoresetClassifier", "a classifier"), ("karat.CoresetRegressor", "a regressor")
     if key in registry.OF_COVARIANCE:
         raise refuse(leaf, f"it predicts nothing; use karat.coreset(X).fit(karat.models.{type(leaf).__name__}(...))")
-    for tables, (home, kind), other in (
-        ((registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS), by_class, not classifies),
-        ((registry.SQUARED_LOSS, registry.SELECTS_ITSELF), by_row, classifies),
-    ):
-        if other and any(key in table for table in tables):
-            raise refuse(leaf, f"it is {kind}; use {home}")
-    if classifies:
-        check_listed(leaf, registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS)
-    else:
-        check_listed(leaf, registry.SQUARED_LOSS, registry.SELECTS_ITSELF)
+    by_class, by_row = (registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS), (registry.SQUARED_LOSS, registry.SELECTS_ITSELF)
+    own, others, kind = (by_class, by_row, "regressor") if classifies else (by_row, by_class, "classifier")
+    if any(key in table for table in others):
+        raise refuse(leaf, f"it is a {kind}; use karat.Coreset{kind.capitalize()}")
+    check_listed(leaf, *own)
     if not has_fit_parameter(leaf, "sample_weight"):
         raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn")
     check_splitter(getattr(leaf, "cv", None))
@@ -111,7 +107,7 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
     if key == "TransformedTargetRegressor":
         shell, inside = rows.with_target(leaf)
         regressor = clone(leaf.regressor) if leaf.regressor is not None else LinearRegression()
-        fitted = clone_fitted(shell).set_params(regressor=leaf.regressor)
+        fitted = copy.copy(shell).set_params(regressor=leaf.regressor)
         fitted.regressor_, core = fit_exactly(regressor, inside, groups)
         return fitted, core
     if key == "RidgeCV" and leaf.cv is None:
@@ -120,20 +116,18 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
         return _fit_ridge_cv(leaf, rows, groups)
     if key in registry.SELECTS_ITSELF:
         return _fit_own_loop(leaf, rows, groups)
-    few = rows.kept()
-    return fit_weighted(leaf, few.X, few.y, few.weights), rows.core()
+    return _fit_on_core(leaf, rows)
 
 
-def clone_fitted(shell: Any) -> Any:
-    """A shallow copy of a fitted estimator."""
-    made = clone(shell)
-    vars(made).update(vars(shell))
-    return made
+def _fit_on_core(estimator: Any, rows: TrainingRows, problem: Problem | None = None) -> tuple[Any, Coreset]:
+    """Fit on the rows of one coreset."""
+    few = rows.kept(problem)
+    return fit_weighted(estimator, few.X, few.y, few.weights), rows.core(problem)
 
 
 def _fit_on_kept(estimator: Any, rows: TrainingRows, spanned: Any) -> tuple[Any, Coreset]:
     """Fit a pipeline on kept rows alone, where they teach its transformers the same as all rows."""
-    monomials = None if rows.fronts or rows.classifies else monomial_problem([spanned], rows.table, rows.target)
+    monomials = monomial_problem([spanned], rows)
     as_they_are = monomials is not None or isinstance(spanned, str)
     core = rows.core(monomials) if as_they_are else rows.covered_by(spanned).core()
     X, y = rows.seen(core.X), core.groups if rows.classifies else core.y
@@ -145,14 +139,17 @@ def _fit_on_kept(estimator: Any, rows: TrainingRows, spanned: Any) -> tuple[Any,
     return join_pipeline(estimator, front, leaf), core
 
 
-def _fit_own_loop(leaf: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
-    """Fit an estimator that runs its own cross-validation over the folds' rows."""
-    folds = cores_of_splits(rows, full_splits(leaf.cv, rows.X, rows.y, groups), rows.problem())
+def _fit_own_loop(estimator: Any, rows: TrainingRows, groups: Any, problem: Problem | None = None) -> tuple[Any, Coreset]:
+    """Fit an estimator that runs its own cross-validation, or a pipeline that ends in one, over the folds' rows."""
+    leaf = split_pipeline(estimator)[1]
+    splits = full_splits(leaf.cv, rows.X, rows.y, groups, rows.classifies)
+    folds = cores_of_splits(rows, splits, rows.problem(problem))
     own, leaf.cv = leaf.cv, folds.cv
-    with config_context(assume_finite=True):  # the rows were read when the coresets were built
-        fit_weighted(leaf, rows.seen(folds.core.X), folds.core.y, folds.core.weights)
+    # The rows were read when the coresets were built; what a pipeline makes of them was not, if the user chose the problem.
+    with config_context(assume_finite=True if problem is None else None):
+        fit_weighted(estimator, rows.seen(folds.core.X), folds.core.y, folds.core.weights)
     leaf.cv = own  # the user's setting
-    return leaf, folds.refit
+    return estimator, folds.refit
 
 
 def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
@@ -164,7 +161,9 @@ def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Cor
     else:
         solver = "sparse_cg" if containers.is_sparse(rows.table) and not rows.fronts else "auto"
         model = Ridge(fit_intercept=ridge.fit_intercept, solver=solver)
-    search, core = searches.run_search(searches.ridge_search(ridge, model), rows, groups, fit_exactly)
+    alphas = np.atleast_1d(np.asarray(ridge.alphas, dtype=float))
+    grid = GridSearchCV(model, {"alpha": alphas}, cv=ridge.cv, scoring=ridge.scoring)
+    search, core = searches.run_search(grid, rows, groups, fit_exactly)
     ridge.alpha_, ridge.best_score_ = search.best_estimator_.alpha, search.best_score_
     copy_fitted(search.best_estimator_, ridge)
     return ridge, core
@@ -179,11 +178,6 @@ def fit_insisting(estimator: Any, rows: TrainingRows, groups: Any, problem: Prob
         return searches.run_search(leaf, rows, groups, fit_exactly, problem)
     if not has_fit_parameter(leaf, "sample_weight"):
         raise refuse(estimator, "it takes no sample_weight")
-    if not selects(estimator):
-        core = rows.core(problem)
-        return fit_weighted(estimator, core.X, core.groups if rows.classifies else core.y, core.weights), core
-    folds = cores_of_splits(rows, full_splits(leaf.cv, rows.X, rows.y, groups, rows.classifies), problem)
-    own, leaf.cv = leaf.cv, folds.cv
-    fit_weighted(estimator, folds.core.X, folds.core.y, folds.core.weights)
-    leaf.cv = own
-    return estimator, folds.refit
+    if selects(estimator):
+        return _fit_own_loop(estimator, rows, groups, problem)
+    return _fit_on_core(estimator, rows, problem)

@@ -104,21 +104,16 @@ def cores_of_splits(rows: TrainingRows, splits: Iterable[Split], problem: Proble
         raise NotExactError(
             "The splits single out nearly every row (leave-one-out or the like), which no coreset keeps; use larger folds."
         )
-    reduce_atoms = _atoms_by_class if rows.classifies else _atoms
-    cores = [reduce_atoms(rows, repeat.atom, problem) for repeat in repeats]
+    cores = [_atoms(rows, repeat.atom, problem) for repeat in repeats]
     core = cores[0] if len(cores) == 1 else _stacked(cores)
     return ExactCV(core, list(_positions(cores, repeats)), cores[0])
 
 
 def _atoms(rows: TrainingRows, atom: np.ndarray, problem: Problem) -> Coreset:
-    """One coreset per atom, as one."""
+    """One coreset per atom, or per class in every atom, as one; the target of its rows is then their class."""
     options = {"sample_weight": rows.sample_weight, "random_state": rows.random_state}
-    return coreset(rows.table, rows.target, problem, groups=atom, **options)
-
-
-def _atoms_by_class(rows: TrainingRows, atom: np.ndarray, problem: Problem) -> Coreset:
-    """One coreset per class in every atom, as one; the target of its rows is their class."""
-    options = {"sample_weight": rows.sample_weight, "random_state": rows.random_state}
+    if not rows.classifies:
+        return coreset(rows.table, rows.target, problem, groups=atom, **options)
     labels = np.asarray(rows.target)
     classes, code = np.unique(labels, return_inverse=True)
     both = of_positive_weight(atom.astype(np.int64) * len(classes) + code, rows.sample_weight)

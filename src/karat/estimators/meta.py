@@ -90,13 +90,13 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         X, y = containers.collected(X), containers.collected(y)
         if y is None:
             raise InputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
+        checks = {"accept_sparse": "csr", "ensure_min_samples": 2, **self._kind()}
         if containers.is_frame(X):
             validate_data(self, X, skip_check_array=True)
-            return X, self._checked_target(y)
-        checks = {"accept_sparse": "csr", "ensure_min_samples": 2, **self._kind()}
-        if containers.is_frame(y):
-            return validate_data(self, X, **checks), self._checked_target(y)
-        X, y = validate_data(self, X, y, multi_output=not self.classifies, y_numeric=not self.classifies, **checks)
+        elif containers.is_frame(y):
+            X = validate_data(self, X, **checks)
+        else:
+            X, y = validate_data(self, X, y, multi_output=not self.classifies, y_numeric=not self.classifies, **checks)
         return X, self._checked_target(y)
 
     def _checked_target(self, y: Any) -> Any:

@@ -12,33 +12,34 @@ from typing import Any
 
 import numpy as np
 
-from karat._data import containers
 from karat.estimators.fitting import key_of
+from karat.estimators.training_rows import TrainingRows
 from karat.problems import Moments
 
 MOST = 3000  # features up to which degree 4 is worth its time
 
 
-def monomial_problem(covers: list[Any], X: Any, y: Any) -> Moments | None:
+def monomial_problem(covers: list[Any], rows: TrainingRows) -> Moments | None:
     """The moments that keep squared losses of degree-2 features; None if other features are made, or if it has no fewer.
 
     Parameters
     ----------
     covers : list of transformers
         What makes the columns; "passthrough" and FunctionTransformer() stand for the columns themselves.
-    X, y
-        The rows.
+    rows : TrainingRows
     """
-    squares = [one for one in covers if not _changes_nothing(one)]
+    X = rows.table
+    squares = [one for one in covers if not changes_nothing(one)]
     if not squares or not all(key_of(one) == "PolynomialFeatures" and one.degree == 2 for one in squares):
         return None
-    if not isinstance(X, np.ndarray) or X.dtype.kind not in "fiu":
+    if rows.fronts or rows.classifies or not isinstance(X, np.ndarray) or X.dtype.kind not in "fiu":
         return None
-    columns, targets = X.shape[1], int(y.shape[1]) if containers.dimensions(y) == 2 else 1
+    columns, targets = X.shape[1], rows.targets
     made = max(columns * (columns + (1 if one.interaction_only else 3)) // 2 for one in squares)
     width = comb(columns + targets + 4, 4)
     return Moments(4) if width < min(comb(made + targets + 2, 2), MOST) else None
 
 
-def _changes_nothing(cover: Any) -> bool:
+def changes_nothing(cover: Any) -> bool:
+    """Whether a cover is the columns themselves."""
     return isinstance(cover, str) or (key_of(cover) == "FunctionTransformer" and cover.func is None)

@@ -12,8 +12,7 @@ of each training part by itself."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -31,7 +30,7 @@ from karat.estimators.covers import cover, covered, widest
 from karat.estimators.fitting import fit_weighted, join_pipeline, key_of, split_pipeline, with_parameters
 from karat.estimators.folds import ExactCV, cores_of_splits
 from karat.estimators.moment_scores import linear_score
-from karat.estimators.monomials import monomial_problem
+from karat.estimators.monomials import changes_nothing, monomial_problem
 from karat.estimators.training_rows import Kept, TrainingRows, hash_of
 from karat.estimators.transformers import fit_and_transform, narrows, transform
 from karat.estimators.width import made_columns, moments_of
@@ -70,8 +69,7 @@ class Parts:
         self.fronts: dict[tuple[str, int], Any] = {}
         self.few: dict[tuple[int, bool], Kept] = {}
         self.made: OrderedDict[tuple[str, int, bool], Any] = OrderedDict()
-        self.own: dict[int, TrainingRows] = {ALL: rows}
-        self.whole: dict[tuple[int, bool], TrainingRows] = {}
+        self.whole: dict[tuple[int, bool], TrainingRows] = {(ALL, False): rows}
         self.seen: OrderedDict[tuple[tuple[int, ...], int, bool], tuple[Any, Any]] = OrderedDict()
         self.folds: ExactCV | None = None
         self.last: Coreset | None = None
@@ -92,26 +90,23 @@ class Parts:
             return
         self.covered = set(covers)
         distinct = widest([FunctionTransformer() if one == "passthrough" else one for one in covers.values()])
-        alone = len(distinct) == 1 and key_of(distinct[0]) == "FunctionTransformer" and distinct[0].func is None
+        alone = len(distinct) == 1 and changes_nothing(distinct[0])
         self.folds = cores_of_splits(self.rows, self.splits, self._kept_problem([] if alone else distinct))
 
     def _is_too_wide(self, spanned: Any, front: Any) -> bool:
         """Whether columns of a cover are so many more than those of the transformers that coresets of each part cost less."""
         if self.problem is not None or front is None or not narrows(front):
             return False
-        targets = int(self.rows.target.shape[1]) if containers.dimensions(self.rows.target) == 2 else 1
-        needed = moments_of(made_columns(self.rows, None if isinstance(spanned, str) else spanned), targets)
-        return needed > WIDE and needed >= WIDER * moments_of(made_columns(self.rows, front), targets)
+        needed = moments_of(made_columns(self.rows, None if isinstance(spanned, str) else spanned), self.rows.targets)
+        return needed > WIDE and needed >= WIDER * moments_of(made_columns(self.rows, front), self.rows.targets)
 
     def _kept_problem(self, covers: list[Any]) -> Problem:
         """What every fold keeps: of the columns themselves, or of those that covers make."""
         rows = self.rows
-        if covers and self.problem is None and not rows.fronts and not rows.classifies:
-            monomials = monomial_problem(covers, rows.table, rows.target)
-            if monomials is not None:
-                return monomials
-        made = [covered(one, rows.X, rows.y) for one in covers]
-        return rows.problem(self.problem, [fitted for fitted, _ in made], [table for _, table in made])
+        monomials = monomial_problem(covers, rows) if self.problem is None else None
+        if monomials is not None:
+            return monomials
+        return rows.problem(self.problem, [covered(one, rows.X, rows.y) for one in covers])
 
     def _resolved(self, front: Any, key: str) -> Any:
         """Transformers, known by their key, in which functions that choose columns have chosen."""
@@ -124,18 +119,12 @@ class Parts:
         found = self.last if self.last is not None or self.folds is None else self.folds.refit
         return self.rows.core() if found is None else found
 
-    def training(self, number: int) -> TrainingRows:
-        """All rows of a training part."""
-        if number not in self.own:
-            self.own[number] = self.rows.part(self.splits[number][0])
-        return self.own[number]
-
     def fit(self, estimator: Any, number: int) -> tuple[Any, str | None]:
         """Fit an estimator for a part; returns it with the key of its transformers if it is covered, else None."""
         front, leaf = split_pipeline(estimator)
         key = self.key(front) if _is_plain(leaf) else ""
         if key not in self.covered:
-            fitted, core = self.fit_alone(clone(estimator), self.training(number))
+            fitted, core = self.fit_alone(clone(estimator), self.full(number))
             self.last = core if number == ALL else self.last
             return fitted, None
         self.last = self.folds.refit if number == ALL and self.folds is not None else self.last
@@ -176,17 +165,21 @@ class Parts:
             return
         key = self.key(front)
         for number in range(ALL, len(self.splits)):
-            with suppress_all_but_refusals():
+            try:
                 if key not in self.covered:
-                    self.last = (self.training(number) if front is None else self.training(number).behind(front)).core()
+                    self.last = (self.full(number) if front is None else self.full(number).behind(front)).core()
                 elif front is not None and self.problem is None:
                     self._front(front, key, number)
+            except NotExactError:
+                raise
+            except Exception:
+                pass
 
     def _front(self, front: Any, key: str, number: int) -> Any:
         """The transformers, known by their key, fitted to all rows of a part; on few rows, if these teach them the same."""
         if (key, number) not in self.fronts:
             by_few = self.rows.teach(front)
-            rows = self.kept(number) if by_few else self.training(number)
+            rows = self.kept(number) if by_few else self.full(number)
             with config_context(
                 assume_finite=by_few, skip_parameter_validation=True
             ):  # few rows were read, and candidates checked
@@ -211,7 +204,7 @@ class Parts:
         X, y = (containers.take_rows(table, positions) for table in (core.X, core.y))
         return Kept(self.rows.seen(X), containers.in_double(y), core.weights[positions])
 
-    def full(self, number: int, test: bool) -> TrainingRows:
+    def full(self, number: int, test: bool = False) -> TrainingRows:
         """All rows of a training or test part."""
         if (number, test) not in self.whole:
             self.whole[number, test] = self.rows.part(self.splits[number][int(test)])
@@ -231,19 +224,7 @@ class Parts:
 
 def _is_plain(leaf: Any) -> bool:
     """Whether a model is fitted on rows as they are: it selects nothing and does not transform the target."""
-    selects = registry.SELECTS_ITSELF.keys() | registry.CLASSIFIES_AND_SELECTS.keys() | set(registry.SEARCHES)
-    return key_of(leaf) not in selects | {"TransformedTargetRegressor"}
-
-
-@contextmanager
-def suppress_all_but_refusals() -> Iterator[None]:
-    """Let an error pass unless it is a refusal."""
-    try:
-        yield
-    except NotExactError:
-        raise
-    except Exception:
-        pass
+    return key_of(leaf) not in registry.SELECTS | {"TransformedTargetRegressor"}
 
 
 class PartModel(BaseEstimator):
@@ -296,7 +277,7 @@ class PartScorer:
     def __call__(self, model: PartModel, X: Any, y: Any = None) -> Any:
         number, test = divmod(int(X[0, 0]), 2)
         if self.name is not None and model.key_ is not None:
-            return self._on_few(self.name, model, number, bool(test))
+            return self._on_few(self.name, model, model.key_, number, bool(test))
         rows = model.parts.full(number, bool(test))
         weights = {} if rows.weights is None else {"sample_weight": rows.weights}
         if not self.of_predictions:  # a function of the user's, which may look at the whole pipeline
@@ -304,18 +285,18 @@ class PartScorer:
         front, leaf = split_pipeline(model.fitted_)
         return self.scorer(leaf, model.parts.full_behind(front, number, bool(test)), rows.y, **weights)
 
-    def _on_few(self, name: str, model: PartModel, number: int, test: bool) -> Any:
+    def _on_few(self, name: str, model: PartModel, key: str, number: int, test: bool) -> Any:
         """The score on the few rows of a part, behind transformers that are not run again."""
         parts = model.parts
         rows = parts.kept(number, test)
-        if model.key_ is None or parts.problem is not None:
+        if parts.problem is not None:
             return self.scorer(model.fitted_, rows.X, rows.y, sample_weight=rows.weights)
-        leaf, X = split_pipeline(model.fitted_)[1], parts.behind(model.front_, model.key_, number, test)
+        leaf, X = split_pipeline(model.fitted_)[1], parts.behind(model.front_, key, number, test)
         found = linear_score(name, leaf, X, rows.y, rows.weights)
         return self.scorer(leaf, X, rows.y, sample_weight=rows.weights) if found is None else found
 
 
 def tokens(splits: Sequence[Split]) -> tuple[np.ndarray, list[Split]]:
     """The tokens of all parts, and the splits among them."""
-    places = np.arange(len(splits))
-    return np.arange(2 * len(splits))[:, None], [(2 * places[k : k + 1], 2 * places[k : k + 1] + 1) for k in places]
+    places = [(np.array([2 * k]), np.array([2 * k + 1])) for k in range(len(splits))]
+    return np.arange(2 * len(splits))[:, None], places

@@ -83,6 +83,7 @@ LOGISTIC: dict[str, tuple[Rule, ...]] = {  # on a coreset of GroupedLogistic
 }
 OF_COVARIANCE: dict[str, tuple[Rule, ...]] = {"karat.PCA": (), "karat.GraphicalLasso": ()}
 SEARCHES = ("GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV")
+SELECTS = frozenset(SEARCHES) | SELECTS_ITSELF.keys() | CLASSIFIES_AND_SELECTS.keys()  # by cross-validation
 
 # Scores that are functions of kept moments.
 SCORERS = {

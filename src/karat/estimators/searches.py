@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn import config_context
 from sklearn.metrics import check_scoring, get_scorer
-from sklearn.model_selection import GridSearchCV, ParameterGrid, ParameterSampler
+from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
 from karat._core.coreset import Coreset
@@ -21,6 +21,8 @@ from karat.estimators.registry import SCORERS
 from karat.estimators.training_rows import TrainingRows
 from karat.estimators.transformers import parts_of
 from karat.problems import Problem
+
+SEVERAL = (dict, list, tuple, set)  # of scorers: by their names, or with names of the user's
 
 
 def candidates(search: Any, draws: Any = None) -> list[Any]:
@@ -97,7 +99,7 @@ def _several(scoring: Any) -> dict[str, Any]:
     """Scorers by name."""
     if isinstance(scoring, dict):
         return {name: get_scorer(one) for name, one in scoring.items()}
-    if isinstance(scoring, list | tuple | set):
+    if isinstance(scoring, SEVERAL):
         return {name: get_scorer(name) for name in scoring}
     return {"score": get_scorer(scoring)}
 
@@ -117,12 +119,11 @@ def part_scorers(scoring: Any, rows: TrainingRows) -> Any:
     """The scorer of a search, or several, for parts; None means the score of the estimator: R2 or accuracy."""
     if scoring is None:
         scoring = "accuracy" if rows.classifies else "r2"
-    found = {name: _part_scorer(one, rows) for name, one in _several(scoring).items()}
-    return found if isinstance(scoring, dict | list | tuple | set) else found["score"]
-
-
-def _part_scorer(scorer: Any, rows: TrainingRows) -> PartScorer:
-    return PartScorer(scorer, by_moments(scorer, rows), hasattr(scorer, "_score_func"))
+    found = {
+        name: PartScorer(scorer, by_moments(scorer, rows), hasattr(scorer, "_score_func"))
+        for name, scorer in _several(scoring).items()
+    }
+    return found if isinstance(scoring, SEVERAL) else found["score"]
 
 
 def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: Problem | None = None) -> tuple[Any, Coreset]:
@@ -155,21 +156,7 @@ def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: 
         if hasattr(search.best_estimator_, "feature_names_in_"):
             search.feature_names_in_ = search.best_estimator_.feature_names_in_
     else:
-        del_attribute(search, "feature_names_in_")
-    if not callable(own["scoring"]) and not isinstance(own["scoring"], str | type(None)):
-        search.scorer_ = _several(own["scoring"])
-    else:
-        search.scorer_ = check_scoring(search.estimator, own["scoring"])
+        vars(search).pop("feature_names_in_", None)
+    scoring = own["scoring"]
+    search.scorer_ = _several(scoring) if isinstance(scoring, SEVERAL) else check_scoring(search.estimator, scoring)
     return search, core
-
-
-def del_attribute(thing: Any, name: str) -> None:
-    """Delete an attribute if there is one."""
-    if name in vars(thing):
-        delattr(thing, name)
-
-
-def ridge_search(ridge: Any, leaf: Any) -> Any:
-    """The search that RidgeCV and RidgeClassifierCV run if cv is given."""
-    alphas = np.atleast_1d(np.asarray(ridge.alphas, dtype=float))
-    return GridSearchCV(leaf, {"alpha": alphas}, cv=ridge.cv, scoring=ridge.scoring)

@@ -38,16 +38,14 @@ def passes_through(estimator: Any, rows: TrainingRows, groups: Any, few: int) ->
 
 def _is_small(estimator: Any, rows: TrainingRows, few: int) -> bool:
     """Whether there are few rows, or coresets would not pay."""
-    y, leaf = rows.target, innermost(estimator)
-    count = containers.row_count(rows.table)
+    leaf, count = innermost(estimator), containers.row_count(rows.table)
     if count <= few:
         return True
-    targets = int(y.shape[1]) if containers.dimensions(y) == 2 else 1
     alone = not selects(leaf) or (key_of(leaf) == "RidgeCV" and leaf.cv is None)
     parts = 1 if alone or not isinstance(leaf.cv, int | None) else check_cv(leaf.cv).get_n_splits()
     searched = split_pipeline(leaf.estimator)[0] if key_of(leaf) in registry.SEARCHES else None
     columns = made_columns(rows, split_pipeline(estimator)[0], searched)
-    return not pays(count, columns, targets, parts, _candidates(leaf))
+    return not pays(count, columns, rows.targets, parts, _candidates(leaf))
 
 
 def _candidates(leaf: Any) -> int:

@@ -7,10 +7,10 @@ which few rows keep the squared losses, or the second moments of every class (:m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import joblib
 import numpy as np
@@ -33,6 +33,7 @@ from karat.estimators.transformers import (
 )
 from karat.problems import LeastSquares, Moments, Problem, Transformed
 
+Made = TypeVar("Made")
 MADE = "made"  # where a table is remembered that the last transformer made of all rows
 
 
@@ -82,6 +83,11 @@ class TrainingRows:
         return containers.in_double(self._taken(self.target))
 
     @property
+    def targets(self) -> int:
+        """How many targets there are."""
+        return int(self.target.shape[1]) if containers.dimensions(self.target) == 2 else 1
+
+    @property
     def weights(self) -> Any:
         """The sample weights of these rows, or None."""
         return self._taken(self.sample_weight)
@@ -128,11 +134,11 @@ class TrainingRows:
 
     def behind(self, transformers: Any) -> TrainingRows:
         """These rows behind transformers that are fitted on all of them."""
-        found: TrainingRows = self._once(("behind", hash_of(transformers)), lambda: self._fitted_behind(transformers))
-        return found
 
-    def _fitted_behind(self, transformers: Any) -> TrainingRows:
-        return self._with_front(*fit_and_transform(self.resolved(transformers), self.X, self.y, self.weights))
+        def fitted() -> TrainingRows:
+            return self._with_front(*fit_and_transform(self.resolved(transformers), self.X, self.y, self.weights))
+
+        return self._once(("behind", hash_of(transformers)), fitted)
 
     def resolved(self, transformers: Any) -> Any:
         """A copy of transformers in which functions that choose columns have chosen."""
@@ -156,32 +162,25 @@ class TrainingRows:
 
     def covered_by(self, spanned: Any) -> TrainingRows:
         """These rows behind a cover of the transformers to come, which learns nothing that depends on weights."""
-        found: TrainingRows = self._once(
-            ("cover", hash_of(spanned)),
-            lambda: self._with_front(*covered(spanned, self.X, self.y)),
-        )
-        return found
+        return self._once(("cover", hash_of(spanned)), lambda: self._with_front(*covered(spanned, self.X, self.y)))
 
     def with_target(self, regressor: Any) -> tuple[Any, TrainingRows]:
         """A TransformedTargetRegressor with its transformer fitted, and these rows with the target that it makes."""
         bare = clone(regressor).set_params(regressor=None)
-        found: tuple[Any, TrainingRows] = self._once(("target", hash_of(bare)), lambda: self._transformed(regressor))
-        return found
+        return self._once(("target", hash_of(bare)), lambda: self._transformed(regressor))
 
     def _transformed(self, regressor: Any) -> tuple[Any, TrainingRows]:
         y = np.asarray(self.y)
         shell = clone(regressor).set_params(regressor=DummyRegressor())
         with config_context(enable_metadata_routing=False):
             shell.fit(np.zeros((len(y), 1)), y)
-        made = shell.transformer_.transform(y[:, None] if y.ndim == 1 else y)
-        made = np.asarray(made)
+        made = np.asarray(shell.transformer_.transform(y[:, None] if y.ndim == 1 else y))
         made = made[:, 0] if made.ndim == 2 and made.shape[1] == 1 else made
         return shell, replace(self.alone(), target=made, memo={})
 
     def core(self, problem: Problem | None = None) -> Coreset:
         """The coreset of these rows; for classes with the labels as its groups."""
-        found: Coreset = self._once(("core", problem), lambda: self._reduced(problem))
-        return found
+        return self._once(("core", problem), lambda: self._reduced(problem))
 
     def _reduced(self, problem: Problem | None) -> Coreset:
         X, options = self._taken(self.table), {"sample_weight": self.weights, "random_state": self.random_state}
@@ -190,32 +189,29 @@ class TrainingRows:
             return coreset(X, problem=problem, groups=of_positive_weight(np.asarray(self.y), self.weights), **options)
         return coreset(X, self._taken(self.target), problem, **options)
 
-    def problem(
-        self, problem: Problem | None = None, further: list[Any] | None = None, tables: list[Any] | None = None, raw: Any = None
-    ) -> Problem:
-        """What a coreset keeps of the columns behind the transformers, and behind further ones side by side.
+    def problem(self, problem: Problem | None = None, covers: Sequence[tuple[Any, Any]] = (), raw: Any = None) -> Problem:
+        """What a coreset keeps of the columns behind the transformers, and behind covers side by side.
 
-        ``tables``, if known, are what the further ones make of these rows, and ``raw`` the table of these rows.
+        ``covers`` are fitted, each with what it makes of these rows, if known; ``raw`` is the table of these rows.
         """
         kept = (Moments(2) if self.classifies else LeastSquares()) if problem is None else problem
-        if not self.fronts and not further:
+        if not self.fronts and not covers:
             return kept
         made = self.memo.pop(MADE, None)
-        known = (tables or []) if further else ([] if made is None else [made])
+        tables = [table for _, table in covers] or [made]
+        known = tables if all(table is not None for table in tables) else []
         raw = self.table if raw is None and self.positions is None else raw
-        return Transformed(
-            kept, FeatureMap(further or [], self.fronts, raw, known if all(t is not None for t in known) else [])
-        )
+        return Transformed(kept, FeatureMap([fitted for fitted, _ in covers], self.fronts, raw, known))
 
-    def kept(self) -> Kept:
+    def kept(self, problem: Problem | None = None) -> Kept:
         """The rows of the coreset as a model sees them."""
-        core = self.core()
+        core = self.core(problem)
         return Kept(self.seen(core.X), containers.in_double(core.groups if self.classifies else core.y), core.weights)
 
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+    def _once(self, key: Any, make: Callable[[], Made]) -> Made:
         if key not in self.memo:
             self.memo[key] = make()
-        return self.memo[key]
+        return cast(Made, self.memo[key])
 
 
 def of_positive_weight(groups: np.ndarray, weights: Any) -> np.ndarray:

@@ -130,11 +130,10 @@ class Source:
                 try:
                     urllib.request.urlopen(urllib.request.Request(host, method="HEAD"), timeout=self.patience).close()
                 except urllib.error.HTTPError:
-                    answers.append(True)  # an error status is an answer
+                    pass  # an error status is an answer
                 except (OSError, ValueError):
-                    answers.append(False)
-                else:
-                    answers.append(True)
+                    return
+                answers.append(True)
 
             asking = threading.Thread(target=ask, daemon=True)
             asking.start()

@@ -11,17 +11,13 @@ from karat.experiments.data import MissingDataError, Source
 Value = TypeVar("Value")
 
 
-def _silent(_: str) -> None:
-    """Report no progress."""
-
-
 @dataclass(frozen=True)
 class Settings:
     """How to run an experiment."""
 
     source: Source = field(default_factory=Source)
     quick: bool = False  # fewer points, seeds and rows; faster and less precise
-    say: Callable[[str], None] = _silent  # called with a few words about the current step
+    say: Callable[[str], None] = lambda _: None  # called with a few words about the current step
 
     def each(self, names: Sequence[str], load: Callable[[str], Value], missing: list[str]) -> Iterator[tuple[str, Value]]:
         """Load data sets by name; for those that are missing, a message is added to ``missing``."""

@@ -16,7 +16,7 @@ from karat.errors import InputError
 from karat.experiments import ica, mixtures, topics
 from karat.experiments.data import MissingDataError
 from karat.experiments.measure import difference, real_data
-from karat.experiments.samplers import Views, leverage_scores, lightweight, standardised
+from karat.experiments.samplers import Choice, Views, leverage_scores, lightweight, standardised
 from karat.experiments.settings import Settings
 from karat.problems.absorb.minimise import minimise_power
 from karat.report.recovery import relative_error
@@ -30,10 +30,15 @@ class Task:
 
     title: str
     views: Views
-    build: Callable[[], tuple[Indices, Array]]  # builds karat's coreset: indices and weights
+    build: Callable[[], Choice]  # builds karat's coreset: indices and weights
     # from indices and weights to the relative error of the model's parameters against those of all rows, and the excess of its
     # loss on all rows over the minimum (NaN for models without a loss)
     error: Callable[[Indices, Array], tuple[float, float]]
+
+
+def choice(core: karat.Coreset) -> Choice:
+    """The kept rows and their weights."""
+    return core.indices, core.weights
 
 
 def products(table: Array, degree: int) -> Array:
@@ -63,14 +68,10 @@ def regression(p: int, X: Array, y: Array, title: str) -> Task:
         found = train(X[index], y[index], weights)
         return difference(found, expected), max(0.0, loss(found) / least - 1.0)  # a negative excess is rounding
 
-    def build() -> tuple[Indices, Array]:
-        core = karat.coreset(X, y, problem)
-        return core.indices, core.weights
-
     affine = np.column_stack([np.ones(len(y)), table])
     # The largest share of a row in an l_p loss is at most its leverage among the monomials of degree p/2.
     views = Views(table, leverage_scores(affine[:, :-1]), leverage_scores(products(table, p // 2)), products(table, p)[:, 1:])
-    return Task(title, views, build, error)
+    return Task(title, views, lambda: choice(karat.coreset(X, y, problem)), error)
 
 
 def latent(X: Array, problem: Any, learner: Any, components: Callable[[Any], Array], title: str) -> Task:
@@ -89,15 +90,11 @@ def latent(X: Array, problem: Any, learner: Any, components: Callable[[Any], Arr
                 return float("nan"), float("nan")
         return relative_error(expected, components(found)), float("nan")
 
-    def build() -> tuple[Indices, Array]:
-        again = karat.coreset(X, problem=problem)
-        return again.indices, again.weights
-
     sample, _ = read_sample(X, problem, None, None)
     rows, kernel = problem.kernelize(sample, core.maps)
     features = kernel.features(rows.take(np.arange(len(X)), np.zeros(rows.columns)))[:, :-1]  # the last one is the constant
     views = Views(standardised(X), leverage_scores(X - X.mean(axis=0)), lightweight(X), features)
-    return Task(title, views, build, error)
+    return Task(title, views, lambda: choice(karat.coreset(X, problem=problem)), error)
 
 
 def regression_rows(settings: Settings, columns: int) -> tuple[Array, Array, str]:

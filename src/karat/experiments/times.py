@@ -123,31 +123,26 @@ def run(settings: Settings) -> Experiment:
     n_values = [1000, 10_000, 100_000] if quick else [1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
     d_values = [2, 4, 8] if quick else [2, 3, 4, 6, 8, 12, 16, 24, 32]
     k_values = [2, 3, 4] if quick else [2, 3, 4, 6, 8, 12, 16]
-    rows_fixed = 20_000
-    parts: dict[str, tuple[str, dict[str, Curve]]] = {}
-    settings.say("ridge, n")
-    parts["squared loss, d = 6: time against n"] = (
-        "n", with_theorem(regression_curves(n_values, 100_000, lambda n: (n, 6)), lambda n: n * 6**2 + 6**8 * np.log(n)),
-    )  # fmt: skip
-    settings.say("ridge, d")
-    parts[f"squared loss, n = {rows_fixed:,}: time against d"] = (
-        "d",
-        with_theorem(
-            regression_curves(d_values, 12, lambda d: (rows_fixed, d)), lambda d: rows_fixed * d**2 + d**8 * np.log(rows_fixed)
+    N = 20_000  # rows, where they are fixed
+    cases: dict[str, tuple[str, Callable[[], dict[str, Curve]], Callable[[int], float]]] = {
+        "squared loss, d = 6: time against n": (
+            "n", lambda: regression_curves(n_values, 100_000, lambda n: (n, 6)), lambda n: n * 6**2 + 6**8 * np.log(n)
         ),
-    )
+        f"squared loss, n = {N:,}: time against d": (
+            "d", lambda: regression_curves(d_values, 12, lambda d: (N, d)), lambda d: N * d**2 + d**8 * np.log(N)
+        ),
+        "mixture, k = 4, d = 20: time against n": (
+            "n", lambda: latent_curves(n_values, lambda n: (n, 4)), lambda n: n * 4**3 + 4**12 * np.log(n)
+        ),
+        f"mixture, n = {N:,}, d = 20: time against k": (
+            "k", lambda: latent_curves(k_values, lambda k: (N, k)), lambda k: N * k**3 + k**12 * np.log(N)
+        ),
+    }  # fmt: skip
+    parts: dict[str, tuple[str, dict[str, Curve]]] = {}
     with real_data():
-        settings.say("mixtures, n")
-        parts["mixture, k = 4, d = 20: time against n"] = (
-            "n", with_theorem(latent_curves(n_values, lambda n: (n, 4)), lambda n: n * 4**3 + 4**12 * np.log(n)),
-        )  # fmt: skip
-        settings.say("mixtures, k")
-        parts[f"mixture, n = {rows_fixed:,}, d = 20: time against k"] = (
-            "k",
-            with_theorem(
-                latent_curves(k_values, lambda k: (rows_fixed, k)), lambda k: rows_fixed * k**3 + k**12 * np.log(rows_fixed)
-            ),
-        )
+        for title, (variable, curves, law) in cases.items():
+            settings.say(title)
+            parts[title] = variable, with_theorem(curves(), law)
     rows: list[list[Any]] = [
         [title, name, value, second]
         for title, (_, curves) in parts.items()

@@ -83,7 +83,7 @@ class ClusterSums:
 
     def _tabulate(self) -> None:
         """Go over from addresses to a table."""
-        labels = self.labels() if self.low is not None else []
+        labels = self.labels()
         self.sums, self.places, self.low = self.sums[:, self.seen], {label: i for i, label in enumerate(labels)}, None
         self.seen = np.ones(len(labels), dtype=bool)
 

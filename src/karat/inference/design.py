@@ -9,7 +9,7 @@ states of the transforms, so that other rows are encoded in the same way by anyo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -80,20 +80,8 @@ class Design:
         used = {one for term in self.terms for one in term.factors if one[0] in self.learned.levels}
         return {(text, reduced): coding(self.factors[text], self.learned.levels[text], reduced) for text, reduced in used}
 
-    def blocks(self, numbers: Callable[[Factor], np.ndarray], codes: Callable[[Factor, list[Any]], np.ndarray]) -> list[Any]:
-        """The columns of a batch, block by block.
-
-        Parameters
-        ----------
-        numbers : callable
-            The values of a factor, with one or more columns.
-        codes : callable
-            The positions of its values among the levels of a category.
-        """
-        known: dict[str, np.ndarray] = {}
-        for text, factor in self.factors.items():
-            levels = self.learned.levels.get(text)
-            known[text] = numbers(factor) if levels is None else codes(factor, levels)
+    def blocks(self, known: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The columns of a batch, term by term, from the values of its factors: one or more columns, or codes of levels."""
         return [self._block(term, known) for term in self.terms if term.factors]
 
     def _block(self, term: Term, known: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -123,15 +111,12 @@ class Design:
 def restored(facts: Mapping[str, Any]) -> Design:
     """The design of :meth:`Design.facts`."""
     with reading("The regression of this coreset", "one that karat wrote"):
-        return _restored(facts)
-
-
-def _restored(facts: Mapping[str, Any]) -> Design:
-    terms = tuple(
-        Term(tuple(names), tuple((t, bool(r)) for t, r in factors), scale) for names, factors, scale in facts["terms"]
-    )
-    names = {name for term in terms for name in term.columns}
-    return Design(parse(facts["formula"], sorted(names)), terms, Learned(facts["levels"], facts["states"], facts["row"]))
+        terms = tuple(
+            Term(tuple(names), tuple((t, bool(r)) for t, r in factors), scale) for names, factors, scale in facts["terms"]
+        )
+        names = {name for term in terms for name in term.columns}
+        learned = Learned(facts["levels"], facts["states"], facts["row"])
+        return Design(parse(facts["formula"], sorted(names)), terms, learned)
 
 
 def coding(factor: Factor, levels: Sequence[Any], reduced: bool) -> Array:

@@ -12,10 +12,10 @@ from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.inference.design import INTERCEPT, Design
 from karat.inference.formula import Factor, parse
-from karat.inference.layout import DesignLayout, typed_row
+from karat.inference.layout import DesignLayout, text_columns, typed_row
 from karat.inference.passes import open_table
 from karat.inference.terms import make_design
-from karat.io.source import ResumePoint, is_number
+from karat.io.source import ResumePoint
 
 ROWS = 2**20  # encoded at a time
 
@@ -31,8 +31,10 @@ class Encoder:
         source = open_table(frame)
         schema, design = source.schema(), self.design
         names = list(dict.fromkeys(name for factor in design.formula.factors for name in factor.variables))
-        text = tuple(field.name for field in schema if not is_number(field))
-        layout = DesignLayout(ColumnRoles(), None, False, design.formula, text, tuple(names), typed_row(schema), design)
+        layout = DesignLayout(
+            ColumnRoles(), formula=design.formula, text=text_columns(schema), only=tuple(names), row=typed_row(schema),
+            design=design,
+        )  # fmt: skip
         if names:
             ColumnRoles(tuple(names)).among(schema.names)
         elif not schema.names:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -136,11 +136,10 @@ class Expression:
         names = [n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in called]
         return list(dict.fromkeys(self.aliases.get(name, name) for name in names))
 
-    def stateful(self) -> Iterator[tuple[str, str, ast.Call]]:
+    def stateful(self) -> list[tuple[str, str, ast.Call]]:
         """The key, function and call of every part whose state is learned from all rows."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call) and self._function(node) in STATEFUL:
-                yield ast.unparse(node), self._function(node), node
+        calls = [(self._function(node), node) for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+        return [(ast.unparse(node), name, node) for name, node in calls if name in STATEFUL]
 
     def evaluate(
         self, columns: Mapping[str, np.ndarray], states: Mapping[str, Any], part: ast.expr | None = None
@@ -170,7 +169,7 @@ class Expression:
 
     def kind(self, row: Mapping[str, np.ndarray]) -> str:
         """Of the values, by NumPy's letter: "b" for ``I(x > 0)``; ``row`` has columns of the types of the data."""
-        if any(True for _ in self.stateful()):
+        if self.stateful():
             return "f"
         try:
             with np.errstate(all="ignore"):
@@ -229,15 +228,19 @@ def as_doubles(value: Any) -> Any:
     return value.astype(float) if isinstance(value, np.ndarray) and value.dtype == bool else value
 
 
+def with_numbers(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state of formulaic, whose dictionaries have whole numbers as keys, which JSON does not know."""
+    return {
+        name: {int(key): number for key, number in value.items()} if isinstance(value, dict) else value
+        for name, value in dict(state).items()
+    }
+
+
 def transformed(name: str, arguments: list[Any], keywords: dict[str, Any], state: Mapping[str, Any]) -> np.ndarray:
     """A transform of formulaic with a state that was learned."""
     from formulaic.transforms import TRANSFORMS
 
-    known = dict(state)
-    for key in ("alpha", "norms2"):  # JSON knows no whole numbers as keys
-        if key in known:
-            known[key] = {int(k): v for k, v in known[key].items()}
-    found = TRANSFORMS[name](*map(as_doubles, arguments), _state=known, **keywords)
+    found = TRANSFORMS[name](*map(as_doubles, arguments), _state=with_numbers(state), **keywords)
     if isinstance(found, dict):
         return np.column_stack([np.asarray(column, dtype=float) for column in found.values()])
     return np.asarray(getattr(found, "__wrapped__", found), dtype=float)

@@ -17,7 +17,7 @@ from operator import mul
 from typing import Any
 
 from karat.errors import InputError, MissingExtraError
-from karat.inference.expressions import Expression, parsed
+from karat.inference.expressions import QUOTED, Expression, parsed
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m|[⧛⧚]")
 CONTRASTS = ("Treatment", "Sum", "Helmert", "Diff", "Poly")
@@ -45,7 +45,8 @@ class Factor:
         """The call ``C(...)``, if it is one."""
         if self.looked_up:
             return None
-        call = parsed(re.sub(r"`[^`]*`", "quoted", self.text), self.text)
+        masked = QUOTED.sub(lambda name: "_" * len(name[0].encode()), self.text)  # what follows stays in its place
+        call = parsed(masked, self.text)
         return call if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "C" else None
 
     @cached_property
@@ -60,10 +61,10 @@ class Factor:
 
     def _categories(self) -> Expression:
         """The first argument of ``C(...)``."""
-        first = _first_argument(self.text)
-        if not first:
+        assert self.category is not None
+        if not self.category.args:
             raise InputError(f"The term {self.text!r} needs the column as its first argument.")
-        return Expression(first)
+        return Expression(str(ast.get_source_segment(self.text, self.category.args[0])))
 
     @property
     def column(self) -> str | None:
@@ -77,7 +78,11 @@ class Factor:
     @property
     def variables(self) -> list[str]:
         """The columns that it reads."""
-        return [self.column] if self.expression is None and self.column is not None else self.expression.variables()  # type: ignore[union-attr]
+        return [str(self.column)] if self.expression is None else self.expression.variables()
+
+    def stateful(self) -> list[tuple[str, str, ast.Call]]:
+        """The key, function and call of every part whose state is learned from all rows."""
+        return [] if self.expression is None else self.expression.stateful()
 
     def contrasts(self) -> tuple[Any, list[Any] | None]:
         """The contrasts of ``C(...)`` and its levels, where they are given."""
@@ -108,15 +113,14 @@ class Factor:
         from formulaic.transforms import TRANSFORMS
         from formulaic.transforms.contrasts import Contrasts
 
-        call = node if isinstance(node, ast.Call) else None
-        function = node.func if isinstance(node, ast.Call) else node
-        found = None
+        call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+        function, found = call.func, None
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "contr":
             found = getattr(TRANSFORMS["contr"], function.attr) if function.attr in IN_R else None
         elif isinstance(function, ast.Name) and function.id in CONTRASTS:
             found = TRANSFORMS[function.id]
-        arguments = [] if call is None else [self._literal(a) for a in call.args]
-        keywords = {} if call is None else {str(k.arg): self._literal(k.value) for k in call.keywords}
+        arguments = [self._literal(a) for a in call.args]
+        keywords = {str(k.arg): self._literal(k.value) for k in call.keywords}
         try:
             made = None if found is None else found(*arguments, **keywords)
         except (TypeError, ValueError) as error:
@@ -181,23 +185,22 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
         shown = ", ".join(map(str, left)) or "none"
         raise InputError(f"The formula {text!r} must have one response, a single term on the left of '~'; it has {shown}.")
     every: dict[str, Factor] = {}
-    for term in [term for side in sides for term in side]:
+    for term in (*sides[0], *sides[1]):
         for factor in term.factors:
             if factor.eval_method.value != "literal":
                 every[factor.expr] = Factor(factor.expr, factor.eval_method.value == "lookup")
     response = every.get(left[0].factors[0].expr)
     if response is None or response.category is not None:
         raise InputError(f"The response of the formula {text!r} must be a number; encode it first.")
-    for _, name, _ in () if response.expression is None else response.expression.stateful():
-        if name in ("poly", "bs"):
-            raise InputError(f"The response {response.text!r} has several columns; a table is of one response.")
+    if any(name in ("poly", "bs") for _, name, _ in response.stateful()):
+        raise InputError(f"The response {response.text!r} has several columns; a table is of one response.")
     used = {factor.expr for term in sides[1] for factor in term.factors}
     if response.text in used:
         raise InputError(f"The response {response.text!r} is also a term of the formula; leave it out on one side.")
     for factor in every.values():
         factor.variables  # noqa: B018 - refuses what cannot be evaluated row by row
         factor.contrasts()
-        if factor.category is not None and factor.expression is not None and any(True for _ in factor.expression.stateful()):
+        if factor.category is not None and factor.stateful():
             raise InputError(
                 f"The term {factor.text!r} makes levels of numbers that all rows decide; compute the column first."
             )
@@ -236,20 +239,3 @@ def _by_degree(expand: Callable[..., Any]) -> Callable[..., Any]:
         return type(terms)(reduce(mul, some) for size in sizes for some in combinations(terms, size))
 
     return ordered
-
-
-def _first_argument(text: str) -> str:
-    """The first argument of ``C(...)``, with its backticks."""
-    inside, depth, quote = text.strip()[2:-1], 0, ""
-    for i, sign in enumerate(inside):
-        if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "'\"`":
-            quote = sign
-        elif sign in "([{":
-            depth += 1
-        elif sign in ")]}":
-            depth -= 1
-        elif sign == "," and not depth:
-            return inside[:i].strip()
-    return inside.strip()

@@ -14,7 +14,15 @@ import numpy as np
 from karat._core.coreset import Coreset
 from karat._core.provenance import Provenance
 from karat._data import containers, frames
-from karat.errors import MissingExtraError, NotExactError
+from karat.errors import InputError, MissingExtraError, NotExactError
+
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
+
+
+def check_kind(cov_type: str) -> None:
+    """Refuse a covariance that is not known."""
+    if cov_type not in KINDS:
+        raise InputError(f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
 
 
 def table_of(core: Coreset, *, cov_type: str = "nonrobust", use_t: bool | None = None) -> Any:
@@ -57,11 +65,8 @@ def table_of(core: Coreset, *, cov_type: str = "nonrobust", use_t: bool | None =
         np.column_stack([np.ones(len(X)), X]) if intercept else X, columns=([label] if intercept else []) + names
     )
     targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
-    model = FrequencyWLS(
-        pd.Series(y.ravel(), name=facts.get("response", str(targets[0]))), design, core.weights, full_data(core)
-    )
-    model.coreset = core
-    return model.fit(cov_type=cov_type, use_t=use_t)
+    response = pd.Series(y.ravel(), name=facts.get("response", str(targets[0])))
+    return FrequencyWLS(response, design, core.weights, full_data(core), core).fit(cov_type=cov_type, use_t=use_t)
 
 
 def full_data(core: Coreset) -> Any:
@@ -74,5 +79,5 @@ def full_data(core: Coreset) -> Any:
     cluster = facts["covariances"].get("cluster", {})
     return FullData(
         float(facts["observations"]), float(facts.get("log_weights") or 0.0), core.regression.sums,
-        dict(facts.get("residual_quantiles") or {}), cluster.get("column"), int(cluster.get("clusters", 0)),
+        dict(facts.get("residual_quantiles") or {}), int(cluster.get("clusters", 0)),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ class Columns(Layout):
 
     Attributes
     ----------
-    formula : Formula or None
+    formula : Formula
     text : tuple of str
         Columns that do not hold numbers.
     only : tuple of str or None
@@ -37,20 +37,24 @@ class Columns(Layout):
         One row with the types that the columns have; it tells what kind of values a term has.
     """
 
-    formula: Formula | None = None
-    text: tuple[str, ...] = ()
-    only: tuple[str, ...] | None = None
-    row: dict[str, np.ndarray] = field(default_factory=dict)
+    formula: Formula = field(kw_only=True)
+    text: tuple[str, ...] = field(kw_only=True)
+    only: tuple[str, ...] | None = field(default=None, kw_only=True)
+    row: dict[str, np.ndarray] = field(kw_only=True)
 
     @property
     def columns(self) -> list[str]:
-        assert self.formula is not None
         others = [name for name in (self.roles.weight, self.roles.key) if name is not None]
         return list(dict.fromkeys([*(self.formula.variables if self.only is None else self.only), *others]))
 
     @property
     def numeric(self) -> list[str]:
         return [name for name in self.columns if name not in self.text and name != self.roles.key]
+
+    def of_design(self, design: Design) -> DesignLayout:
+        """The layout of the rows once the columns of the formula are known."""
+        roles = replace(self.roles, features=tuple(design.names), key=None)
+        return DesignLayout(roles, None, self.drop, formula=self.formula, text=self.text, row=self.row, design=design)
 
     def among(self, schema: pa.Schema) -> Columns:
         """The same: the columns were checked before (:func:`columns_of`)."""
@@ -70,7 +74,6 @@ class Columns(Layout):
 
     def coded(self) -> list[str]:
         """Columns of text that are read for their levels only."""
-        assert self.formula is not None
         found = {factor.column for factor in self.formula.factors if self.is_category(factor) and factor.column in self.text}
         return [name for name in self.formula.variables if name in found and name != self.roles.key]
 
@@ -156,18 +159,8 @@ class Columns(Layout):
         return np.asarray(column.to_pylist(), dtype=object)
 
     def _check_missing(self, column: Any, name: str, keep: np.ndarray, where: Where) -> None:
-        if not column.null_count:
-            return
-        missing = np.asarray(column.is_null())
-        if not self.drop:
-            raise InputError(
-                f"{where(int(np.flatnonzero(missing)[0]))}: column {name!r} has no value ({int(missing.sum()):,} missing "
-                "in this batch).",
-                self._remedy,
-                argument="on_missing",
-                column=name,
-            )
-        keep &= ~missing
+        if column.null_count:
+            self._missing(np.asarray(column.is_null())[:, None], [name], keep, where)
 
 
 @dataclass(frozen=True)
@@ -176,23 +169,18 @@ class DesignLayout(Columns):
 
     Attributes
     ----------
-    design : Design or None
+    design : Design
     """
 
-    design: Design | None = None
+    design: Design = field(kw_only=True)
 
     def feature_names(self, count: int) -> list[str]:
-        assert self.design is not None
         return self.design.names
 
     def batch(self, table: Any, number: int, where: Where) -> tuple[Batch, int]:
-        assert self.design is not None
         keep = np.ones(table.num_rows, dtype=bool)
-        states = self.design.learned.states
-        parts = self.blocks(table, keep, where)
-        if self.roles.targets:
-            response = self.numbers(table, self.design.formula.response, keep, where, states)
-            parts.append(response)
+        response = self.design.formula.response
+        parts = [*self.blocks(table, keep, where), self.numbers(table, response, keep, where, self.design.learned.states)]
         weights = self.weights(table, keep, where)
         keys = None if self.roles.key is None else self.labels(table, self.roles.key, where)
         batch = Batch(parts, np.arange(number, number + table.num_rows), weights, None, keys)
@@ -201,14 +189,14 @@ class DesignLayout(Columns):
 
     def blocks(self, table: Any, keep: np.ndarray, where: Where) -> list[np.ndarray]:
         """The columns of the design."""
-        assert self.design is not None
-        states = self.design.learned.states
-        return self.design.blocks(
-            lambda factor: self.numbers(table, factor, keep, where, states),
-            lambda factor, levels: self._codes(table, factor, levels, keep, where),
-        )
+        known = {text: self._factor(table, factor, keep, where) for text, factor in self.design.factors.items()}
+        return self.design.blocks(known)
 
-    def _codes(self, table: Any, factor: Factor, levels: list[Any], keep: np.ndarray, where: Where) -> np.ndarray:
+    def _factor(self, table: Any, factor: Factor, keep: np.ndarray, where: Where) -> np.ndarray:
+        """Its values, or the positions of its values among its levels."""
+        levels = self.design.learned.levels.get(factor.text)
+        if levels is None:
+            return self.numbers(table, factor, keep, where, self.design.learned.states)
         column = self.values(table, factor, keep, where)
         codes = _places(column, levels)
         if not keep.all():
@@ -236,20 +224,22 @@ def _places(column: Any, levels: list[Any]) -> np.ndarray:
     return np.asarray(found[np.asarray(column.indices.fill_null(len(found) - 1))])
 
 
-def columns_of(
-    formula: Formula, schema: pa.Schema, weight: str | None, on_missing: str, key: str | None = None, response: bool = True
-) -> Columns:
+def columns_of(formula: Formula, schema: pa.Schema, weight: str | None, on_missing: str, key: str | None) -> Columns:
     """The layout of a formula before anything was learned; every column is there."""
-    roles = ColumnRoles((), (formula.response.text,) if response else (), weight, None, key)
-    layout = Columns.of(None, roles, None, on_missing)
-    text = tuple(field.name for field in schema if not is_number(field))
-    found = Columns(roles, None, layout.drop, formula, text, row=typed_row(schema))
+    roles = ColumnRoles((), (formula.response.text,), weight, None, key)
+    drop = Layout.of(None, roles, None, on_missing).drop
+    found = Columns(roles, None, drop, formula=formula, text=text_columns(schema), row=typed_row(schema))
     ColumnRoles(tuple(found.columns)).among(schema.names)
-    if weight is not None and weight in text:
+    if weight in found.text:
         raise InputError(f"The weights in column {weight!r} are not numbers.", column=weight)
-    if response and formula.response.column in text:
+    if formula.response.column in found.text:
         raise InputError(f"The response {formula.response.text!r} is text; it must be a number: encode it first.")
     return found
+
+
+def text_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that do not hold numbers."""
+    return tuple(field.name for field in schema if not is_number(field))
 
 
 def typed_row(schema: pa.Schema) -> dict[str, np.ndarray]:

@@ -42,7 +42,6 @@ class Learn(Consumer):
 
     def __post_init__(self) -> None:
         formula = self.layout.formula
-        assert formula is not None
         self.categories = [factor for factor in formula.factors if self.layout.is_category(factor)]
         self.levels: dict[str, set[Any]] = {factor.text: set() for factor in self.categories}
         self.transforms = list(transforms_of((*formula.factors, formula.response)))
@@ -55,11 +54,10 @@ class Learn(Consumer):
 
     def reading(self) -> Columns:
         """The layout of the pass: only the columns that it looks at, if no row is left out."""
-        formula = self.layout.formula
-        assert formula is not None
         if self.layout.drop:
             return self.layout
-        some = [f for f in (*formula.factors, formula.response) if f in self.categories or _has_state(f)]
+        formula = self.layout.formula
+        some = [f for f in (*formula.factors, formula.response) if f in self.categories or f.stateful()]
         return replace(self.layout, only=tuple(dict.fromkeys(name for factor in some for name in factor.variables)))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
@@ -92,13 +90,12 @@ class Learn(Consumer):
     def _find_gaps(self, table: Any, keep: np.ndarray, where: Any) -> None:
         """Rows that later passes leave out have no say."""
         formula = self.layout.formula
-        assert formula is not None
         for name in formula.variables:
             self.layout.column(table, name, keep, where)
         for factor in (*formula.factors, formula.response):
             if self.layout.is_boolean(factor):
                 self.layout.values(table, factor, keep, where)
-            elif not self.layout.is_category(factor) and not _has_state(factor):
+            elif not self.layout.is_category(factor) and not factor.stateful():
                 self.layout.numbers(table, factor, keep, where, {})
 
     def _add_levels(self, factor: Factor, column: Any) -> None:
@@ -128,10 +125,6 @@ class Learn(Consumer):
     def _level(self, value: Any) -> Any:
         return int(value) if self.whole and isinstance(value, float) and value.is_integer() else value
 
-    def fresh(self) -> Learn:
-        """One that has learned nothing yet, for another part of the data."""
-        return Learn(self.layout, self.declared, self.whole)
-
     def merge(self, other: Learn) -> None:
         """Add what another part of the data has taught."""
         for text, levels in other.levels.items():
@@ -148,7 +141,6 @@ class Learn(Consumer):
             raise InputError("The data has no rows that the formula can use.")
         levels = {factor.text: self._ordered(factor) for factor in self.categories}
         formula = self.layout.formula
-        assert formula is not None
         levels |= {factor.text: [False, True] for factor in formula.factors if self.layout.is_boolean(factor)}
         states = {transform.key: transform.state(self.sums[transform.key]) for transform in self.transforms}
         typed = {name: self.layout.row[name][0] for name in formula.variables}
@@ -167,7 +159,3 @@ class Learn(Consumer):
         if declared is not None:
             return [level for level in declared if level in found]
         return sorted(found, key=lambda level: (isinstance(level, str), level))
-
-
-def _has_state(factor: Factor) -> bool:
-    return factor.expression is not None and any(True for _ in factor.expression.stateful())

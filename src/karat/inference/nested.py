@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from karat.errors import InputError
 
@@ -25,8 +24,6 @@ def anova(*fits: Any) -> Any:
         ``df_resid``, ``ssr``, and of each model against the one before ``df_diff``, ``ss_diff``, ``F`` and ``Pr(>F)``; the
         residual variance is that of the largest model.
     """
-    import pandas as pd
-
     if len(fits) < 2:
         raise InputError("anova compares two or more nested fits.")
     for fit in fits:
@@ -44,12 +41,6 @@ def anova(*fits: Any) -> Any:
     robust = next((fit.cov_type for fit in fits if fit.cov_type != "nonrobust"), None)
     if robust is not None:
         raise InputError(f"anova compares classical fits, not {robust}; test the terms of the larger fit by wald_test.")
-    table = pd.DataFrame({"df_resid": [float(fit.df_resid) for fit in fits], "ssr": [float(fit.ssr) for fit in fits]})
-    table["df_diff"] = (-table["df_resid"].diff()).fillna(0.0)
-    table["ss_diff"] = -table["ssr"].diff()
-    table["F"] = table["ss_diff"] / table["df_diff"].where(table["df_diff"] > 0) / float(fits[-1].scale)
-    table["Pr(>F)"] = [
-        np.nan if np.isnan(value) else float(stats.f.sf(value, free, rest))
-        for value, free, rest in zip(table["F"], table["df_diff"], table["df_resid"], strict=True)
-    ]
-    return table
+    from statsmodels.stats.anova import anova_lm
+
+    return anova_lm(*fits)

@@ -97,10 +97,10 @@ class PassTask:
     """A pass over partitions: what a worker does, and how messages are joined."""
 
     layout: Columns
-    consumer: Any
+    consumer: Any  # empty; every partition has one like it
 
     def part(self, number: int, tables: Iterable[Any]) -> bytes:
-        consumer = self.consumer.fresh()
+        consumer = replace(self.consumer)
         scan(Partition(number, tables), self.layout, [consumer], WHOLE)
         return pickle.dumps(consumer)
 

@@ -62,35 +62,34 @@ class ResidualRanks(Consumer):
     level: int = 0
     brackets: tuple[int, ...] = (0,)
     rows: int = 0
-    held: list[list[np.ndarray]] | None = field(init=False)  # by bracket
+    held: list[list[np.ndarray]] | None = field(init=False)  # by bracket; None once they are counted
     waiting: int = 0
-    counts: np.ndarray | None = None  # by bracket and next bits
+    counts: np.ndarray = field(init=False)  # by bracket and next bits
 
     def __post_init__(self) -> None:
         self.held = [[] for _ in self.brackets]
+        self.counts = np.zeros((len(self.brackets), 0), dtype=np.int64)
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         *design, response = batch.parts
         found, fixed = self.solution.found, int(self.solution.intercept)
         error = response[:, 0].astype(float) - (found.shifted[0] if fixed else 0.0)
-        place = fixed
-        for part in design:
-            for column in part.T:
-                error -= found.shifted[place] * (column - found.shift[place])
-                place += 1
+        for place, column in enumerate((column for part in design for column in part.T), fixed):
+            error -= found.shifted[place] * (column - found.shift[place])
         self.rows += len(batch)
-        self._take(ordered_bits(error if batch.weights is None else np.sqrt(batch.weights) * error))
+        bits = ordered_bits(error if batch.weights is None else np.sqrt(batch.weights) * error)
+        self._take(self._sorted_in(bits) if self.level else [bits])
 
-    def _take(self, bits: np.ndarray) -> None:
-        parts = [bits] if not self.level else self._sorted_in(bits)
-        if self.held is not None:
-            for have, part in zip(self.held, parts, strict=True):
-                have.append(part)
-            self.waiting += sum(map(len, parts))
-            if self.waiting > HELD:
-                self._count_held()
-        else:
+    def _take(self, parts: list[np.ndarray]) -> None:
+        """Hold those of each bracket, or count them."""
+        if self.held is None:
             self._count(parts)
+            return
+        for have, part in zip(self.held, parts, strict=True):
+            have.append(part)
+        self.waiting += sum(map(len, parts))
+        if self.waiting > HELD:
+            self._count_held()
 
     def _sorted_in(self, bits: np.ndarray) -> list[np.ndarray]:
         """Those of each bracket."""
@@ -99,41 +98,31 @@ class ResidualRanks(Consumer):
         return [bits[leading == one] for one in known]
 
     def _count_held(self) -> None:
-        held = [np.concatenate([np.empty(0, dtype=np.uint64), *parts]) for parts in self.held or []]
+        held = joined(self.held or [])
         self.held, self.waiting = None, 0
         self.counts = np.zeros((len(self.brackets), 2 ** (SHIFTS[self.level] - SHIFTS[self.level + 1])), dtype=np.int64)
         self._count(held)
 
     def _count(self, parts: list[np.ndarray]) -> None:
-        assert self.counts is not None
         below, mask = np.uint64(SHIFTS[self.level + 1]), np.uint64(self.counts.shape[1] - 1)
         for row, part in zip(self.counts, parts, strict=True):
             places, many = np.unique((part >> below) & mask, return_counts=True)
             row[places.astype(np.intp)] += many
 
-    def fresh(self) -> ResidualRanks:
-        """Empty, for another part of the data."""
-        return ResidualRanks(self.solution, self.level, self.brackets)
-
     def merge(self, other: ResidualRanks) -> None:
         """Add those of other rows."""
         self.rows += other.rows
-        if other.held is None and self.held is not None:
-            self._count_held()
-        if other.held is None:
-            assert self.counts is not None
-            assert other.counts is not None
-            self.counts += other.counts
+        if other.held is not None:
+            self._take(joined(other.held))
             return
-        parts = [np.concatenate([np.empty(0, dtype=np.uint64), *parts]) for parts in other.held]
-        if self.held is None:
-            self._count(parts)
-            return
-        for have, part in zip(self.held, parts, strict=True):
-            have.append(part)
-        self.waiting += other.waiting
-        if self.waiting > HELD:
+        if self.held is not None:
             self._count_held()
+        self.counts += other.counts
+
+
+def joined(held: list[list[np.ndarray]]) -> list[np.ndarray]:
+    """The residuals of each bracket in one array."""
+    return [np.concatenate([np.empty(0, dtype=np.uint64), *parts]) for parts in held]
 
 
 def residual_quantiles(rows: Any, layout: Any, solution: Solution) -> dict[str, float]:
@@ -153,13 +142,12 @@ def residual_quantiles(rows: Any, layout: Any, solution: Solution) -> dict[str, 
         if SHIFTS[found.level + 1] == 0:  # every bit is known
             return _interpolated(places, {rank: double_of(bits) for rank, (bits, _) in within.items()})
         found = ResidualRanks(solution, found.level + 1, tuple(sorted({bracket for bracket, _ in within.values()})))
-    order = {one: np.sort(np.concatenate(parts)) for one, parts in zip(found.brackets, found.held, strict=True)}
+    order = {one: np.sort(part) for one, part in zip(found.brackets, joined(found.held), strict=True)}
     return _interpolated(places, {rank: double_of(int(order[one][inside])) for rank, (one, inside) in within.items()})
 
 
 def _narrowed(found: ResidualRanks, bracket: int, rank: int) -> tuple[int, int]:
     """The smaller bracket of a rank, and its rank inside."""
-    assert found.counts is not None
     ends = np.cumsum(found.counts[found.brackets.index(bracket)])
     place = int(np.searchsorted(ends, rank, side="right"))
     bits = SHIFTS[found.level] - SHIFTS[found.level + 1]
@@ -170,5 +158,5 @@ def _interpolated(places: dict[str, float], values: dict[int, float]) -> dict[st
     found = {}
     for name, place in places.items():
         low, high = values[int(np.floor(place))], values[int(np.ceil(place))]
-        found[name] = low + (high - low) * (place - np.floor(place))
-    return {name: float(value) for name, value in found.items()}
+        found[name] = float(low + (high - low) * (place - np.floor(place)))
+    return found

@@ -19,20 +19,14 @@ from statsmodels.regression.linear_model import WLS, RegressionResults, Regressi
 
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
+from karat.inference import show
+from karat.inference.from_coreset import check_kind
 from karat.inference.hypotheses import constraints, hypothesis, pairwise
 from karat.inference.least_squares import LeastSquaresSolution, solve
 from karat.inference.new_rows import check_rows, checked_array, named_columns
 
-KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
 SHAPE = "It looks at every residual of the full data, which a coreset does not keep."
 SMALLEST = 1e-280  # variances, beyond which they lose digits
-DESCRIPTIONS = {
-    "HC0": "Standard Errors are heteroscedasticity robust (HC0)",
-    "HC1": "Standard Errors are heteroscedasticity robust (HC1)",
-    "HC2": "Standard Errors are heteroscedasticity robust (HC2)",
-    "HC3": "Standard Errors are heteroscedasticity robust (HC3)",
-    "cluster": "Standard Errors are robust to cluster correlation (cluster)",
-}
 
 
 @dataclass(frozen=True)
@@ -48,8 +42,6 @@ class FullData:
         Robust covariances of the parameters, by HC0, HC2, HC3 and cluster, without corrections for small samples.
     residuals : dict of float
         Quantiles of all residuals, if a pass was made for them.
-    cluster : str or None
-        The column of the clusters.
     clusters : int
         How many there are.
     """
@@ -58,7 +50,6 @@ class FullData:
     log_weights: float = 0.0
     covariances: dict[str, Array] = field(default_factory=dict)
     residuals: dict[str, float] = field(default_factory=dict)
-    cluster: str | None = None
     clusters: int = 0
 
     def covariance(self, kind: str, width: int) -> Array:
@@ -78,12 +69,11 @@ class FullData:
 class FrequencyWLS(WLS):
     """Weighted least squares of kept rows that knows how many rows they stand for."""
 
-    def __init__(self, y: Any, X: Any, weights: Array, full: FullData) -> None:
+    def __init__(self, y: Any, X: Any, weights: Array, full: FullData, coreset: Any, design: Any = None) -> None:
         super().__init__(y, X, weights=weights)
-        self.full = full
+        self.full, self.coreset = full, coreset
         self.nobs = float(full.observations)
-        self.coreset: Any = None  # that the rows are of
-        self.design: Any = None  # encodes new rows, if there was a formula
+        self.design = design  # encodes new rows, if there was a formula
 
     @property
     def solution(self) -> LeastSquaresSolution:
@@ -155,14 +145,15 @@ class FullDataResults(RegressionResults):
         scale = found.rss / model.df_resid
         super().__init__(model, found.params, model.normalized_cov_params, scale, use_t=True if use_t is None else use_t)
         self.scale = scale
-        if cov_type not in KINDS:
-            raise InputError(f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
+        check_kind(cov_type)
         if cov_type != "nonrobust":
-            self.cov_type = cov_type
+            self.cov_type, clustered = cov_type, cov_type == "cluster"
+            robust = "robust to cluster correlation" if clustered else "heteroscedasticity robust"
             self.cov_params_default = model.full.covariance(cov_type, len(found.params))
             self.use_t = bool(use_t)  # statsmodels has the normal distribution here, too
-            self.cov_kwds = {"description": DESCRIPTIONS[cov_type], "use_t": self.use_t, "adjust_df": cov_type == "cluster"}
-            if cov_type == "cluster":
+            description = f"Standard Errors are {robust} ({cov_type})"  # in the words of statsmodels
+            self.cov_kwds = {"description": description, "use_t": self.use_t, "adjust_df": clustered}
+            if clustered:
                 self.df_resid_inference = model.full.clusters - 1
                 self.n_groups = model.full.clusters
 
@@ -219,9 +210,7 @@ class FullDataResults(RegressionResults):
         rows = pd.DataFrame(self.model.exog[:, places], columns=[self.labels[i] for i in places])
         full = FullData(self.model.full.observations, self.model.full.log_weights)
         response = pd.Series(self.model.endog, name=self.model.endog_names)
-        model = FrequencyWLS(response, rows, self.model.weights, full)
-        model.coreset, model.design = self.coreset, self.design
-        return model.fit()
+        return FrequencyWLS(response, rows, self.model.weights, full, self.coreset, self.design).fit()
 
     def _place(self, name: Any) -> int:
         if name not in self.labels:
@@ -274,24 +263,18 @@ class FullDataResults(RegressionResults):
 
     def summary(self, *args: Any, **kwargs: Any) -> Any:
         """The table; statsmodels' tests of the residuals' shape (skewness, Durbin-Watson) need every residual."""
-        from karat.inference.show import summary
-
-        return summary(self, *args, **kwargs)
+        return show.summary(self, *args, **kwargs)
 
     def _repr_html_(self) -> str:
         return str(self.summary().as_html())
 
     def tidy(self, alpha: float = 0.05) -> Any:
         """The coefficients as a frame with one row each."""
-        from karat.inference.show import tidy
-
-        return tidy(self, alpha)
+        return show.tidy(self, alpha)
 
     def glance(self) -> Any:
         """The numbers about the whole model as a frame of one row."""
-        from karat.inference.show import glance
-
-        return glance(self)
+        return show.glance(self)
 
     def _stored(self, kind: str) -> Array:
         return self.model.full.covariance(kind, len(self.params))  # type: ignore[no-any-return]

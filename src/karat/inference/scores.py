@@ -66,21 +66,20 @@ class Scores(Consumer):
     solution : Solution
     kinds : tuple of str
         Of HC0, HC2, HC3 and cluster.
-    clusters : ClusterSums, optional
     """
 
     background = True
 
     solution: Solution
     kinds: tuple[str, ...]
-    clusters: ClusterSums | None = None
+    clusters: ClusterSums | None = field(default=None, init=False)
     rows: int = 0
     rss: float = 0.0
     size: float = 0.0  # the sum of squares of the response
     block: Array = field(init=False)  # x of the rows in work
     room: Array = field(init=False)  # scores that wait
     held: int = 0
-    labels: list[np.ndarray] = field(default_factory=list)  # their clusters
+    labels: list[np.ndarray] = field(default_factory=list, init=False)  # their clusters
     total: Array = field(init=False)
     sums: dict[str, Array] = field(init=False)
 
@@ -92,11 +91,6 @@ class Scores(Consumer):
             self.clusters = ClusterSums(width)
         self.block = np.empty((width, BLOCK))
         self.room = np.empty((width, 0 if self.clusters is None else WAITING))
-
-    @staticmethod
-    def at(found: LeastSquaresSolution, intercept: bool, observations: int, kinds: tuple[str, ...]) -> Scores:
-        """Empty sums at a solution."""
-        return Scores(Solution(found, intercept, observations), kinds)
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         *design, response = batch.parts
@@ -160,10 +154,6 @@ class Scores(Consumer):
             scaled = z * (weighted * factors[kind])
             self.sums[kind] += scaled @ scaled.T
 
-    def fresh(self) -> Scores:
-        """Empty sums for another part of the data."""
-        return Scores(self.solution, self.kinds)
-
     def merge(self, other: Scores) -> None:
         """Add the sums of other rows."""
         self.rows, self.rss, self.total = self.rows + other.rows, self.rss + other.rss, self.total + other.total
@@ -204,7 +194,4 @@ class Scores(Consumer):
 
 def wanted_sums(kinds: Sequence[str]) -> tuple[str, ...]:
     """The sums that some covariances are made of."""
-    found = []
-    for kind in kinds:
-        found += {"nonrobust": [], "HC1": ["HC0"]}.get(kind, [kind])
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys("HC0" if kind == "HC1" else kind for kind in kinds if kind != "nonrobust"))

@@ -11,11 +11,6 @@ from statsmodels.iolib.summary import Summary
 from karat.errors import InputError
 
 
-def title_of(results: Any) -> str:
-    """Observations and kept rows: the first line of the table."""
-    return f"Observations: {results.nobs:,.0f} ({len(results.model.exog):,} rows kept)"
-
-
 def summary(
     results: Any, yname: str | None = None, xname: Any = None, title: str | None = None, alpha: float = 0.05,
     slim: bool = False,
@@ -45,8 +40,9 @@ def summary(
     ]
     if slim:
         left, right = [left[i] for i in (0, 1, 3, *range(6, len(left)))], right[:4]
+    title = title or f"Observations: {results.nobs:,.0f} ({len(results.model.exog):,} rows kept)"
     found = Summary()
-    found.add_table_2cols(results, gleft=left, gright=right, yname=yname, xname=xname, title=title or title_of(results))
+    found.add_table_2cols(results, gleft=left, gright=right, yname=yname, xname=xname, title=title)
     found.add_table_params(results, yname=yname, xname=xname, alpha=alpha, use_t=results.use_t)
     notes = [results.cov_kwds["description"]]
     if results.model.full.residuals:

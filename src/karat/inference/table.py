@@ -18,9 +18,7 @@ from karat._core.progress import progress_bar
 from karat._core.regression import Regression
 from karat.engine.linalg import MOST
 from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.inference.from_coreset import table_of
-
-KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
+from karat.inference.from_coreset import KINDS, check_kind, table_of
 
 
 def ols(
@@ -113,8 +111,7 @@ def _kinds(cov_type: str | Sequence[str], cluster: str | None) -> tuple[str, ...
         raise InputError(f"cov_type is one or a list of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
     kinds = (cov_type,) if isinstance(cov_type, str) else tuple(cov_type)
     for kind in kinds:
-        if kind not in KINDS:
-            raise InputError(f"cov_type must be one of {', '.join(KINDS)}, not {kind!r}.", argument="cov_type")
+        check_kind(kind)
     if not kinds:
         raise InputError("cov_type names no covariance.", argument="cov_type")
     if cluster is not None and "cluster" not in kinds:
@@ -136,16 +133,11 @@ def _check_cluster(core: Coreset, kinds: Sequence[str], cluster: str | None) -> 
 def _shown(core: Coreset, kind: str, use_t: bool | None) -> Any:
     results = table_of(core, cov_type=kind, use_t=use_t)
     if core.regression is not None:
-        results.model.design = _encoder(core)
+        from karat.inference.design import restored
+        from karat.inference.encoder import Encoder
+
+        results.model.design = Encoder(restored(core.regression.facts))
     return results
-
-
-def _encoder(core: Coreset) -> Any:
-    from karat.inference.design import restored
-    from karat.inference.encoder import Encoder
-
-    assert core.regression is not None
-    return Encoder(restored(core.regression.facts))
 
 
 def build(
@@ -159,7 +151,7 @@ def build(
     except ImportError:
         raise MissingExtraError("karat.inference.ols", "inference") from None
     from karat.inference.formula import parse
-    from karat.inference.layout import DesignLayout, columns_of
+    from karat.inference.layout import columns_of
     from karat.inference.learn import Learn
     from karat.inference.passes import needed_columns, open_rows
     from karat.inference.terms import make_design
@@ -178,8 +170,7 @@ def build(
     if not design.names:
         raise InputError(f"The formula {text!r} has no term but the intercept; a table needs a term.")
     _check_width(design)
-    roles = replace(columns.roles, features=tuple(design.names), key=None)
-    layout = DesignLayout(roles, None, columns.drop, formula, columns.text, None, columns.row, design)
+    layout = columns.of_design(design)
     core = rows.coreset(layout)
     facts = design.facts() | {
         "response": formula.response.text,
@@ -207,48 +198,40 @@ def _check_width(design: Any) -> None:
 
 
 def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None, quantiles: bool) -> Coreset:
-    """The coreset with what passes at the solution find."""
-    core = _with_sums(core, rows, layout, kinds, cluster)
-    if not quantiles:
-        return core
+    """The coreset with what passes at the solution find: sums of robust covariances, quantiles of the residuals."""
     from karat.inference.residuals import residual_quantiles
-    from karat.inference.scores import Solution
+    from karat.inference.scores import Scores, Solution, wanted_sums
 
-    assert core.regression is not None
-    facts = core.regression.facts
-    solution = Solution(table_of(core).found, facts["intercept"], facts["observations"])
-    told = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
-    return replace(core, regression=replace(core.regression, facts=facts | told))
-
-
-def _with_sums(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None) -> Coreset:
-    """The coreset with the sums of robust covariances, by one more pass if any are asked for."""
-    from karat.inference.scores import Scores, wanted_sums
-
-    assert core.regression is not None
-    wanted = wanted_sums(kinds)
-    if not wanted:
-        return core
+    regression, wanted = core.regression, wanted_sums(kinds)
+    assert regression is not None
     if "cluster" in wanted and cluster is None:
         said = "A clustered covariance needs clusters."
         raise InputError(said, "It needs cluster=, the column that labels them.", argument="cluster")
-    found = table_of(core).found
-    facts = core.regression.facts
-    scores = Scores.at(found, facts["intercept"], facts["observations"], wanted)
-    key = cluster if "cluster" in wanted else None
-    scores = rows.scan(replace(layout, roles=replace(layout.roles, key=key)), scores)
-    covariances: dict[str, Any] = {kind: {} for kind in wanted}
+    if not wanted and not quantiles:
+        return core
+    solution = Solution(table_of(core).found, regression.facts["intercept"], regression.facts["observations"])
+    if wanted:
+        scores = rows.scan(replace(layout, roles=replace(layout.roles, key=cluster)), Scores(solution, wanted))
+        regression = _with_sums(regression, scores, cluster)
+    if quantiles:
+        told = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
+        regression = replace(regression, facts=regression.facts | told)
+    return replace(core, regression=regression)
+
+
+def _with_sums(regression: Regression, scores: Any, cluster: str | None) -> Regression:
+    """The regression with the sums of robust covariances, beside those of other kinds that it had."""
     sums = scores.covariances()
+    covariances: dict[str, Any] = {kind: {} for kind in sums}
     if scores.clusters is not None:
         if scores.clusters.count < 2:
             raise InputError(
                 f"The column {cluster!r} has a single cluster; a clustered covariance needs two or more.", column=cluster
             )
         covariances["cluster"] = {"column": cluster, "clusters": scores.clusters.count}
-    kept = {kind: value for kind, value in core.regression.sums.items() if kind not in covariances}
-    known = {kind: value for kind, value in facts["covariances"].items() if kind in kept}
-    regression = Regression(facts | {"covariances": known | covariances}, kept | sums)
-    return replace(core, regression=regression)
+    kept = {kind: value for kind, value in regression.sums.items() if kind not in sums}
+    known = {kind: value for kind, value in regression.facts["covariances"].items() if kind in kept}
+    return Regression(regression.facts | {"covariances": known | covariances}, kept | sums)
 
 
 def _with_scores(
@@ -256,7 +239,7 @@ def _with_scores(
 ) -> Coreset:
     """A coreset of a formula, with sums over its data."""
     from karat.inference.design import restored
-    from karat.inference.layout import DesignLayout, columns_of
+    from karat.inference.layout import columns_of
     from karat.inference.passes import needed_columns, open_rows
 
     if core.regression is None:
@@ -266,6 +249,4 @@ def _with_scores(
     rows = open_rows(needed_columns(data, design.formula.text, others), progress)
     columns = columns_of(design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster)
     rows.as_codes(columns.coded())
-    roles = replace(columns.roles, features=tuple(design.names), key=None)
-    layout = DesignLayout(roles, None, columns.drop, design.formula, columns.text, None, columns.row, design)
-    return _scored(core, rows, layout, kinds, cluster, quantiles)
+    return _scored(core, rows, columns.of_design(design), kinds, cluster, quantiles)

@@ -7,7 +7,6 @@ and ``C(g, Treatment)`` may be written without parentheses.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from karat.errors import InputError
 from karat.inference.design import Design, Learned, Term, coding
+from karat.inference.expressions import with_numbers
 from karat.inference.formula import COLOURS, Factor, Formula
 
 
@@ -33,10 +33,10 @@ def make_design(formula: Formula, learned: Learned) -> Design:
             _first_value(factor, learned)
     kinds = {name: object if isinstance(value, list) and isinstance(value[0], str) else None for name, value in row.items()}
     frame = pd.DataFrame({name: pd.Series(value, dtype=kinds[name]) for name, value in row.items()})
+    transforms = {text: with_numbers(state) for text, state in learned.states.items()}
     spec = ModelSpec.from_spec(
-        _in_order(formula, learned), encoder_state=states, transform_state=_with_numbers(learned.states), na_action="ignore",
-        output="numpy",
-    )  # fmt: skip
+        _in_order(formula, learned), encoder_state=states, transform_state=transforms, na_action="ignore", output="numpy"
+    )
     materializer, context = _materializer()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the row need not have the values of any term
@@ -107,13 +107,6 @@ def _materializer() -> tuple[Any, dict[str, Any]]:
             super().__init__(base=reference)
 
     return BooleanLevels, {"Treatment": Treatment}
-
-
-def _with_numbers(states: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: {k: {int(i): v for i, v in value.items()} if isinstance(value, dict) else value for k, value in state.items()}
-        for key, state in states.items()
-    }
 
 
 def _width(formula: Formula, text: str, reduced: bool, learned: Learned) -> int:

@@ -62,8 +62,7 @@ class ValueSums:
     low: float = np.inf
     high: float = -np.inf
     sketch: Sketch | None = None
-    values: np.ndarray | None = None  # distinct, increasing
-    counts: np.ndarray | None = None
+    counted: tuple[np.ndarray, np.ndarray] | None = None  # distinct values, increasing, and how often each occurs
 
     def add(self, x: np.ndarray) -> None:
         """Take more values."""
@@ -73,8 +72,8 @@ class ValueSums:
         self.join(len(x), mean, float(np.square(x - mean).sum()), float(x.min()), float(x.max()))
         if self.sketch is not None:
             self.sketch.update(x[:, None])
-        if self.values is not None:
-            self._count(*np.unique(x, return_counts=True))
+        if self.counted is not None:
+            self._count(self.counted, np.unique(x, return_counts=True))
 
     def join(self, count: int, mean: float, squares: float, low: float, high: float) -> None:
         """Add other sums (Chan, Golub and LeVeque)."""
@@ -88,15 +87,13 @@ class ValueSums:
             self.join(other.count, other.mean, other.squares, other.low, other.high)
         if self.sketch is not None and other.sketch is not None:
             self.sketch.merge(other.sketch)
-        if self.values is not None and other.values is not None and other.counts is not None:
-            self._count(other.values, other.counts)
+        if self.counted is not None and other.counted is not None:
+            self._count(self.counted, other.counted)
 
-    def _count(self, values: np.ndarray, counts: np.ndarray) -> None:
-        assert self.values is not None
-        assert self.counts is not None
-        every, places = np.unique(np.concatenate([self.values, values]), return_inverse=True)
-        self.counts = np.bincount(places, np.concatenate([self.counts, counts])).astype(np.int64)
-        self.values = every
+    def _count(self, *parts: tuple[np.ndarray, np.ndarray]) -> None:
+        values, counts = map(np.concatenate, zip(*parts, strict=True))
+        every, places = np.unique(values, return_inverse=True)
+        self.counted = every, np.bincount(places, counts).astype(np.int64)
         if len(every) > MOST_VALUES:
             raise InputError(
                 f"bs(..., df=) puts knots at quantiles, and there are more than {MOST_VALUES:,} distinct values, too many to "
@@ -105,13 +102,11 @@ class ValueSums:
 
     def quantiles(self, shares: np.ndarray) -> np.ndarray:
         """As ``np.quantile`` of all values would give them."""
-        assert self.values is not None
-        assert self.counts is not None
-        ends = np.cumsum(self.counts)
+        assert self.counted is not None
+        values, ends = self.counted[0], np.cumsum(self.counted[1])
         places = shares * (self.count - 1)
         low, high = np.floor(places), np.ceil(places)
-        left = self.values[np.searchsorted(ends, low, side="right")]
-        right = self.values[np.searchsorted(ends, high, side="right")]
+        left, right = (values[np.searchsorted(ends, place, side="right")] for place in (low, high))
         return np.asarray(left + (right - left) * (places - low))
 
 
@@ -163,7 +158,7 @@ class Transform:
         if self.name == "poly" and not options["raw"]:
             return ValueSums(sketch=Sketch(Moments(2 * int(options["degree"]))))
         if self.name == "bs" and options["df"]:
-            return ValueSums(values=np.empty(0), counts=np.empty(0, dtype=np.int64))
+            return ValueSums(counted=(np.empty(0), np.empty(0, dtype=np.int64)))
         return ValueSums()
 
     def state(self, sums: ValueSums) -> dict[str, Any]:
@@ -226,7 +221,7 @@ class Transform:
 def transforms_of(factors: tuple[Factor, ...]) -> Iterator[Transform]:
     seen = set()
     for factor in factors:
-        for key, name, call in factor.expression.stateful() if factor.expression is not None else ():
+        for key, name, call in factor.stateful():
             if not call.args:
                 raise InputError(f"The term {key!r} needs the column as its first argument.")
             if key not in seen:

@@ -1,14 +1,17 @@
-"""Work beside: an iterator run by a thread one item ahead of its use, and work that may lag behind."""
+"""Work beside: an iterator run by a thread one item ahead of its use, items worked on ahead, and work that may lag behind."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 END = object()
+AHEAD = 4  # items for each thread: enough to go on while those before them are reduced
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
@@ -21,6 +24,29 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
                 return
             coming = worker.submit(next, items, END)
             yield item  # type: ignore[misc]
+
+
+def in_order(work: Callable[[T], U], items: Iterator[T], threads: int) -> Iterator[tuple[T, U]]:
+    """Each item with what ``work`` makes of it, in their order; threads work ahead.  Errors appear where their item would."""
+    with ThreadPoolExecutor(threads) as workers:
+
+        def started() -> Iterator[tuple[Any, Future[U]]]:
+            try:
+                for item in items:
+                    yield item, workers.submit(work, item)
+            except Exception as error:
+                failed: Future[U] = Future()
+                failed.set_exception(error)
+                yield None, failed
+
+        coming: deque[tuple[T, Future[U]]] = deque()
+        for one in started():
+            coming.append(one)
+            if len(coming) > AHEAD * threads:
+                item, made = coming.popleft()
+                yield item, made.result()
+        for item, made in coming:
+            yield item, made.result()
 
 
 class BackgroundCalls:

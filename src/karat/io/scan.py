@@ -83,7 +83,8 @@ def scan(
         Called after a pause; a run can resume there.
     """
     position = position or Position()
-    identity, since = source.identity(), 0
+    identity, reached = source.identity(), position.point
+    since = step = 0  # rows since the last pause, and since the last place where one could have been
     if position.point.file < len(source.names):
         with background_calls() as beside:
             for chunk in source.chunks(layout.columns, layout.numeric, rows, position.point, strict=not layout.drop):
@@ -98,15 +99,18 @@ def scan(
                         consumer.add(chunk, batch)
                 position.counts[chunk.file] = position.counts.get(chunk.file, 0) + count
                 position.dropped, position.bad, since = position.dropped + dropped, position.bad + chunk.bad, since + count
-                if chunk.end is not None and since >= rows:
-                    position.point, since = chunk.end, 0
-                    for consumer in consumers:
-                        consumer.pause()
-                    beside.wait()
-                    if save is not None:
-                        save()
+                step += count
+                if chunk.end is not None:
+                    reached, more, step = chunk.end, step, 0
+                    if since + more > rows:  # with as many again, they would be too many
+                        position.point, since = chunk.end, 0
+                        for consumer in consumers:
+                            consumer.pause()
+                        beside.wait()
+                        if save is not None:
+                            save()
                 if progress is not None:
-                    progress(*source.bytes_done(chunk.end or position.point))
+                    progress(*source.bytes_done(reached))
     if source.identity() != identity:
         raise InputError(f"{changed_file(source.identity(), identity)} changed while it was read; run again.")
     position.point = ResumePoint(len(source.names))

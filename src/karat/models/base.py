@@ -55,18 +55,22 @@ class Learner(BaseEstimator):
     n_features_in_: Any
 
     @abstractmethod
-    def _problem(self, X: Any) -> Latent:
-        """The problem with this estimator's parameters."""
+    def _problem(self, X: Any = None, sample_weight: Any = None) -> Latent:
+        """The problem with this estimator's parameters; the data may decide some of them."""
 
     @abstractmethod
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
         """Set the fitted attributes."""
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from data; y is there for scikit-learn's pipelines only."""
+        return self._fit(X, sample_weight)
+
     def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
         if isinstance(X, Coreset):
             raise InputError("fit takes rows; a coreset is learned from by fit_coreset(core).", argument="X")
         X = self._validated(X, reset=True)
-        problem = self._problem(X)
+        problem = self._problem(X, sample_weight)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
         for note in problem.notes(sample.inputs, sample.dropped):
             warn_recovery(note)
@@ -89,7 +93,7 @@ class Learner(BaseEstimator):
         if not isinstance(core, Coreset):
             raise InputError(f"fit_coreset takes a karat.Coreset, not {type(core).__name__}; for data use fit.")
         wanted = self._matching(core)
-        if type(core.problem) is not type(wanted) or core.problem != wanted:
+        if core.problem != wanted:
             raise NotExactError(
                 f"The coreset keeps {core.problem.describe()}, but this estimator needs {wanted.describe()}; build it "
                 "with that problem."
@@ -112,8 +116,7 @@ class Learner(BaseEstimator):
                 f"{type(self).__name__} learns from a coreset of problems.{self.problem_type.__name__}, not of "
                 f"{core.problem.describe()}."
             )
-        wanted = self._problem(None)
-        values = wanted.params() | {"keep": core.problem.keep, "total_weight": core.problem.total_weight}
+        values = self._problem().params() | {"keep": core.problem.keep, "total_weight": core.problem.total_weight}
         return self.problem_type(**values)
 
     def _learn(self, moments: dict[str, Array], maps: Maps, problem: Latent, sample: Sample | None = None) -> Self:
@@ -180,8 +183,7 @@ class Learner(BaseEstimator):
     def _columns(self, X: Any) -> np.ndarray:
         """X as a dense table; its named columns must be those seen in fit, in that order."""
         self._check_fitted()
-        table = containers.as_table(self._validated(X, reset=False), "X")
-        return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+        return dense(containers.as_table(self._validated(X, reset=False), "X"))
 
     def _table(self, X: Any) -> Array:
         """X as a dense table of finite numbers with the columns seen in fit."""

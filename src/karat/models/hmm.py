@@ -6,7 +6,7 @@ O = [ell_j B v_j], g = 1 / ell^2 the law of the middle state, and the joint law 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.stats import multivariate_normal
@@ -29,8 +29,8 @@ from karat.models.base import (
 )
 from karat.models.misfit import Check
 from karat.problems import latent
-from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
+from karat.problems.latent.markov import symbols_of
 from karat.problems.latent.sample import Sample, read, sequence_steps
 
 SMOOTH = 1e-6  # share of the uniform law mixed in where a likelihood is taken: nothing is impossible
@@ -74,7 +74,7 @@ class HiddenMarkov(Learner):
 
     refinement_: refining.Refinement | None
     means_: Array
-    problem_type: ClassVar[type[Latent]] = latent.HiddenMarkov
+    problem_type = latent.HiddenMarkov
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class HiddenMarkov(Learner):
         self.refine = refine
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:  # type: ignore[override]
         """Learn from sequences one after another; y is there for scikit-learn's pipelines only.
 
         Parameters
@@ -110,22 +110,22 @@ class HiddenMarkov(Learner):
 
     def refine_with(self, X: Any, lengths: Any = None) -> Self:
         """Go on by hmmlearn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
-        refining.check_kind(self.refine, refining.KINDS)
+        refining.check_kind(self.refine)
         self._log_emissions(X)  # checks X
-        table = np.asarray(containers.as_table(X, "X"))
-        table = table.astype(np.int64) if self.emissions == "categorical" else table.astype(float)
+        table = np.asarray(containers.as_table(X, "X")).astype(np.int64 if self.emissions == "categorical" else float)
         long = np.array([len(table)]) if lengths is None else np.asarray(lengths)
         sequence_steps(long, len(table))
+        kind = self.refine or "spherical"
 
         def start_of(rows: Array, cut: Array) -> Any:
             part = HiddenMarkov(self.n_states, emissions=self.emissions, start=self.start, random_state=self.random_state)
-            return part.fit(rows, lengths=cut).to_hmmlearn(kind=self.refine or "spherical", n_features=self.n_features_in_)
+            return part.fit(rows, lengths=cut).to_hmmlearn(kind=kind, n_features=self.n_features_in_)
 
-        start = self.to_hmmlearn(kind=self.refine or "spherical")
+        start = self.to_hmmlearn(kind=kind)
         if self.emissions == "gaussian":  # far from the origin hmmlearn's squares would cancel
             centre = self.means_.mean(axis=0)
             start.means_, table = start.means_ - centre, table - centre
-        own = [] if self.recovery_.fits else [lambda: self._empty_peer(self.refine or "spherical")]
+        own = [] if self.recovery_.fits else [lambda: self._empty_peer(kind)]
         peer, self.refinement_ = refining.refine_chain(start, start_of, table, long, own)
         if self.refinement_.kept:
             self._take(peer)
@@ -158,13 +158,13 @@ class HiddenMarkov(Learner):
             tags.input_tags.two_d_array, tags.input_tags.one_d_array, tags.input_tags.categorical = False, True, True
         return tags
 
-    def _problem(self, X: Any) -> latent.HiddenMarkov:
-        refining.check_kind(self.refine, refining.KINDS)
+    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.HiddenMarkov:
+        refining.check_kind(self.refine)
         if self.start not in ("windows", "first"):
             raise InputError(f'start must be "windows" or "first", not {self.start!r}.')
         return latent.HiddenMarkov(self.n_states, self.emissions)
 
-    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         if self.start == "first" and "first" not in maps:
             raise NotExactError(
                 'start="first" needs the first steps of the sequences, which a keep="all" coreset does not know; use '
@@ -198,7 +198,7 @@ class HiddenMarkov(Learner):
         self.means_ = found.points + maps["mean2"] if lifted else found.points
         self.covars_ = positive_variances(own, common, "The variances of the states")
 
-    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+    def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:
             constant = misfit.constant_columns(read(sample.views[1], misfit.probe(sample))) if problem.lifted(maps) else []
             return constant + view_checks(maps, problem, sample, self._basis)
@@ -218,7 +218,7 @@ class HiddenMarkov(Learner):
         values = view_products([view.reshape(-1, len(V)) for view in views], V, ell)
         windows = views[0].shape[1]
         draws = values.reshape(len(hidden), windows, -1).mean(axis=1)
-        return simulate.p_value(simulate.turned(self._tensor, V), draws, ell, min(float(maps["n"]), misfit.PROBE) / windows)
+        return simulate.p_value(self._tensor, V, draws, ell, min(float(maps["n"]), misfit.PROBE) / windows)
 
     def _log_emissions(self, X: Any) -> Array:
         self._check_fitted()
@@ -228,29 +228,26 @@ class HiddenMarkov(Learner):
                 return spherical_log_density(table, self.means_, self.covars_)
             laws = zip(self.means_, self._full_covariances(), strict=True)
             return np.column_stack([multivariate_normal.logpdf(table, mean, full) for mean, full in laws])
-        values = self._columns(X)
-        if not len(values):
+        symbols = symbols_of(self._columns(X))
+        if not len(symbols):
             raise InputError("X has no rows.", argument="X")
-        symbols = symbols_of(values)
         if symbols.max(initial=0) >= self.n_features_in_:
             raise InputError(
                 f"X holds symbol {symbols.max()}; the model was fitted with symbols 0 to {self.n_features_in_ - 1}."
             )
-        return np.asarray(np.log((1 - SMOOTH) * self.emissionprob_ + SMOOTH / self.n_features_in_).T[symbols])
+        return np.asarray(np.log(refining.smoothed(self.emissionprob_, SMOOTH)).T[symbols])
 
-    def _chain(self) -> tuple[Array, Array]:
-        """Laws of the first state and of the next one; nothing is impossible."""
-        self._check_fitted()
-        return refining.smoothed(self.startprob_, SMOOTH), refining.smoothed(self.transmat_, SMOOTH)
-
-    def _begins(self, lengths: Any, count: int) -> Flags:
-        steps = np.arange(count) if lengths is None else sequence_steps(lengths, count)
-        return np.asarray(steps == 0)
+    def _chain(self, X: Any, lengths: Any) -> tuple[Array, Array, Array, Flags]:
+        """Log-densities of the emissions, laws of the first state and of the next one (nothing is impossible), first steps."""
+        emissions = self._log_emissions(X)
+        steps = np.arange(len(emissions)) if lengths is None else sequence_steps(lengths, len(emissions))
+        start, step = (refining.smoothed(law, SMOOTH) for law in (self.startprob_, self.transmat_))
+        return emissions, start, step, np.asarray(steps == 0)
 
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
         """The most likely states of each sequence (Viterbi), and the log-probability of all of them."""
-        emissions, (start, step) = self._log_emissions(X), (np.log(law) for law in self._chain())
-        return chain.likely_states(emissions, start, step, self._begins(lengths, len(emissions)))
+        emissions, start, step, begins = self._chain(X, lengths)
+        return chain.likely_states(emissions, np.log(start), np.log(step), begins)
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
         """The most likely states of each sequence."""
@@ -262,20 +259,18 @@ class HiddenMarkov(Learner):
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:
         """The probability of every state at every step, given the whole sequence (n x k)."""
-        emissions = self._log_emissions(X)
-        return chain.posteriors(emissions, *self._chain(), self._begins(lengths, len(emissions)))
+        return chain.posteriors(*self._chain(X, lengths))
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """Log-likelihood of all sequences."""
-        emissions = self._log_emissions(X)
-        return chain.log_likelihood(emissions, *self._chain(), self._begins(lengths, len(emissions)))
+        return chain.log_likelihood(*self._chain(X, lengths))
 
     @property
     def _parameters(self) -> int:
         """The number of free parameters."""
         k, d = len(self.startprob_), self.n_features_in_
-        own = {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[self.covariance_type_]
-        return int(k - 1 + k * (k - 1) + (k * (d - 1) if self.emissions == "categorical" else k * d + own))
+        gaussian = k * d + refining.free_covariances(self.covariance_type_, k, d)
+        return int(k - 1 + k * (k - 1) + (k * (d - 1) if self.emissions == "categorical" else gaussian))
 
     def bic(self, X: Any, lengths: Any = None) -> float:
         """Bayesian information criterion of sequences; lower is better."""
@@ -305,8 +300,6 @@ class HiddenMarkov(Learner):
 
     def _full_covariances(self) -> Array:
         k, d = self.means_.shape
-        if self.covariance_type_ == "spherical":
-            return np.asarray(self.covars_[:, None, None] * np.eye(d))
         return np.asarray(np.broadcast_to(self.covars_, (k, d, d)))  # hmmlearn gives matrices for every kind
 
     def _empty_peer(self, kind: str) -> Any:
@@ -347,28 +340,10 @@ class HiddenMarkov(Learner):
         peer.n_features, peer.means_ = self.n_features_in_, self.means_
         if self.covariance_type_ == "spherical":
             variances = refining.floored(self.covars_)
-            d = self.n_features_in_
-            peer.covars_ = {
-                "spherical": variances,
-                "diag": np.repeat(variances[:, None], d, axis=1),
-                "tied": float(variances.mean()) * np.eye(d),
-                "full": variances[:, None, None] * np.eye(d),
-            }[kind]
+            peer.covars_ = refining.shaped(variances, float(variances.mean()), self.n_features_in_, kind)
         elif kind != self.covariance_type_:
             raise InputError(f"The covariances are {self.covariance_type_!r} already, not {kind!r}.")
         else:
             full = self._full_covariances()
             peer.covars_ = {"diag": np.diagonal(full, axis1=1, axis2=2), "tied": full[0], "full": full}[kind]
         return peer
-
-
-def symbols_of(values: np.ndarray) -> np.ndarray:
-    """Symbols 0, 1, .. of one column, checked."""
-    if values.shape[1] != 1:
-        raise InputError(f"Categorical emissions are symbols 0, 1, .. in one column; X has {values.shape[1]} columns.")
-    column = np.asarray(values[:, 0], dtype=float)
-    bad = ~np.isfinite(column) | (column < 0) | (column != np.floor(column))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise InputError(f"Symbols must be whole numbers of at least 0; row {row} of X holds {column[row]:g}.")
-    return column.astype(np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -14,7 +14,6 @@ from karat.models.base import Learner
 from karat.models.misfit import Check
 from karat.models.recovery import warn_recovery
 from karat.problems import latent
-from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.terms import expand
@@ -41,19 +40,15 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     recovery_ : Recovery
     """
 
-    problem_type: ClassVar[type[Latent]] = latent.ICA
+    problem_type = latent.ICA
 
     def __init__(self, n_components: int = 2) -> None:
         self.n_components = n_components
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from data; y is there for scikit-learn's pipelines only."""
-        return self._fit(X, sample_weight)
-
-    def _problem(self, X: Any) -> latent.ICA:
+    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.ICA:
         return latent.ICA(self.n_components)
 
-    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         G = expand(moments["second"], problem.k, 2)
         pairs = np.multiply.outer(G, G)
         cumulant = moments["tensor"] - pairs - pairs.transpose(0, 2, 1, 3) - pairs.transpose(0, 3, 2, 1)
@@ -73,13 +68,12 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
                 "source without excess kurtosis can be found."
             )
 
-    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+    def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         """Functions of different sources are uncorrelated; here sizes with sizes, and sources with sizes."""
         if sample is None or problem.k < 2:
             return []
         index = misfit.probe(sample)
-        V = self._basis[1]
-        h = (read(sample.views[0], index) - maps["mean"]) @ maps["M"] @ misfit.orthonormal(V).T
+        h = (read(sample.views[0], index) - maps["mean"]) @ maps["M"] @ misfit.orthonormal(self._basis[1]).T
         pairs = list(combinations(range(problem.k), 2))
         bent = np.column_stack([_bent(one) for one in h.T])
         sizes = np.column_stack([bent[:, i] * bent[:, j] for i, j in pairs])
@@ -92,10 +86,6 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     def transform(self, X: Any) -> Array:
         """The sources of each row (n x k)."""
         return np.asarray((self._table(X) - self.mean_) @ self.components_.T)
-
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Learn from data and give its sources."""
-        return self.fit(X, sample_weight=sample_weight).transform(X)
 
     @property
     def _n_features_out(self) -> int:

@@ -85,18 +85,23 @@ def block_means(values: Array) -> Array:
 
 
 def wald(values: Array) -> float:
-    """The p-value of "all columns have mean zero" (Hotelling's T^2, directions of no variance left out)."""
-    n = len(values)
-    size = np.sqrt(np.mean(np.square(values), axis=0))
-    values = values / np.where(size > 0, size, 1.0)
+    """The p-value of "all columns have mean zero" (Hotelling's T^2)."""
+    n, values = len(values), of_unit_size(values)
     mean = values.mean(axis=0)
     apart = values - mean
-    variances, vectors = np.linalg.eigh(apart.T @ apart / (n - 1))
+    distance, m = squared_distance(mean, apart.T @ apart / (n - 1))
+    return hotelling(n * distance, m, n) if m and n > m + 10 else 1.0
+
+
+def squared_distance(mean: Array, covariance: Array) -> tuple[float, int]:
+    """Of a mean from zero, in units of a covariance; and in how many directions, those of no variance left out."""
+    variances, vectors = np.linalg.eigh(covariance)
     used = variances > 1e-10 * max(float(variances[-1:].sum()), 1e-300)
-    m = int(used.sum())
-    if not m or n <= m + 10:
-        return 1.0
-    distance = n * float((np.square(vectors[:, used].T @ mean) / variances[used]).sum())
+    return float((np.square(vectors[:, used].T @ mean) / variances[used]).sum()), int(used.sum())
+
+
+def hotelling(distance: float, m: int, n: int) -> float:
+    """The p-value of a squared distance in m directions, if the covariance is that of n samples."""
     return float(stats.f.sf(distance * (n - m) / (m * (n - 1)), m, n - m))
 
 

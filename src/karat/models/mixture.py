@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import logsumexp
@@ -18,7 +19,6 @@ from karat.models.base import ENOUGH, Learner, as_distributions, positive_varian
 from karat.models.misfit import Check
 from karat.models.recovery import warn_recovery
 from karat.problems import latent
-from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.mixture import within
 from karat.problems.latent.plain import mean_and_covariance
@@ -58,7 +58,8 @@ class GaussianMixture(DensityMixin, Learner):
     refinement_: refining.Refinement | None
     means_: Array
     n_components_: int
-    problem_type: ClassVar[type[Latent]] = latent.GaussianMixture
+    covariance_type_: str
+    problem_type = latent.GaussianMixture
 
     def __init__(
         self,
@@ -77,16 +78,15 @@ class GaussianMixture(DensityMixin, Learner):
         """Learn from data; y is there for scikit-learn's pipelines only."""
         if self.refine is not None and sample_weight is not None:
             raise InputError("scikit-learn's EM takes no sample_weight; leave it out, or use refine=None.", argument="refine")
-        self._weight = sample_weight  # n_components="gap" looks at the weighted covariance
-        try:
-            self._fit(X, sample_weight)
-        finally:
-            del self._weight
+        self._fit(X, sample_weight)
         return self if self.refine is None else self.refine_with(X)
 
     def refine_with(self, X: Any) -> Self:
         """Go on by scikit-learn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
-        refining.check_kind(self.refine, refining.KINDS)
+        refining.check_kind(self.refine)
+        self._check_fitted()
+        if self.covariance_type_ != "spherical":
+            raise InputError("This mixture has been refined already; fit it again.")
         centre = self.means_.mean(axis=0)  # far from the origin scikit-learn's squares would cancel
         table = self._table(X) - centre
         kind = self.refine or "spherical"
@@ -104,30 +104,25 @@ class GaussianMixture(DensityMixin, Learner):
 
     def _start(self, kind: str, centre: Array | float) -> Any:
         """scikit-learn's mixture with the parameters of the moments, smoothed, for rows less their centre."""
-        self._check_fitted()
-        if self.covariance_type_ != "spherical":
-            raise InputError("This mixture has been refined already; fit it again.")
         return refining.mixture_start(self.weights_, self.means_ - centre, self.covariances_, kind, self.random_state)
 
-    def _problem(self, X: Any) -> latent.GaussianMixture:
-        refining.check_kind(self.refine, refining.KINDS)
+    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.GaussianMixture:
+        refining.check_kind(self.refine)
         k = self.n_components
         if k == "gap":
             if X is None:
                 raise InputError(
                     'n_components="gap" needs data; a coreset was built for a number of components, give that one.'
                 )
-            k = components_by_gap(X, self._weight)
+            k = components_by_gap(X, sample_weight)
         return latent.GaussianMixture(k, self.variances)
 
-    def _matching(self, core: Coreset) -> Latent:
+    def _matching(self, core: Coreset) -> latent.Latent:
         if self.n_components == "gap" and isinstance(core.problem, latent.GaussianMixture):
-            return latent.GaussianMixture(
-                core.problem.n_components, self.variances, core.problem.keep, core.problem.total_weight, core.problem.centred
-            )
+            return replace(core.problem, variances=self.variances)
         return super()._matching(core)
 
-    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         found = self._mixture(moments["tensor"], maps, problem)
         lifted = problem.lifted(maps)
         self.means_ = found.points + maps["mean"] if lifted else found.points
@@ -155,7 +150,7 @@ class GaussianMixture(DensityMixin, Learner):
                 f"The mixing weights add up to {self.mass_:.3g} before they were normalised; the data are not of this model."
             )
 
-    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+    def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if not problem.lifted(maps):  # a file of karat 0.1.0
             return []
         k, common = problem.k, float(maps["sigma2"])
@@ -175,7 +170,7 @@ class GaussianMixture(DensityMixin, Learner):
                 points = np.column_stack([(self.means_ - maps["mean"]) @ maps["M"], np.ones(k)])
                 z, q = simulate.mixture(self.weights_, points, self.covariances_, metric, free)
                 draws = misfit.off_diagonal(*_parts(z @ V.T, q, common, V @ metric @ V.T, V[:, -1], shared), ell)
-                tensor = simulate.p_value(simulate.turned(self._tensor, V), draws, ell, min(n, misfit.PROBE))
+                tensor = simulate.p_value(self._tensor, V, draws, ell, min(n, misfit.PROBE))
                 checks.append(Check("tensor", tensor, NOT_SPHERICAL))
             return checks
         index = misfit.probe(sample)
@@ -202,8 +197,8 @@ class GaussianMixture(DensityMixin, Learner):
                 centre = self.means_.mean(axis=0)
                 peer, X = self._peer(centre), X - centre
                 return np.asarray(np.log(peer.predict_proba(X)) + peer.score_samples(X)[:, None])
-            joint = spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300)) + np.log(self.weights_)
-            return np.asarray(joint)
+            densities = spherical_log_density(X, self.means_, np.maximum(self.covariances_, 1e-300))
+            return np.asarray(densities + np.log(self.weights_))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely component of each row."""
@@ -230,13 +225,12 @@ class GaussianMixture(DensityMixin, Learner):
     def _parameters(self) -> int:
         """The number of free parameters."""
         k, d = self.means_.shape
-        own = {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[self.covariance_type_]
         shared = (
             self.covariance_type_ == "spherical"
             and self.variances == "shared"
             and not (self.refinement_ and self.refinement_.kept)
         )
-        return int(k * d + k - 1 + (1 if shared else own))
+        return int(k * d + k - 1 + (1 if shared else refining.free_covariances(self.covariance_type_, k, d)))
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion of rows; lower is better."""
@@ -251,9 +245,7 @@ class GaussianMixture(DensityMixin, Learner):
         """Draw rows from the model, and the component of each."""
         self._check_fitted()
         if self.covariance_type_ != "spherical":
-            peer = self._peer()
-            peer.random_state = self.random_state
-            return peer.sample(n_samples)  # type: ignore[no-any-return]
+            return self._peer().sample(n_samples)  # type: ignore[no-any-return]
         rng = np.random.default_rng(self.random_state)
         labels = rng.choice(self.n_components_, size=n_samples, p=self.weights_)
         noise = rng.standard_normal((n_samples, self.n_features_in_))
@@ -265,25 +257,16 @@ class GaussianMixture(DensityMixin, Learner):
         Its ``fit`` would start EM from them: a separate step, which needs the full data, since a coreset does not keep the
         likelihood.
         """
+        self._check_fitted()
         return self._peer()
 
     def _peer(self, centre: Array | float = 0.0) -> Any:
         """scikit-learn's mixture with these parameters, for rows less a centre."""
-        if self.covariance_type_ == "spherical":
-            self._check_fitted()
-            return refining.mixture_start(
-                self.weights_, self.means_ - centre, self.covariances_, "spherical", self.random_state
-            )
-        covariances = self.covariances_
-        precisions = np.linalg.inv(covariances) if self.covariance_type_ in ("tied", "full") else 1.0 / covariances
-        from sklearn.mixture import GaussianMixture as Peer
-
-        means = self.means_ - centre
-        peer = Peer(
-            self.n_components_, covariance_type=self.covariance_type_, weights_init=self.weights_, means_init=means,
-            precisions_init=precisions, random_state=self.random_state,
-        )  # fmt: skip
-        return refining.settled(peer, self.weights_, means, precisions)
+        kind, covariances = self.covariance_type_, self.covariances_
+        if kind == "spherical":
+            return self._start(kind, centre)
+        precisions = np.linalg.inv(covariances) if kind in ("tied", "full") else 1.0 / covariances
+        return refining.fitted_mixture(self.weights_, self.means_ - centre, precisions, kind, self.random_state)
 
 
 def _parts(z: Array, q: Array, common: float, G: Array, mean: Array, shared: bool) -> tuple[Any, Any]:

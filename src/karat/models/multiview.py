@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -15,18 +15,12 @@ from karat.models import misfit
 from karat.models.base import Learner, as_distributions, dense, solve_small, spherical_log_density, view_checks
 from karat.models.misfit import Check
 from karat.problems import latent
-from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
 
 
-def _names(view: Any) -> list[str] | None:
-    """Names of the columns of a data frame."""
-    return containers.column_names(view, int(view.shape[1])) if containers.is_frame(view) else None
-
-
 class MultiView(Learner):
-    """A mixture seen in three views that are independent given the component, learned by moments.
+    """A mixture in three views (X is a tuple of three tables) that are independent given the component, learned by moments.
 
     Parameters
     ----------
@@ -47,20 +41,16 @@ class MultiView(Learner):
     recovery_ : Recovery
     """
 
-    problem_type: ClassVar[type[Latent]] = latent.MultiView
+    problem_type = latent.MultiView
 
     def __init__(self, n_components: int = 2) -> None:
         self.n_components = n_components
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from a tuple of three tables; y is there for scikit-learn's pipelines only."""
-        return self._fit(X, sample_weight)
 
     def _validated(self, X: Any, reset: bool) -> Any:
         """Three tables; the names of their columns are learned, or compared with those that were."""
         if not isinstance(X, tuple | list) or len(X) != self.problem_type.input_tables:
             raise InputError("MultiView takes X as a tuple of three tables, one per view, with the same number of rows.")
-        names = tuple(_names(view) for view in X)
+        names = tuple(containers.column_names(view, view.shape[1]) if containers.is_frame(view) else None for view in X)
         if reset:
             self.view_names_ = names
         for number, (own, seen) in enumerate(zip(names, self.view_names_, strict=True), 1):
@@ -76,10 +66,10 @@ class MultiView(Learner):
     def _take_names(self, core: Coreset) -> None:
         self._validated(core.X, reset=True)
 
-    def _problem(self, X: Any) -> latent.MultiView:
+    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.MultiView:
         return latent.MultiView(self.n_components)
 
-    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         found = self._mixture(moments["tensor"], maps, problem)
         lifted = problem.lifted(maps)
         views = []
@@ -94,7 +84,7 @@ class MultiView(Learner):
         self.means_ = (views[0], second, views[1])
         self.n_features_in_ = tuple(m.shape[1] for m in self.means_)
 
-    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+    def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None and problem.lifted(maps):
             self.variances_ = self._spreads(sample)
         return [] if sample is None else view_checks(maps, problem, sample, self._basis)

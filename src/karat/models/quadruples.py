@@ -25,11 +25,11 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 from scipy.sparse import csr_array
 
 from karat.engine.linalg import Array
-from karat.models.tensor import eigenvalues, follow
+from karat.models import misfit
+from karat.models.tensor import eigenvalues, follow, turned
 
 MOST_TOPICS = 6  # the fourth moments of more have too many entries
 BLOCKS = 40  # of documents, of which each is left out once
@@ -85,13 +85,6 @@ def symmetric(tensor: Array) -> Array:
     return np.asarray(sum(tensor.transpose(order) for order in orders) / len(orders))
 
 
-def turned(tensor: Array, matrix: Array) -> Array:
-    """The tensor with every axis multiplied by a matrix."""
-    for _ in range(tensor.ndim):  # the first axis becomes the last
-        tensor = np.tensordot(tensor, matrix, axes=(0, 0))
-    return tensor
-
-
 def deviation(moments: Moments, V: Array, a: float) -> Array:
     """Sums over i != j of E[h_i^3 h_j] and of E[h_i^2 h_j^2], less those of the model with the topics of these moments.
 
@@ -141,5 +134,4 @@ def _p_value(whole: Moments, blocks: list[Moments], V: Array, a: float) -> float
     noise = (BLOCKS - 1) / BLOCKS * apart.T @ apart
     if not np.isfinite(noise).all() or np.linalg.cond(noise) > SINGULAR:
         return 1.0
-    distance, m = float(found @ np.linalg.solve(noise, found)), len(found)
-    return float(stats.f.sf(distance * (BLOCKS - m) / (m * (BLOCKS - 1)), m, BLOCKS - m))
+    return misfit.hotelling(float(found @ np.linalg.solve(noise, found)), len(found), BLOCKS)

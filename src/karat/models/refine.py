@@ -70,9 +70,9 @@ def floored(variances: Array) -> Array:
     return np.maximum(variances, FLOOR * max(float(np.mean(variances)), 1e-300))
 
 
-def check_kind(refine: Any, kinds: tuple[Any, ...]) -> None:
-    if refine is not None and (not isinstance(refine, str) or refine not in kinds):
-        raise InputError(f"refine must be None or one of {', '.join(map(repr, kinds))}, not {refine!r}.", argument="refine")
+def check_kind(refine: Any) -> None:
+    if refine is not None and (not isinstance(refine, str) or refine not in KINDS):
+        raise InputError(f"refine must be None or one of {', '.join(map(repr, KINDS))}, not {refine!r}.", argument="refine")
 
 
 def improve(
@@ -150,29 +150,36 @@ def quiet() -> Iterator[None]:
 
 def mixture_start(weights: Array, means: Array, variances: Array, kind: str, seed: int) -> Any:
     """scikit-learn's mixture at given weights, means and variances (k,)."""
+    variances = floored(variances)
+    weights = smoothed(weights) if weights.min() < SMOOTH / len(means) else weights
+    precisions = shaped(1.0 / variances, 1.0 / float(weights @ variances), means.shape[1], kind)
+    return fitted_mixture(weights, means, precisions, kind, seed).set_params(max_iter=200)
+
+
+def shaped(own: Array, common: float, d: int, kind: str) -> Array:
+    """Variances or precisions of spherical components (k,), and one for all, in the shape of a kind of covariances."""
+    shapes = {
+        "spherical": own,
+        "diag": np.repeat(own[:, None], d, axis=1),
+        "tied": common * np.eye(d),
+        "full": own[:, None, None] * np.eye(d),
+    }
+    return np.asarray(shapes[kind])
+
+
+def free_covariances(kind: str, k: int, d: int) -> int:
+    """The number of free parameters of the covariances."""
+    return {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[kind]
+
+
+def fitted_mixture(weights: Array, means: Array, precisions: Array, kind: str, seed: int) -> Any:
+    """A scikit-learn mixture that counts as fitted with these parameters, and starts from them."""
     from sklearn.mixture import GaussianMixture as Peer
 
-    k, d = means.shape
-    variances = floored(variances)
-    weights = smoothed(weights) if weights.min() < SMOOTH / k else weights
-    spherical = 1.0 / variances
-    common = float(weights @ variances)
-    precisions = {
-        "spherical": spherical,
-        "diag": np.repeat(spherical[:, None], d, axis=1),
-        "tied": np.eye(d) / common,
-        "full": spherical[:, None, None] * np.eye(d),
-    }[kind]
     peer = Peer(
-        k, covariance_type=kind, weights_init=weights, means_init=means, precisions_init=precisions, random_state=seed,
-        max_iter=200,
-    )  # fmt: skip
-    return settled(peer, weights, means, precisions)
-
-
-def settled(peer: Any, weights: Array, means: Array, precisions: Array) -> Any:
-    """A scikit-learn mixture that counts as fitted with these parameters."""
-    matrices = peer.covariance_type in ("full", "tied")
+        len(means), covariance_type=kind, weights_init=weights, means_init=means, precisions_init=precisions, random_state=seed
+    )
+    matrices = kind in ("full", "tied")
     peer.weights_, peer.means_, peer.precisions_ = weights, means, precisions
     peer.covariances_ = np.linalg.inv(precisions) if matrices else 1.0 / precisions
     peer.precisions_cholesky_ = np.linalg.cholesky(precisions) if matrices else np.sqrt(precisions)

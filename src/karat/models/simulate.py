@@ -11,31 +11,22 @@ Views of unknown noise, words of documents of unknown length and sources of unkn
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
 from karat.engine.linalg import Array, Indices
 from karat.models import misfit
+from karat.models.tensor import turned
 
 DRAWS, ENOUGH = 2000, 4  # of a mixture; draws for every entry that is compared, at least
 CHAINS, STEPS, BURNED = 200, 60, 20  # sequences of a chain, steps of each, and steps before them
 SEED = 0
 
 
-def p_value(tensor: Array, draws: Array, ell: Array, n: float) -> float:
-    """Of "the off-diagonal part of this mean of n samples is zero", if samples (or means of a few) vary as ``draws`` do."""
+def p_value(tensor: Array, V: Array, draws: Array, ell: Array, n: float) -> float:
+    """Of "the tensor, a mean of n samples, is diagonal in the basis V (rows)"; samples (or means of a few) vary as draws do."""
+    tensor = turned(tensor, V.T)
     mean = misfit.off_diagonal(lambda i, j, m: tensor[i, j, m : m + 1], lambda i, j: np.zeros(1), ell)[0]
-    variances, vectors = np.linalg.eigh(np.atleast_2d(np.cov(draws.T)))
-    used = variances > 1e-10 * max(float(variances[-1]), 1e-300)
-    count, m = len(draws), int(used.sum())
-    if not m or count < ENOUGH * m:
-        return 1.0
-    distance = n * float((np.square(vectors[:, used].T @ mean) / variances[used]).sum())
-    return float(stats.f.sf(distance * (count - m) / (m * (count - 1)), m, count - m))  # Hotelling: the covariance is drawn
-
-
-def turned(tensor: Array, V: Array) -> Array:
-    """A tensor of order 3 in the basis of the rows of V."""
-    return np.asarray(np.einsum("abc,ia,jb,lc->ijl", tensor, V, V, V, optimize=True))
+    distance, m = misfit.squared_distance(mean, np.atleast_2d(np.cov(draws.T)))
+    return misfit.hotelling(n * distance, m, len(draws)) if m and len(draws) >= ENOUGH * m else 1.0
 
 
 def mixture(weights: Array, points: Array, variances: Array, metric: Array, free: int) -> tuple[Array, Array]:

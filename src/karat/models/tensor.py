@@ -99,6 +99,13 @@ def eigenvalues(tensor: Array, vectors: Array) -> Array:
     return np.asarray(np.einsum("lk,lk->l", contract(tensor, vectors, tensor.ndim - 1), vectors))
 
 
+def turned(tensor: Array, matrix: Array) -> Array:
+    """The tensor with every axis multiplied by a matrix."""
+    for _ in range(tensor.ndim):  # the first axis becomes the last
+        tensor = np.tensordot(tensor, matrix, axes=(0, 0))
+    return tensor
+
+
 def rank_one(value: float, vector: Array, order: int) -> Array:
     result = np.asarray(value)
     for _ in range(order):
@@ -136,9 +143,7 @@ def decompose(tensor: Array, spectrum: Array, lifted: bool = False) -> tuple[Arr
         found.append(vector[0])
         rest = rest - rank_one(float(eigenvalues(rest, vector)[0]), vector[0], order)
         if order == 4:  # a source of no kurtosis leaves nothing to follow: it is what the others are orthogonal to
-            across = np.eye(k) - np.outer(vector[0], vector[0])
-            for axis in range(order):
-                rest = np.moveaxis(np.tensordot(across, rest, axes=(1, axis)), 0, axis)
+            rest = turned(rest, np.eye(k) - np.outer(vector[0], vector[0]))
     vectors = np.array(found)
     better, calm, more = follow(tensor, vectors, STEPS)
     better = polish(tensor, better) if calm else better

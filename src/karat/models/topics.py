@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -25,9 +25,9 @@ from karat.models import misfit, quadruples
 from karat.models.base import SEEN, Learner, as_distributions
 from karat.models.misfit import Check
 from karat.models.recovery import warn_recovery
+from karat.models.refine import smoothed
 from karat.models.tensor import decompose
 from karat.problems import latent
-from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.topics import checked_counts
@@ -55,22 +55,25 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         tags.input_tags.positive_only = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from word counts (dense or sparse); y is there for scikit-learn's pipelines only."""
-        return self._fit(X, sample_weight)
-
-    def _topics(self, rows: Array, maps: Maps, problem: Latent) -> Array:
-        """Word distributions (k x d); with a warning if there are few documents."""
-        documents = int(maps["n"])
+    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Any) -> None:
+        ell, V = self._components(moments["tensor"], maps, problem)
+        documents, a = int(maps["n"]), problem.concentration
         if documents < FEW * problem.k:
             warn_recovery(
                 f"Only {documents} documents of at least 3 words for {problem.k} topics; the result is mostly noise below "
                 f"{FEW * problem.k}."
             )
-        rows = maps["m1"][None] if problem.k == 1 else rows  # one topic is the law of all words, whether the model fits or not
-        return as_distributions(rows, "The word distributions of the topics", documents)
+        # one topic is the law of all words, whether the model fits or not
+        rows = maps["m1"][None] if problem.k == 1 else (a + 2) / 2 * ell[:, None] * (V @ maps["B"].T)
+        self.topics_ = as_distributions(rows, "The word distributions of the topics", documents)
+        self.n_words_ = 3.0 * float(maps["total"])  # a document counts by its triples
+        self._weigh(ell)
 
-    def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
+    @abstractmethod
+    def _weigh(self, ell: Array) -> None:
+        """Set the weights of the topics."""
+
+    def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         """Word pairs have rank k, and word triples a diagonal tensor."""
         if sample is None:
             return []
@@ -110,21 +113,22 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
 
     def _log_words(self) -> Array:
         """Logarithms of the smoothed word distributions (d x k)."""
-        return np.asarray(np.log((1 - SMOOTH) * self.topics_ + SMOOTH / self.topics_.shape[1]).T)
+        return np.asarray(np.log(smoothed(self.topics_, SMOOTH)).T)
 
     @abstractmethod
     def transform(self, X: Any) -> Array:
         """The topics of documents (n x k)."""
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Learn from documents and give their topics."""
-        return self.fit(X, sample_weight=sample_weight).transform(X)
+    def to_sklearn(self) -> Any:
+        """A fitted ``sklearn.decomposition.LatentDirichletAllocation`` with these topics.
 
-    def _peer(self, prior: float) -> Any:
+        Its ``partial_fit`` continues from them by variational Bayes: a separate step, which needs the full data.
+        """
         from sklearn.decomposition import LatentDirichletAllocation as Peer
 
         self._check_fitted()
         k, d = self.topics_.shape
+        prior = float(np.mean(getattr(self, "alpha_", 1.0 / k)))
         peer = Peer(k, doc_topic_prior=prior, topic_word_prior=1.0 / k, learning_method="batch", random_state=0)
         words = np.maximum(self.n_words_ * self.weights_, ENOUGH * d)  # with few words the peer's prior would blur the topics
         peer.components_ = (1 - SMOOTH) * words[:, None] * self.topics_ + SMOOTH * words[:, None] / d
@@ -133,14 +137,6 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         peer.n_batch_iter_, peer.n_iter_, peer.bound_, peer.n_features_in_ = 1, 0, np.inf, d
         peer.random_state_ = np.random.RandomState(0)
         return peer
-
-    def to_sklearn(self) -> Any:
-        """A fitted ``sklearn.decomposition.LatentDirichletAllocation`` with these topics.
-
-        Its ``partial_fit`` continues from them by variational Bayes: a separate step, which needs the full data.
-        """
-        prior = float(np.mean(getattr(self, "alpha_", np.full(1, 1.0 / len(self.weights_)))))
-        return self._peer(prior)
 
 
 def topic_parts(counts: csr_array, maps: Maps, problem: Any, V: Array) -> tuple[Any, Any]:
@@ -175,7 +171,7 @@ def topic_parts(counts: csr_array, maps: Maps, problem: Any, V: Array) -> tuple[
 
 
 class SingleTopic(_TopicLearner):
-    """Documents of one topic each, learned by moments of word pairs and triples.
+    """Documents (word counts, dense or sparse) of one topic each, learned by moments of word pairs and triples.
 
     Parameters
     ----------
@@ -194,38 +190,33 @@ class SingleTopic(_TopicLearner):
     recovery_ : Recovery
     """
 
-    problem_type: ClassVar[type[Latent]] = latent.SingleTopic
+    problem_type = latent.SingleTopic
 
     def __init__(self, n_topics: int = 10) -> None:
         self.n_topics = n_topics
 
-    def _problem(self, X: Any) -> latent.SingleTopic:
+    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.SingleTopic:
         return latent.SingleTopic(self.n_topics)
 
-    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
-        ell, V = self._components(moments["tensor"], maps, problem)
-        rows = V @ maps["B"].T
+    def _weigh(self, ell: Array) -> None:
         weights = 1.0 / ell**2
-        self.topics_ = self._topics(ell[:, None] * rows, maps, problem)
         self.mass_ = float(weights.sum())
         self.weights_ = weights / self.mass_
-        self.n_words_ = 3.0 * float(maps["total"])  # a document counts by its triples
+
+    def _log_joint(self, X: Any) -> Array:
+        return np.asarray(self._counts(X) @ self._log_words() + np.log(self.weights_))
 
     def transform(self, X: Any) -> Array:
         """Posterior probability of each topic for each document (n x k)."""
-        return self._posterior(X)
-
-    def _posterior(self, X: Any) -> Array:
-        counts = self._counts(X)
-        return np.asarray(softmax(counts @ self._log_words() + np.log(self.weights_), axis=1))
+        return self.predict_proba(X)
 
     def predict_proba(self, X: Any) -> Array:
         """The same as :meth:`transform`, always as an array."""
-        return self._posterior(X)
+        return np.asarray(softmax(self._log_joint(X), axis=1))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely topic of each document."""
-        return np.asarray(self._posterior(X).argmax(axis=1))
+        return np.asarray(self.predict_proba(X).argmax(axis=1))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Learn from documents and give their most likely topics."""
@@ -233,8 +224,7 @@ class SingleTopic(_TopicLearner):
 
     def score(self, X: Any, y: Any = None) -> float:
         """Log-likelihood of the words per document, without the number of their orders; y is there for searches only."""
-        joint = self._counts(X) @ self._log_words() + np.log(self.weights_)
-        return float(logsumexp(joint, axis=1).mean())
+        return float(logsumexp(self._log_joint(X), axis=1).mean())
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion of documents; lower is better."""
@@ -275,7 +265,7 @@ def alpha0_curve(X: Any, n_topics: int, sample_weight: Any = None) -> tuple[Arra
 
 
 class LatentDirichlet(_TopicLearner):
-    """Latent Dirichlet allocation with a known alpha_0, learned by moments of word pairs and triples.
+    """Latent Dirichlet allocation of word counts (dense or sparse), learned by moments of word pairs and triples.
 
     Parameters
     ----------
@@ -300,34 +290,26 @@ class LatentDirichlet(_TopicLearner):
     recovery_ : Recovery
     """
 
-    problem_type: ClassVar[type[Latent]] = latent.LatentDirichlet
+    problem_type = latent.LatentDirichlet
 
     def __init__(self, n_topics: int = 10, *, alpha0: float | Literal["auto"] = 1.0) -> None:
         self.n_topics = n_topics
         self.alpha0 = alpha0
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from word counts (dense or sparse); y is there for scikit-learn's pipelines only."""
-        self._weight = sample_weight  # alpha0="auto" looks at the weighted documents
-        try:
-            return self._fit(X, sample_weight)
-        finally:
-            del self._weight
-
-    def _problem(self, X: Any) -> latent.LatentDirichlet:
+    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.LatentDirichlet:
         if self.alpha0 != "auto":
             self.alpha0_, self.alpha0_curve_ = float(self.alpha0), None
             return latent.LatentDirichlet(self.n_topics, self.alpha0)
         if X is None:
             raise InputError('alpha0="auto" needs data; a coreset was built for one alpha0, give that one.', argument="alpha0")
-        self.alpha0_curve_ = alpha0_curve(X, self.n_topics, self._weight)
+        self.alpha0_curve_ = alpha0_curve(X, self.n_topics, sample_weight)
         self.alpha0_ = float(self.alpha0_curve_[0][self.alpha0_curve_[1].argmin()])
         return latent.LatentDirichlet(self.n_topics, self.alpha0_)
 
     def _alpha0_values(self) -> list[float]:
         return [float(self.alpha0_ * x) for x in (CHOSEN if self.alpha0 == "auto" else (1.0,))]
 
-    def _matching(self, core: Any) -> Latent:
+    def _matching(self, core: Any) -> latent.Latent:
         if self.alpha0 == "auto" and isinstance(core.problem, latent.LatentDirichlet):
             if core.problem.n_topics != self.n_topics:
                 raise NotExactError(f"The coreset is of {core.problem.n_topics} topics, not {self.n_topics}.")
@@ -335,14 +317,10 @@ class LatentDirichlet(_TopicLearner):
             return core.problem
         return super()._matching(core)
 
-    def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
+    def _weigh(self, ell: Array) -> None:
         a = self.alpha0_
-        ell, V = self._components(moments["tensor"], maps, problem)
-        rows = V @ maps["B"].T
-        self.topics_ = self._topics((a + 2) / 2 * ell[:, None] * rows, maps, problem)
-        self.alpha_ = 4 * a * (a + 1) / ((a + 2) ** 2 * ell**2) if problem.k > 1 else np.array([a])
+        self.alpha_ = 4 * a * (a + 1) / ((a + 2) ** 2 * ell**2) if len(ell) > 1 else np.array([a])
         self.weights_ = self.alpha_ / self.alpha_.sum()
-        self.n_words_ = 3.0 * float(maps["total"])
 
     def transform(self, X: Any) -> Array:
         """Expected proportions of the topics in each document (n x k), by the variational fixed point (Blei et al. 2003)."""

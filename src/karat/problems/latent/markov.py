@@ -97,15 +97,7 @@ class HiddenMarkov(ThreeViews):
         """One-hot rows of the symbols, or the table itself; symbols outside the windows ``used`` do not count."""
         if self.emissions == "gaussian":
             return table.toarray() if sparse.issparse(table) else table
-        values = table.toarray() if sparse.issparse(table) else table[:]
-        if values.shape[1] != 1:
-            raise InputError(f"Categorical emissions are symbols 0, 1, .. in one column; X has {values.shape[1]} columns.")
-        values = np.asarray(values)[:, 0]
-        bad = ~np.isfinite(values) | (values < 0) | (values != np.floor(values))
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            raise InputError(f"Symbols must be whole numbers of at least 0; row {row} of X holds {values[row]!r}.")
-        codes = values.astype(np.int64)
+        codes = symbols_of(np.asarray(table.toarray() if sparse.issparse(table) else table[:]))
         if used is not None:
             inside = np.zeros(len(codes), dtype=bool)
             inside[(used[:, None] + np.arange(3)).ravel()] = True
@@ -122,3 +114,15 @@ class HiddenMarkov(ThreeViews):
             return Through(table, lambda block: self._observations(np.asarray(block)[:, a * d : (a + 1) * d], symbols), symbols)
 
         return step(0), step(1), step(2)
+
+
+def symbols_of(table: np.ndarray) -> np.ndarray:
+    """Symbols 0, 1, .. of one column, checked."""
+    if table.shape[1] != 1:
+        raise InputError(f"Categorical emissions are symbols 0, 1, .. in one column; X has {table.shape[1]} columns.")
+    values = table[:, 0]
+    bad = ~np.isfinite(values) | (values < 0) | (values != np.floor(values))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise InputError(f"Symbols must be whole numbers of at least 0; row {row} of X holds {values[row]:g}.")
+    return values.astype(np.int64)

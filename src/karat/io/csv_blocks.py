@@ -1,0 +1,156 @@
+"""The bytes of a CSV file, cut between rows: blocks after which a run can resume, in pieces that are parsed side by side.
+
+pyarrow's own streaming reader cannot be resumed and does not say in which line it stumbled.  So the bytes are cut here: a block
+ends after its last whole line, a piece after the first line end behind so many bytes.  Only where a block holds quotes is it
+asked which line ends are outside of them.  Where blocks and pieces end depends on the file alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from karat.errors import InputError
+from karat.io.csv_lines import line_ends, stray_quote
+
+SOME = 2**22  # bytes at a time, where lines are counted
+CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+
+
+class Header(NamedTuple):
+    """What the first line of a file says."""
+
+    names: list[str]
+    delimiter: str
+
+
+class Piece(NamedTuple):
+    """Whole lines of a file."""
+
+    data: memoryview
+    header: Header
+    inner: int  # line breaks in values
+    end: int | None  # the byte after them, if a run can resume there
+    stored: int  # bytes of the file that were read so far
+
+
+class Lines(NamedTuple):
+    """The whole lines at the beginning of some bytes: their length, and the line ends, if quotes make some belong to values."""
+
+    length: int
+    outside: np.ndarray | None = None
+    inside: np.ndarray | None = None
+
+
+class CsvBytes:
+    """The bytes of one file.
+
+    Parameters
+    ----------
+    filesystem : pyarrow FileSystem
+    name : str
+    read_header : callable
+        Makes a :class:`Header` of the first line.
+    spare : list of bytearray, optional
+        Memory of blocks that are no longer in use, to be used again: new memory costs more than reading into it.
+    """
+
+    def __init__(
+        self, filesystem: Any, name: str, read_header: Callable[[str], Header], spare: list[bytearray] | None = None
+    ) -> None:
+        self.filesystem, self.name, self.read_header = filesystem, name, read_header
+        self.spare = [] if spare is None else spare
+
+    def pieces(self, start: int, block_bytes: int, piece_bytes: int) -> Iterator[Piece]:
+        """Pieces of the blocks from byte ``start`` on, which is the end of the header if it is 0."""
+        buffer, filled, place = bytearray(block_bytes), 0, 0
+        header: Header | None = None
+        try:
+            with self.filesystem.open_input_file(self.name) as stored:
+                stream = self._decompressed(stored)
+                while True:
+                    while filled < block_bytes and (count := stream.readinto(memoryview(buffer)[filled:])):
+                        filled += count
+                    final = filled < block_bytes
+                    if header is None:
+                        line = self._first_line(buffer, filled, final)
+                        header, cut = self.read_header(line.decode("utf-8-sig").strip("\r\n")), len(line)
+                    elif place < start and stream is stored:
+                        place, filled = stored.seek(start), 0
+                        continue
+                    elif place < start:  # read again what is done: a compressed file has no other way
+                        cut = min(filled, start - place)
+                    else:
+                        lines = self._whole_lines(buffer, filled, final, header, place)
+                        cut = lines.length
+                        for first, last in pairwise(_cuts(buffer, lines, piece_bytes)):
+                            inner = 0 if lines.inside is None else int(np.diff(np.searchsorted(lines.inside, [first, last]))[0])
+                            end = place + cut if last == cut else None
+                            yield Piece(memoryview(buffer)[first:last], header, inner, end, stored.tell())
+                    if filled and not cut:
+                        raise InputError(f"{self.name} has a line of more than {block_bytes >> 20} MB; is it a CSV file?")
+                    rest = memoryview(buffer)[cut:filled]
+                    if final and not rest:
+                        return
+                    if place >= start and place:  # its pieces are still in use
+                        buffer = self.spare.pop() if self.spare else bytearray(block_bytes)
+                    memoryview(buffer)[: len(rest)] = rest
+                    place, filled = place + cut, len(rest)
+        except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
+            raise InputError(
+                f"{self.name} cannot be read ({error}); it may be damaged. Write it again or leave it out."
+            ) from error
+
+    def _decompressed(self, stored: Any) -> Any:
+        codec = CODECS.get(os.path.splitext(self.name)[1].lower())
+        return pa.CompressedInputStream(stored, codec) if codec else stored
+
+    def _first_line(self, buffer: bytearray, filled: int, final: bool) -> bytearray:
+        line = buffer[: buffer.find(b"\n", 0, filled) + 1] or buffer[: filled if final else 0]
+        if b"\r" in line.rstrip(b"\r\n"):
+            raise InputError(f"{self.name} ends its lines with carriage returns alone; convert them to line feeds.")
+        return line
+
+    def _whole_lines(self, buffer: bytearray, filled: int, final: bool, header: Header, place: int) -> Lines:
+        """The whole lines of the bytes from ``place`` on."""
+        if buffer.find(b'"', 0, filled) < 0:
+            return Lines(filled if final else buffer.rfind(b"\n", 0, filled) + 1)
+        data = memoryview(buffer)[:filled]
+        stray = stray_quote(data, header.delimiter, final)
+        if stray is not None:
+            line = 1 + self._breaks_before(place) + buffer.count(b"\n", 0, stray)
+            text = bytes(buffer[stray : stray + 40]).decode("utf-8", "replace")
+            raise InputError(
+                f"{self.name}, line {line:,}: a quote opens a value and is not closed ({text!r}), so the lines behind it would "
+                "be lost. Close it, or double it if it belongs to the value."
+            )
+        outside, inside = line_ends(data, header.delimiter)
+        return Lines(filled if final else int(outside[-1]) + 1 if len(outside) else 0, outside, inside)
+
+    def _breaks_before(self, byte: int) -> int:
+        """Line breaks before a byte, for error messages."""
+        found = 0
+        with self.filesystem.open_input_file(self.name) as stored:
+            stream = self._decompressed(stored)
+            while byte > 0 and (some := stream.read(min(byte, SOME))):
+                found, byte = found + some.count(b"\n"), byte - len(some)
+        return found
+
+
+def _cuts(buffer: bytearray, lines: Lines, piece_bytes: int) -> list[int]:
+    """Where the pieces of a block begin, and where the last one ends."""
+    cuts = [0]
+    while cuts[-1] + piece_bytes < lines.length:
+        after = cuts[-1] + piece_bytes
+        if lines.outside is None:
+            cut = buffer.find(b"\n", after, lines.length) + 1
+        else:
+            behind = lines.outside[lines.outside >= after]
+            cut = int(behind[0]) + 1 if len(behind) else 0
+        cuts.append(cut or lines.length)
+    return cuts if cuts[-1] == lines.length else [*cuts, lines.length]
