@@ -261,3 +261,18 @@ def test_indicators_of_one_category_beside_an_intercept(levels):
         assert few.verify(X, y).ok
         kept = np.column_stack([few.X, few.y])
         assert np.allclose((kept.T * few.weights) @ kept, D.T @ D, rtol=1e-11)
+
+
+@pytest.mark.parametrize("seed", [2, 1131, 3600])
+def test_fewer_rows_than_categories(seed):
+    """Directions that rows have shown can become zero in every row when rounding is taken out of them: they are dropped."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 14))
+    first, second = np.eye(12)[rng.integers(0, 12, n)], np.eye(9)[rng.zipf(1.5, n) % 9]
+    X = np.hstack([first, second, rng.standard_normal((n, 2)) * [1, 10] + [0, 5]])
+    y = X[:, -2:].sum(axis=1) + 2000 + rng.standard_normal(n)
+    weights = rng.uniform(0.1, 3, n)
+    core = karat.coreset(X, y, sample_weight=weights)
+    assert core.verify(X, y, sample_weight=weights).ok
+    D, kept = np.column_stack([X, y]), np.column_stack([core.X, core.y])
+    assert np.allclose((kept.T * core.weights) @ kept, (D.T * weights) @ D, rtol=1e-11)

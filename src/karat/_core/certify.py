@@ -320,8 +320,7 @@ def require_proven(
     if certificate.proven:
         return
     worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))
-    kernel = worst.fitted.kernel
-    moment = kernel.feature_name(worst.proof.worst, names)
+    moment = worst.fitted.kernel.feature_name(worst.proof.worst, names)
     several = f"rows {', '.join(map(str, rows[:5]))}{' and others' if len(rows) > 5 else ''}"
     heavy = f" Each of {several} holds more than a tenth of a moment." if len(rows) else ""
     raise NotExactError(

@@ -21,7 +21,7 @@ from karat._core.latent import Samples
 from karat._core.progress import progress_bar
 from karat._data import containers
 from karat._data.advice import unknown_argument
-from karat._data.checks import SECOND_IS_Y, Table, check_taken, chosen_problem, read_input
+from karat._data.checks import Table, check_absorbing, check_taken, chosen_problem, read_input
 from karat._data.named import named_columns
 from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel
@@ -104,16 +104,9 @@ def coreset(
                 X, y, problem, sample_weight=sample_weight, groups=groups, lengths=lengths, method=method,
                 random_state=random_state, progress=advance,
             )  # fmt: skip
+    target = None
     if isinstance(y, str | list) or isinstance(sample_weight, str) or isinstance(groups, str):
-        named = named_columns(X, y, sample_weight, groups)
-        if named.X is not X:
-            core = coreset(
-                *named[:2], problem, sample_weight=named.sample_weight, groups=named.groups, lengths=lengths, method=method,
-                random_state=random_state, progress=progress,
-            )  # fmt: skip
-            return core if named.target is None else replace(core, provenance={"target": named.target})
-    if isinstance(y, Problem) and problem is None:
-        raise InputError(SECOND_IS_Y, argument="y")
+        X, y, sample_weight, groups, target = named_columns(X, y, sample_weight, groups)
     problem = chosen_problem(problem, y is not None)
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.", argument="method")
@@ -121,10 +114,7 @@ def coreset(
         check_whole("random_state", random_state, 0)
     X, y = containers.collected(X), containers.collected(y)
     data = read_rows(X, y, problem, sample_weight, groups, lengths)
-    if problem.absorb is not None and groups is not None:
-        raise InputError("absorb and groups do not go together: an absorbed coreset serves one fit of one alpha.")
-    if problem.absorb is not None and data.targets != 1:
-        raise InputError(f"absorb needs exactly one target, y has {data.targets}.")
+    check_absorbing(problem, groups, data.targets)
     seed, correction = int(random_state), None
     try:
         reductions = reduced(data, data.kernel(problem), method, seed, progress)
@@ -132,7 +122,8 @@ def coreset(
             reductions[0], correction = problem.absorb_rows(data.rows(), reductions[0], seed, progress, unit=data.unit)
     except NonFiniteError:
         raise data.explain_non_finite() from None
-    return assemble(problem, data, X, y, reductions, correction, start)
+    core = assemble(problem, data, X, y, reductions, correction, start)
+    return core if target is None else replace(core, provenance={"target": target})
 
 
 def reduced(data: Table | Samples, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> list[Reduction]:

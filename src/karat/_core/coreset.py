@@ -5,22 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never
+from typing import Any, Never
 
 import numpy as np
 
 from karat._core.certify import Certificate
+from karat._core.export import Summary, to_arrow, to_pandas, to_polars
+from karat._core.html import coreset_html
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
 from karat._data import containers
+from karat._data.advice import unknown_argument
 from karat._data.checks import features_of, read_input
+from karat._data.named import named_columns
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
-
-if TYPE_CHECKING:
-    from karat._core.export import Summary
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -173,8 +174,6 @@ class Coreset:
             Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices``.
         """
         from karat._core.verify import verify
-        from karat._data.advice import unknown_argument
-        from karat._data.named import named_columns
 
         if unknown:
             raise unknown_argument(Coreset.verify, unknown)
@@ -218,26 +217,18 @@ class Coreset:
 
         The index is that of the rows in X, if X is a pandas frame, else the number of each row in the input.
         """
-        from karat._core.export import to_pandas
-
         return to_pandas(self)
 
     def to_polars(self) -> Any:
         """The kept rows as a polars frame: ``row``, features and target under their own names, then ``weight``."""
-        from karat._core.export import to_polars
-
         return to_polars(self)
 
     def to_arrow(self) -> Any:
         """The kept rows as an Arrow table: ``row``, features and target under their own names, then ``weight``."""
-        from karat._core.export import to_arrow
-
         return to_arrow(self)
 
     def summary(self) -> Summary:
         """What the coreset keeps and how exactly; it prints as text, and as a table in a notebook."""
-        from karat._core.export import Summary
-
         return Summary(self)
 
     def plot(self, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
@@ -255,8 +246,6 @@ class Coreset:
         karat.report.ProjectionDisplay
             With ``ax_`` and ``figure_``.
         """
-        from karat._data.named import named_columns
-
         X, y, *_ = named_columns(X, y)
         report = import_module("karat.report")  # found by its name, as karat.report is: pictures know coresets, not the reverse
         return report.ProjectionDisplay.from_coreset(self, X, y).plot(ax)
@@ -302,6 +291,4 @@ class Coreset:
         )
 
     def _repr_html_(self) -> str:
-        from karat._core.html import coreset_html
-
         return coreset_html(self)

@@ -15,6 +15,7 @@ import numpy as np
 
 from karat._core import wording
 from karat._core.facts import facts, kept_columns
+from karat._core.html import coreset_html
 from karat.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def to_pandas(core: Coreset) -> Any:
     row = next(iter(columns))
     labels = core.X.index if hasattr(core.X, "iloc") else pandas.Index(columns[row], name=row)
     rest = {name: values for name, values in columns.items() if name != row}
-    return pandas.DataFrame({name: pandas.Series(values, index=labels, dtype=_dtype(values)) for name, values in rest.items()})
+    types = {name: None if values.dtype.kind in "OUS" else values.dtype for name, values in rest.items()}
+    return pandas.DataFrame({name: pandas.Series(rest[name], index=labels, dtype=kind) for name, kind in types.items()})
 
 
 def to_polars(core: Coreset) -> Any:
@@ -71,10 +73,6 @@ def _distinct(names: list[str]) -> list[str]:
     return found
 
 
-def _dtype(values: np.ndarray) -> Any:
-    return None if values.dtype.kind in "OUS" else values.dtype
-
-
 def _library(name: str) -> Any:
     try:
         return import_module(name)
@@ -100,6 +98,4 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from karat._core.html import coreset_html
-
         return coreset_html(self.core)

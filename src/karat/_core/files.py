@@ -154,14 +154,6 @@ def _labels(table: Any) -> dict[str, Any]:
     return {"labels": [list(label) if isinstance(label, tuple) else label for label in plain_labels]}
 
 
-def _relabelled(frame: Any, labels: list[Any]) -> Any:
-    """A pandas frame with such names; anything else as it is."""
-    if not hasattr(frame, "iloc"):
-        return frame
-    frame.columns = [tuple(label) if isinstance(label, list) else label for label in labels]  # tuples make a MultiIndex
-    return frame
-
-
 def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
     """The container again; an array where the library of a frame is not installed."""
     if kind is None:
@@ -177,7 +169,9 @@ def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> 
         return arrays[name]
     columns = {column: arrays[f"{name}/{i}"] for i, column in enumerate(kind["columns"])}
     frame = frames.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
-    return _relabelled(frame, kind["labels"]) if "labels" in kind else frame
+    if "labels" in kind and hasattr(frame, "iloc"):  # tuples make a MultiIndex
+        frame.columns = [tuple(label) if isinstance(label, list) else label for label in kind["labels"]]
+    return frame
 
 
 def problem_header(problem: Problem) -> dict[str, Any]:

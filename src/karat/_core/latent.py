@@ -42,7 +42,6 @@ class Samples:
     used: Maps  # those in whose coordinates the samples are read: these, or those that a coreset has stored
     labels: ClassVar[list[None]] = [None]
     groups: ClassVar[None] = None
-    offsets: ClassVar[None] = None
     targets: ClassVar[int] = 0
     unit: ClassVar[float] = 1.0
     names: ClassVar[list[str]] = []

@@ -11,16 +11,8 @@ from typing import Any
 
 from karat._data.roles import ColumnRoles
 
-SHARED = (
-    "karat",
-    "target",
-    "columns",
-    "roles",
-    "pipeline",
-    "on_missing",
-    "encoding",
-    "problem",
-)  # said once where all parts agree
+# said once where all parts agree
+SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "encoding", "problem")
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: A
     numbers = core.indices if among is None else core.indices[among]
     alone, where = _verbatim(rows, kept, numbers, table.index(label))
     if alone.all() and len(where) == len(rows):
-        return replace(found, proof=replace(Proof.trivial(), power=found.proof.power))
+        return replace(found, proof=Proof.trivial(found.proof.power))
     if not alone.any() or len(where) == len(rows) or alone.all():
         return found
     rest = _against(core, table, rows.subset(np.setdiff1d(np.arange(len(rows)), where)), kept.subset(np.flatnonzero(~alone)))

@@ -1,4 +1,4 @@
-"""Advice for error messages: what a caller probably meant.  The module is imported when something is wrong, not before."""
+"""Advice for error messages: what a caller probably meant."""
 
 from __future__ import annotations
 

@@ -94,13 +94,7 @@ def _stacked_parts(batches: Sequence[Batch]) -> list[Any]:
 def _stacked_weights(batches: Sequence[Batch]) -> Array | None:
     if all(p.weights is None for p in batches):
         return None
-    weights = np.ones(sum(map(len, batches)))
-    start = 0
-    for batch in batches:
-        if batch.weights is not None:
-            weights[start : start + len(batch)] = batch.weights
-        start += len(batch)
-    return weights
+    return np.concatenate([np.ones(len(p)) if p.weights is None else p.weights for p in batches])
 
 
 def labels_of(batch: Batch) -> list[Any]:

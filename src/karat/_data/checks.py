@@ -14,18 +14,18 @@ import numpy as np
 from scipy import sparse
 
 from karat._data import containers
+from karat._data.advice import problem_correction
 from karat._data.groups import Grouping, check_groups, group_rows
 from karat._data.indicators import Indicators
 from karat._data.offsets import find_offsets
 from karat._data.transformed import transformed
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Offsets, Rows, is_long
+from karat.engine.rows import Offsets, Rows, consecutive, is_long, sweep
 from karat.errors import InputError
 from karat.problems import LeastSquares, Moments, Problem
 
 OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
-SECOND_IS_Y = "The second argument is y; pass the problem by name: karat.coreset(X, problem=...)."
 NOT_TAKEN = {
     "y": "has no target; leave y out",
     "groups": "does not take groups, because its maps belong to one data set; build one coreset per group",
@@ -36,8 +36,6 @@ NOT_TAKEN = {
 def check_problem(problem: Any) -> Problem:
     """Raise unless ``problem`` is a problem, which is returned."""
     if not isinstance(problem, Problem):
-        from karat._data.advice import problem_correction
-
         raise InputError(problem_correction(problem), argument="problem")
     return problem
 
@@ -54,6 +52,16 @@ def check_taken(problem: Problem, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None and name not in problem.takes:
             raise InputError(f"{problem.describe()} {NOT_TAKEN[name]}.", argument=name)
+
+
+def check_absorbing(problem: Problem, groups: Any, targets: int) -> None:
+    """Raise if the regulariser of a problem is to absorb a part of rows for which that has no meaning."""
+    if problem.absorb is None:
+        return
+    if groups is not None:
+        raise InputError("absorb and groups do not go together: an absorbed coreset serves one fit of one alpha.")
+    if targets != 1:
+        raise InputError(f"absorb needs exactly one target, y has {targets}.")
 
 
 @dataclass(frozen=True)
@@ -128,9 +136,9 @@ class Table:
     def rows(self, label: Any = None) -> Rows:
         """The rows of one group, or all, to be read in blocks."""
         parts, index = self.parts, self.index(label)
-        if index is not None and _is_run(index) and all(isinstance(part, np.ndarray | Indicators) for part in parts):
-            run = slice(index[0], index[-1] + 1)  # a run of rows, such as a fold: a view is read faster than an index
-            weights = None if self.weights is None else self.weights[run]
+        run = None if index is None else consecutive(index)
+        if run is not None and all(isinstance(part, np.ndarray | Indicators) for part in parts):
+            weights = None if self.weights is None else self.weights[run]  # a view is read faster than an index
             views = [part.run(run) if isinstance(part, Indicators) else part[run] for part in parts]
             return Rows(views, weights, offsets=self.offsets)
         return Rows(parts, self.weights, index, self.offsets)
@@ -163,22 +171,33 @@ class Table:
 
     def explain_non_finite(self) -> InputError:
         """The error that names the first column with NaN or infinity; if there is none, the one to rescale."""
-        places = [(part, i) for part in (self.X, self.y) if part is not None for i in range(part.shape[1])]
-        for name, (part, i) in zip(self.names, places, strict=True):
-            values = np.asarray(part[:, [i]].toarray()[:, 0] if sparse.issparse(part) else part[:, i], dtype=float)
-            bad = np.flatnonzero(~np.isfinite(values))
-            if len(bad):
-                many = f"{len(bad)} {'NaN' if np.isnan(values[bad]).any() else 'infinite'} value{'s' if len(bad) > 1 else ''}"
-                return InputError(
-                    f"Column {name} has {many}, the first in row {bad[0]}; drop or impute those rows.",
-                    column=name,
-                    row=int(bad[0]),
-                )
-        return self._explain_sizes()
+        rows = Rows(self.parts)
 
-    def _explain_sizes(self) -> InputError:
-        """The error that names the column furthest from 1: the one to rescale, whether it is too large or too small."""
-        sizes, spreads = (np.concatenate(found) for found in zip(*map(_extent, self.parts), strict=True))
+        def visit(block: Array, _weights: Array | None, start: int) -> tuple[Any, ...]:
+            values = block[:, 1:]
+            bad = ~np.isfinite(values)
+            first = np.where(bad.any(axis=0), start + bad.argmax(axis=0), len(rows))
+            return bad.sum(axis=0), np.isnan(values).any(axis=0), first, values.max(axis=0), values.min(axis=0)
+
+        def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+            return a[0] + b[0], a[1] | b[1], np.minimum(a[2], b[2]), np.maximum(a[3], b[3]), np.minimum(a[4], b[4])
+
+        counts, nan, first, high, low = sweep(rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 1))
+        if not counts.any():
+            return self._explain_sizes(high, low)
+        i = int(np.flatnonzero(counts)[0])
+        name, row = self.names[i], int(first[i])
+        many = f"{counts[i]} {'NaN' if nan[i] else 'infinite'} value{'s' if counts[i] > 1 else ''}"
+        message = f"Column {name} has {many}, the first in row {row}; drop or impute those rows."
+        return InputError(message, column=name, row=row)
+
+    def _explain_sizes(self, high: Array, low: Array) -> InputError:
+        """The error that names the column furthest from 1: the one to rescale, whether it is too large or too small.
+
+        ``high`` and ``low`` are the largest and the smallest value of every column.
+        """
+        with np.errstate(over="ignore"):  # infinite if they are of either sign and as large as doubles can be
+            sizes, spreads = np.maximum(np.abs(high), np.abs(low)), high - low
         smallest = np.where(spreads > 0, np.minimum(sizes, spreads), np.where(sizes > 0, sizes, 1.0))
         above, below = np.log2(sizes.clip(1.0)), -np.log2(smallest)
         i = int(np.argmax(np.maximum(above, below)))
@@ -192,10 +211,6 @@ class Table:
                 "drop it."
             )
         return InputError(f"Column {name} {said}", column=name)
-
-
-def _is_run(index: Indices) -> bool:
-    return len(index) > 0 and bool(index[-1] - index[0] + 1 == len(index))
 
 
 def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
@@ -214,7 +229,7 @@ def read_input(
     ``unit`` and ``offsets`` are those of other rows that these will be compared with.
     """
     if isinstance(y, Problem):
-        raise InputError(SECOND_IS_Y, argument="y")
+        raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).", argument="y")
     if isinstance(y, str):
         raise InputError(f"y={y!r} names a column, but X has no names; pass the values of the target.", argument="y")
     check_taken(problem, y=y)
@@ -283,11 +298,3 @@ def check_weights(sample_weight: Any, count: int) -> Array | None:
 
 def _unit(heaviest: float) -> float:
     return 1.0 if 1e-100 < heaviest < 1e100 else 2.0 ** np.floor(np.log2(heaviest))
-
-
-def _extent(part: Any) -> tuple[Array, Array]:
-    """Of every column, the largest absolute value and the distance between the largest and the smallest value."""
-    ends = (part.max(axis=0), part.min(axis=0))
-    high, low = (np.ravel(end.toarray() if sparse.issparse(end) else end).astype(float) for end in ends)
-    with np.errstate(over="ignore"):  # infinite if they are of either sign and as large as doubles can be
-        return np.maximum(np.abs(high), np.abs(low)), high - low

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from karat._data.advice import about_time
 from karat.engine.offsets import WHOLE, all_exact
 from karat.engine.rows import is_long
 from karat.errors import InputError, MissingExtraError
@@ -40,8 +41,6 @@ class Columns:
         return self.shape[0]
 
     def __getitem__(self, where: Any) -> np.ndarray:
-        if isinstance(where, tuple):  # one column, for error messages only
-            return np.asarray(self.columns[where[1]][where[0]])
         return np.column_stack([column[where] for column in self.columns])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -188,8 +187,6 @@ def _plain(series: Any) -> np.ndarray:
 def _check_column(column: Any, kind: Any, name: str) -> None:
     """Raise unless a column of a frame is numeric."""
     if not (kind.is_numeric() or str(kind) == "Boolean") or str(kind).startswith("Decimal"):
-        from karat._data.advice import about_time
-
         if name == "y":
             target = "y" if column in (None, "") else repr(str(column))
             raise InputError(f"The target {target} {_said(kind, str(kind) == 'String')}; {NUMERIC_TARGET}.")
@@ -209,8 +206,6 @@ def _check_kind(kind: np.dtype[Any], name: str) -> None:
     if kind.kind not in "fiub" and name == "y":
         raise InputError(f"The target y {_said(kind, kind.kind in 'US')}; {NUMERIC_TARGET}.")
     if kind.kind not in "fiub":
-        from karat._data.advice import about_time
-
         advice = about_time(kind) or "convert it to numbers first, for example with astype(float)"
         raise InputError(f"{name} has type {kind}, which is not numeric; {advice}.")
 

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from karat._data.advice import instead
 from karat._data.containers import Columns, as_narwhals, as_table, collected, dimensions, is_frame, rounds
+from karat._data.groups import missing_values
 from karat.errors import InputError
 
 
@@ -24,8 +26,6 @@ def aligned(table: Any, like: Any) -> Any:
         return table
     missing = [str(name) for name in names if name not in frame.columns]
     if missing:
-        from karat._data.advice import instead
-
         raise InputError(f"The data has no column {missing[0]!r}, which the coreset has; {instead(missing[0], frame.columns)}")
     return frame.select(names).to_native()
 
@@ -102,12 +102,7 @@ def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
     if is_frame(table) and dimensions(table) == 2:
         frame = table if hasattr(table, "iloc") else as_narwhals(table)  # a name in pandas may be a number, or come twice
         if column not in frame.columns:
-            from karat._data.advice import instead
-
             raise InputError(f"X has no column {column!r} to use as the key; {instead(str(column), frame.columns)}")
-        missing = frame[column].isna() if hasattr(table, "iloc") else frame[column].is_null()
-        if np.asarray(missing).any():
-            raise InputError("The key column has missing values; every row needs a key.")
         rest = table.drop(columns=[column]) if hasattr(table, "iloc") else frame.drop([column]).to_native()
         values = np.asarray(frame[column])
     else:
@@ -123,13 +118,9 @@ def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
 def as_keys(values: Any) -> np.ndarray:
     """Keys as whole numbers, numbers or text; a missing one is an error."""
     keys = np.asarray(values)
-    if keys.dtype.kind == "O":
-        if any(k is None or (isinstance(k, float) and np.isnan(k)) for k in keys):
-            raise InputError("The key column has missing values; every row needs a key.")
-        keys = keys.astype(str)
-    if keys.dtype.kind == "f" and np.isnan(keys).any():
+    if missing_values(keys).any():
         raise InputError("The key column has missing values; every row needs a key.")
-    return keys
+    return keys.astype(str) if keys.dtype.kind == "O" else keys
 
 
 def describe(X: Any, y: Any) -> dict[str, Any]:

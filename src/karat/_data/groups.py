@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat.engine.linalg import Array, Indices
+from karat.engine.linalg import Array, Flags, Indices
 from karat.errors import InputError
 
 MANY = 2**16  # whole numbers within so large a range are counted, however few there are
@@ -31,7 +31,7 @@ def check_groups(groups: Any, count: int) -> np.ndarray:
         raise InputError(
             f"X has {count} rows but groups has shape {labels.shape}; it must be one label per row.", argument="groups"
         )
-    missing = np.array([_is_missing(label) for label in labels]) if labels.dtype.kind == "O" else _absent(labels)
+    missing = missing_values(labels)
     missing |= np.ma.getmaskarray(groups) if np.ma.isMaskedArray(groups) else False
     if missing.any():
         where = int(missing.argmax())
@@ -43,9 +43,11 @@ def check_groups(groups: Any, count: int) -> np.ndarray:
     return _plain_labels(labels)
 
 
-def _absent(labels: np.ndarray) -> np.ndarray:
-    """Which labels are NaN or NaT: they differ from themselves."""
-    return np.asarray(labels != labels) if labels.dtype.kind in "fcMm" else np.zeros(len(labels), dtype=bool)  # noqa: PLR0124
+def missing_values(values: np.ndarray) -> Flags:
+    """Which values are missing: NaN and NaT differ from themselves."""
+    if values.dtype.kind == "O":
+        return np.array([_is_missing(value) for value in values], dtype=bool)
+    return np.asarray(values != values) if values.dtype.kind in "fcMm" else np.zeros(len(values), dtype=bool)  # noqa: PLR0124
 
 
 def _is_missing(label: Any) -> bool:
@@ -182,9 +184,7 @@ def _coded(groups: np.ndarray) -> tuple[list[Any], np.ndarray]:
 def _by_dictionary(groups: np.ndarray) -> tuple[list[Any], np.ndarray]:
     places: dict[Any, int] = {}
     codes = np.fromiter((places.setdefault(label, len(places)) for label in groups.tolist()), np.intp, len(groups))
-    first = np.zeros(len(places), dtype=np.intp)
-    first[codes[::-1]] = np.arange(len(groups))[::-1]  # the last to be written is the first row
-    found = groups[first]
+    found = np.fromiter(places, groups.dtype, len(places))
     order = np.argsort(found, kind="stable")
     rank = np.empty(len(places), dtype=np.intp)
     rank[order] = np.arange(len(places))

@@ -55,8 +55,6 @@ class Indicators:
         return Indicators(self.numbers[rows], self.places[rows], self.width)
 
     def __getitem__(self, where: Any) -> np.ndarray:
-        if isinstance(where, tuple):
-            return np.asarray(self[where[0]][:, where[1]])
         places = self.places[where]
         count = self.numbers.shape[1]
         block = np.zeros((len(places), self.shape[1] + 1))  # the last column is for rows without an indicator
@@ -67,11 +65,3 @@ class Indicators:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self[:].astype(float if dtype is None else dtype, copy=False)
-
-    def max(self, axis: int) -> np.ndarray:
-        """The largest value of every column."""
-        return np.asarray(self[:].max(axis=axis))
-
-    def min(self, axis: int) -> np.ndarray:
-        """The smallest value of every column."""
-        return np.asarray(self[:].min(axis=axis))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any, NamedTuple
 
+from karat._data.advice import instead
 from karat._data.containers import as_narwhals, collected, dimensions, is_frame
 from karat.errors import InputError
 
@@ -49,8 +50,6 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
         )
     for name in names:
         if name not in columns:
-            from karat._data.advice import instead
-
             raise InputError(f"X has no column {name!r}; {instead(name, columns)}", column=name)
         if names.count(name) > 1:
             raise InputError(f"Column {name!r} is named twice; it can have one role only.", column=name)

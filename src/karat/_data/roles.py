@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from karat._data.advice import instead
 from karat.errors import InputError
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, Latent, MultiView
@@ -45,8 +46,6 @@ class ColumnRoles:
         found = replace(self, features=features)
         for name in found.columns:
             if name not in names:
-                from karat._data.advice import instead
-
                 raise InputError(f"The data has no column {name!r}; {instead(name, names)}")
         for name in self.targets:
             if name in features:

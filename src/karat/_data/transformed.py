@@ -127,8 +127,6 @@ class LargeBlocks:
         return self.shape[0]
 
     def __getitem__(self, where: Any) -> Any:
-        if isinstance(where, tuple):  # one column, for error messages only
-            return np.concatenate([self._dense(number)[:, where[1]] for number in range(self._count)])[where[0]]
         positions = np.arange(*where.indices(len(self))) if isinstance(where, slice) else np.asarray(where)
         if positions.dtype == bool:
             positions = np.flatnonzero(positions)
@@ -143,13 +141,6 @@ class LargeBlocks:
             values[mine] = _dense(rows)
         return values
 
-    @property
-    def _count(self) -> int:
-        return -(-len(self) // self.size)
-
-    def _dense(self, number: int) -> np.ndarray:
-        return _dense(self._read(number))
-
     def _read(self, number: int) -> Any:
         """One large block: a held one, or a new one in place of that which was not read for the longest time."""
         with self.lock:
@@ -163,14 +154,6 @@ class LargeBlocks:
             while len(self.held) > self.most:
                 self.held.popitem(last=False)
         return block
-
-    def max(self, axis: int) -> np.ndarray:
-        """The largest value of every column."""
-        return np.asarray(np.max([self._dense(number).max(axis=axis) for number in range(self._count)], axis=0))
-
-    def min(self, axis: int) -> np.ndarray:
-        """The smallest value of every column."""
-        return np.asarray(np.min([self._dense(number).min(axis=axis) for number in range(self._count)], axis=0))
 
 
 def _dense(rows: Any) -> np.ndarray:

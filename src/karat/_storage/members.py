@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from math import prod
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -30,10 +31,7 @@ class Spec(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        count = 1
-        for side in self.shape:  # Python's numbers do not overflow
-            count *= side
-        return count * self.dtype.itemsize
+        return prod(self.shape) * self.dtype.itemsize  # Python's numbers do not overflow
 
 
 class Members:

@@ -11,7 +11,6 @@ from karat._data import containers
 from karat._data.batch import Batch
 from karat._data.checks import Table
 from karat._stream.summary import Summary, weighed
-from karat.engine.stream import Running
 
 HARMLESS = 1e30  # sum of squares of a batch, in its own precision, beyond which its moments are looked at
 
@@ -43,9 +42,8 @@ def is_summable(table: Table, summary: Summary, before: Batch | None) -> bool:
             fitted = next(iter(summary.running.values())).kernel
         else:
             kernel = summary.problem.kernel(table.columns, table.targets)
-            fitted = Running.fit(
-                kernel, *((block, weights) if before is None else weighed(summary.problem.view(before.rows())))
-            )
+            pilot = (block, weights) if before is None else weighed(summary.problem.view(before.rows()))
+            fitted = kernel.prepare(*pilot, complete=False)
         sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
     return all(np.isfinite(part).all() for part in sums)
 

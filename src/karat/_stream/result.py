@@ -24,12 +24,11 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     held = summary.held
     if held is None:
         raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
-    labels = labels_of(held)
-    reductions = [summary.reduction(label) for label in labels]
+    reductions = [summary.reduction(label) for label in labels_of(held)]
     total = total_weight(summary)
     require_all_rows(summary)
     correction = None
-    if summary.absorbing:
+    if summary.problem.absorb is not None:
         assert held.weights is not None
         exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights, peeled=summary.peeled)
         reductions[0], correction = summary.problem.absorb_rows(held.rows(), exact, seed, None, inherited=exact.handed_on)

@@ -24,7 +24,7 @@ from karat._core.coreset import Coreset
 from karat._data import containers, frames
 from karat._data.advice import unknown_argument
 from karat._data.batch import Batch
-from karat._data.checks import chosen_problem, read_input
+from karat._data.checks import check_absorbing, chosen_problem, read_input
 from karat._data.groups import same_kind
 from karat._data.named import named_columns
 from karat._data.offsets import find_offsets
@@ -142,7 +142,7 @@ class Sketch:
                 self.summary.n_rows += containers.row_count(X)
                 return self
             if self.is_open:
-                self._propose(chosen_problem(None, y is not None))
+                self.problem = self.summary.problem = chosen_problem(None, y is not None)
             table = read_input(X, y, self.problem, sample_weight, groups, offsets=self.summary.offsets)
             if not is_summable(table, self.summary, self._before):
                 raise table.explain_non_finite()
@@ -154,10 +154,6 @@ class Sketch:
             self.summary.n_rows += table.count
             self.summary.seconds += time.perf_counter() - start
             return self
-
-    def _propose(self, problem: Problem) -> None:
-        """A problem for a sketch that was made without one and has no rows."""
-        self.problem = self.summary.problem = problem
 
     def expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
         """Say what the rows of the next batch look like; see ``Summary.expect``."""
@@ -175,28 +171,22 @@ class Sketch:
             The keys that the rows stand for, if these are more than their own.
         """
         with self._lock:
-            self._take(batch, owned, seen)
-
-    def _take(self, batch: Batch, owned: bool, seen: Fingerprint | None) -> None:
-        if self.summary.absorbing and batch.groups is not None:
-            raise InputError("absorb and groups do not go together: an absorbed coreset serves one fit of one alpha.")
-        if self.summary.absorbing and self.summary.targets != 1:
-            raise InputError(f"absorb needs exactly one target, y has {self.summary.targets}.")
-        before = self._before
-        if before is not None and (before.groups is None) != (batch.groups is None):
-            raise InputError("Some batches have groups and some have not; pass groups with every batch or with none.")
-        if before is not None and before.groups is not None and batch.groups is not None:
-            same_kind(before.groups, batch.groups)
-        known = self.summary.fingerprint
-        if batch.keys is not None and self.checks_keys:
-            seen = seen or Fingerprint.of(batch.keys)
-            known = seen if known is None else known.plus(seen)
-        if batch.weights is not None and not batch.weights.all():
-            batch = batch.take(batch.weights > 0)
-        batch = self._lowered(batch) if len(batch) else batch
-        self.summary.fingerprint = known  # nothing is refused from here on
-        if len(batch):
-            self._wait(batch, owned)
+            check_absorbing(self.problem, batch.groups, self.summary.targets)
+            before = self._before
+            if before is not None and (before.groups is None) != (batch.groups is None):
+                raise InputError("Some batches have groups and some have not; pass groups with every batch or with none.")
+            if before is not None and before.groups is not None and batch.groups is not None:
+                same_kind(before.groups, batch.groups)
+            known = self.summary.fingerprint
+            if batch.keys is not None and self.checks_keys:
+                seen = seen or Fingerprint.of(batch.keys)
+                known = seen if known is None else known.plus(seen)
+            if batch.weights is not None and not batch.weights.all():
+                batch = batch.take(batch.weights > 0)
+            batch = self._lowered(batch) if len(batch) else batch
+            self.summary.fingerprint = known  # nothing is refused from here on
+            if len(batch):
+                self._wait(batch, owned)
 
     def _wait(self, batch: Batch, owned: bool) -> None:
         """Let rows wait, and fold when there are enough."""
@@ -269,7 +259,7 @@ class Sketch:
         sources = set(self.summary.sources)
         settled = [sketch.problem for sketch in (self, *others) if not sketch.is_open]
         if self.is_open and settled:
-            self._propose(settled[0])
+            self.problem = self.summary.problem = settled[0]
         for other in others:
             if self.problem != other.problem and not other.is_open:
                 raise InputError(

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._core.files import problem_header, saved_problem
-from karat._data.batch import Batch, members
+from karat._data.batch import Batch
 from karat._storage.archive import Stored
 from karat._storage.damage import reading
 from karat._stream.fingerprint import Fingerprint
@@ -17,15 +17,15 @@ from karat._stream.result import require_all_rows
 from karat._stream.sketch import Sketch
 from karat._stream.stored import check_header, check_held, check_running
 from karat._stream.summary import Summary, weighed
-from karat.engine.kernel import Kernel
 from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
+from karat.engine.rows import own_weights
 from karat.engine.stream import Running
 from karat.errors import DamagedFileError, InputError, NotExactError
 from karat.problems import Problem
 
-SUMMARY = ("n_rows", "like", "names", "columns", "targets", "folds", "seconds")
 UNDERSCORED = ("like", "names", "columns", "targets", "folds", "seconds")  # so they are called in the files of 0.1.0
+SUMMARY = {"n_rows": "n_rows"} | {name: f"_{name}" for name in UNDERSCORED}
 SAME = ("inherited", "spent", "inflation", "used")
 FLAGS = {name: name for name in SAME} | {"gap": "held_error", "hard": "needs_tree"}  # by their names in files
 PROVEN = ("rank", "method", "passes", "inherited", "before", "inflation")
@@ -41,7 +41,7 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         "buffer_rows": sketch.buffer.most_rows,
         "buffer_bytes": sketch.buffer.most_bytes,
     }
-    header |= {_stored_name(name): getattr(summary, name) for name in SUMMARY}
+    header |= {stored: getattr(summary, name) for name, stored in SUMMARY.items()}
     header |= problem_header(sketch.problem) | {
         "sources": sorted(summary.sources),
         "offsets": summary.offsets,
@@ -94,14 +94,13 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
     sketch.is_open = bool(header.get("open", False)) and "parts" not in header
     summary = sketch.summary
     summary.mass = header.get("mass")
-    for field in SUMMARY:
-        setattr(summary, field, header[_stored_name(field)])
+    for name, stored in SUMMARY.items():
+        setattr(summary, name, header[stored])
     summary.sources = set(header["sources"])
-    if "parts" in header:  # version 0.1.0 knew no offsets
-        summary.offsets = {int(column): offset for column, offset in (header.get("offsets") or {}).items()}
     if "seen_hashes" in arrays:
         summary.fingerprint = Fingerprint(arrays["seen_hashes"], arrays["seen_keys"])
     if "parts" in header:
+        summary.offsets = {int(column): offset for column, offset in (header.get("offsets") or {}).items()}  # none in 0.1.0
         parts: list[Any] = [arrays[f"part_{i}"] for i in range(header["parts"])]
         if header["_like"]["container"] == "sparse":
             parts[0] = sparse.csr_array(parts[0])
@@ -111,18 +110,16 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
         summary.peeled = arrays.get("peeled", np.zeros(len(summary.held), dtype=bool))
         check_held(summary)
     summary.proof_version = header.get("proof_version", 1)
-    kernel = summary.kernel if header["running"] else None
     labels = list(arrays["labels"]) if "labels" in arrays else [None]
     for i, (label, saved) in enumerate(zip(labels, header["running"], strict=summary.held is not None)):
-        assert kernel is not None
         if summary.proof_version == 1:  # its sums are in other coordinates: start again from the rows held
-            summary.running[label] = _from_held(summary, label, kernel, saved["inherited"] + saved["gap"])
+            started = Running.start(summary.kernel, *weighed(summary.held_rows(label)[0]))
+            summary.running[label] = replace(started, inherited=saved["inherited"] + saved["gap"], spent=1.0)
             continue
         pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
-        fitted = Running.fit(kernel, pilot, weights)
         summary.running[label] = Running(
-            fitted,
+            summary.kernel.prepare(pilot, weights, complete=False),
             pilot,
             weights,
             high,
@@ -137,26 +134,11 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
     return sketch
 
 
-def _stored_name(field: str) -> str:
-    return f"_{field}" if field in UNDERSCORED else field
-
-
 def _proven(summary: Summary, label: Any, saved: dict[str, Any]) -> Reduction:
     """The rows held of a group, with the proof that they had when they were saved."""
-    held = summary.held
-    assert held is not None
-    own = members(held, label)
-    index = np.arange(len(held)) if own is None else own
-    assert held.weights is not None
+    rows, peeled = summary.held_rows(label)
+    everything = np.arange(len(rows))
     proof = Proof(**saved["proof"] | {"excluded": tuple(saved["proof"]["excluded"])})
     fitted = summary.running[label].fitted_moments()
     claim = {name: saved[name] for name in PROVEN}
-    return Reduction(np.arange(len(index)), held.weights[index], fitted, proof=proof, peeled=summary.peeled[index], **claim)
-
-
-def _from_held(summary: Summary, label: Any, kernel: Kernel, inherited: float) -> Running:
-    """Running sums that begin with the rows held."""
-    held = summary.held
-    assert held is not None
-    started = Running.start(kernel, *weighed(summary.problem.view(held.rows(members(held, label)))))
-    return replace(started, inherited=inherited, spent=1.0)
+    return Reduction(everything, own_weights(rows, everything), fitted, proof=proof, peeled=peeled, **claim)

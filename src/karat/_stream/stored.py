@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from karat._data.batch import members
 from karat._storage.archive import DIGESTED
 from karat._storage.damage import require
 from karat._storage.members import Spec
@@ -76,10 +75,8 @@ def check_held(summary: Summary) -> None:
 @np.errstate(all="ignore")  # the sums of a damaged file may be anything
 def check_running(summary: Summary, label: Any) -> None:
     """Raise unless the running sums of a group have the shapes of what a row adds to them."""
-    running, held = summary.running[label], summary.held
-    assert held is not None
-    index = members(held, label)
-    rows = summary.problem.view(held.rows(index))
+    running = summary.running[label]
+    rows, peeled = summary.held_rows(label)
     fresh = Running.within(running.kernel, *weighed(rows))
     for sums in (running.high, running.low):
         require([part.shape for part in sums] == [part.shape for part in fresh.high], "sums of another shape")
@@ -92,7 +89,6 @@ def check_running(summary: Summary, label: Any) -> None:
     if running.fitted_moments().needs_pass:  # these sums cannot be compared with those of rows, but in size
         sizes = [(np.linalg.norm(one), np.linalg.norm(other)) for one, other in zip(running.high, fresh.high, strict=True)]
         require(all(one <= 2 * other and other <= 2 * one for one, other in sizes), "sums that the rows held do not have")
-    peeled = summary.peeled if index is None else summary.peeled[index]
     found = prove_held(rows, peeled, summary.kernel, running)
     require(
         min(found.proof.moment_error, found.proof.loss_error) <= FAR, "the rows held do not have the moments that were summed"

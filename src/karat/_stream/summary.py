@@ -18,7 +18,7 @@ from karat._data.batch import Batch, labels_of, members, stack, stacked_rows
 from karat._data.checks import Table
 from karat._stream.fingerprint import Fingerprint
 from karat.engine.kernel import Kernel
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Flags
 from karat.engine.reduce import NonFiniteError, Reduction
 from karat.engine.rows import Offsets, Rows, own_weights
 from karat.engine.stream import Running, fold, prove_held
@@ -80,11 +80,6 @@ class Summary:
         return other
 
     @property
-    def absorbing(self) -> bool:
-        """Whether the regulariser of the problem is to absorb a part of the rows."""
-        return self.problem.absorb is not None
-
-    @property
     def kernel(self) -> Kernel:
         return self.problem.kernel(self.columns, self.targets)
 
@@ -139,13 +134,14 @@ class Summary:
     def reduction(self, label: Any) -> Reduction:
         """The rows held of a group and their proof, which is made anew if the sketch was loaded."""
         if label not in self.reductions:
-            held = self.held
-            assert held is not None
-            index = members(held, label)
-            peeled = self.peeled if index is None else self.peeled[index]
-            rows = self.problem.view(held.rows(index))
-            self.reductions[label] = prove_held(rows, peeled, self.kernel, self.running[label])
+            self.reductions[label] = prove_held(*self.held_rows(label), self.kernel, self.running[label])
         return self.reductions[label]
+
+    def held_rows(self, label: Any) -> tuple[Rows, Flags]:
+        """The rows held of a group, as the kernel reads them, and which of them are peeled."""
+        assert self.held is not None
+        index = members(self.held, label)
+        return self.problem.view(self.held.rows(index)), self.peeled if index is None else self.peeled[index]
 
     def split(self, batch: Batch) -> tuple[Any, Any]:
         """X and y of some rows."""

@@ -39,6 +39,9 @@ class Directions:
     sizes: Array  # (e,): their root mean square over all rows, relative to that of their terms
     separate: Flags  # (e,): which of them belong to variables that are not mixed with each other
 
+    def __len__(self) -> int:
+        return len(self.sizes)
+
     def plus(self, vectors: Array, sizes: Array, separate: Flags) -> Directions:
         return Directions(
             np.hstack([self.vectors, vectors]),
@@ -150,7 +153,6 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
         columns = np.block([[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]])
         unconfirmed = np.concatenate([[False], unconfirmed])
     if unconfirmed.any() and not unconfirmed.all():
-        columns = columns.copy()
         for _ in range(2):
             columns[:, unconfirmed] = purified(columns[:, unconfirmed], columns[:, ~unconfirmed], given, share)
     basis = Basis.of(columns, separate_targets, unconfirmed)
@@ -195,7 +197,7 @@ def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:
         unit[unit == 0] = 1.0
         back = np.linalg.pinv(basis.map / unit[:, None]) / unit
         terms = np.sqrt(np.maximum(np.einsum("ij,ij->j", back, gram @ back), 0.0)) @ np.abs(basis.map)
-    gone = (rms <= NULL * len(basis.map) * terms) & ~basis.real
+    gone = (rms <= NULL * len(basis.map) * terms) & ~(basis.real & (rms > 0))
     return gone, rms / np.where(terms > 0, terms, 1.0)
 
 

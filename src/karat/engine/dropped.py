@@ -36,7 +36,7 @@ def look_again(kernel: Powers, rows: Rows) -> Powers | None:
 
     # What rounding has left of other directions in them would hide that they vanish where these are small.
     vectors = vectors - kernel.basis.map @ (sweep(rows, kernel.shift, products, np.add, vectors.shape) / rows.total)
-    found = _evidence_of(kernel, rows, vectors)
+    found = evidence(kernel, rows, vectors)
     shown = is_real(found)
     if not shown.any():
         return None
@@ -49,13 +49,13 @@ def unconfirmed_evidence(kernel: Powers, rows: Rows) -> Array:
     unconfirmed = kernel.basis.unconfirmed
     found = np.zeros((3, len(unconfirmed)))
     if unconfirmed.any():
-        found[:, unconfirmed] = _evidence_of(kernel, rows, kernel.basis.map[:, unconfirmed])
+        found[:, unconfirmed] = evidence(kernel, rows, kernel.basis.map[:, unconfirmed])
     return found
 
 
 def protected(kernel: Powers, found: Array) -> Powers:
     """The kernel that drops no direction but unconfirmed ones that no row shows."""
-    return kernel.with_basis(replace(kernel.basis, real=~kernel.basis.unconfirmed | is_real(found)))
+    return kernel.within(replace(kernel.basis, real=~kernel.basis.unconfirmed | is_real(found)), kernel.maps)
 
 
 def is_real(found: Array) -> Flags:
@@ -63,21 +63,19 @@ def is_real(found: Array) -> Flags:
     return np.asarray(found[0] > SHOWN * ROUNDING * found[1])
 
 
-def evidence(variables: Array, vectors: Array, weights: Array | None) -> Array:
+def evidence(kernel: Powers, rows: Rows, vectors: Array) -> Array:
     """The evidence against dropping directions, summed over rows (3, e).
 
     The squares ``u (d.z)^2`` of rows in which a direction is more than rounding of its terms; the second term that the claim
     has for it, ``2 u |d.z| sum_j |z_j d_j|``; and all squares.
     """
-    values, terms = np.abs(variables @ vectors), np.abs(variables) @ np.abs(vectors)
-    squares = np.square(values)
-    sums = np.stack([np.where(values > ROWWISE * terms, squares, 0.0), 2 * values * terms, squares])
-    return np.asarray(sums.sum(axis=1) if weights is None else np.einsum("b,kbe->ke", weights, sums))
 
-
-def _evidence_of(kernel: Powers, rows: Rows, vectors: Array) -> Array:
     def visit(block: Array, weights: Array | None, _: int) -> Array:
-        return evidence(kernel.base_variables(block), vectors, weights)
+        variables = kernel.base_variables(block)
+        values, terms = np.abs(variables @ vectors), np.abs(variables) @ np.abs(vectors)
+        squares = np.square(values)
+        sums = np.stack([np.where(values > ROWWISE * terms, squares, 0.0), 2 * values * terms, squares])
+        return np.asarray(sums.sum(axis=1) if weights is None else np.einsum("b,kbe->ke", weights, sums))
 
     return np.asarray(sweep(rows, kernel.shift, visit, np.add, vectors.shape))
 

@@ -24,7 +24,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.group_weights import each
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.rows import Rows
+from karat.engine.rows import Blocks, Rows, consecutive
 from karat.engine.tolerances import EPS, EXTREME, KAPPA
 
 PIECE = 512  # rows that BLAS adds up by itself; such sums are added pairwise
@@ -59,14 +59,14 @@ class GroupMoments:
 
 def stacked_rows(rows: Rows, starts: Indices, counts: Indices, size: int) -> tuple[Array, Array]:
     """Rows of groups as a stack of blocks ``[1 | D]`` (G, size, 1 + c), and their weights, zero where a row is filled in."""
-    places = np.arange(size)
-    if counts.min() == size:
-        positions = starts[:, None] + places
-        weights = np.ones(positions.shape) if rows.weights is None else rows.weights[positions]
-        return block_of(rows, positions), weights
-    inside = places < counts[:, None]
-    positions = starts[:, None] + np.where(inside, places, 0)
+    positions, inside = all_rows(starts, counts, size)
     return block_of(rows, positions), weights_of(rows, positions, inside)
+
+
+def all_rows(starts: Indices, counts: Indices, size: int) -> tuple[Indices, Flags]:
+    """Positions (G, size) of all rows of groups, and where these are: a smaller group is filled up with its first row."""
+    inside = np.arange(size) < counts[:, None]
+    return starts[:, None] + np.where(inside, np.arange(size), 0), inside
 
 
 def drawn_rows(starts: Indices, counts: Indices, drawn: Array) -> Indices:
@@ -81,13 +81,9 @@ def drawn_rows(starts: Indices, counts: Indices, drawn: Array) -> Indices:
 def block_of(rows: Rows, positions: Indices) -> Array:
     """The rows at positions (G, N), as blocks ``[1 | D]`` (G, N, 1 + c)."""
     flat = positions.reshape(-1)
-    run = len(flat) and flat[-1] - flat[0] + 1 == len(flat) and bool((np.diff(flat) == 1).all())
     block = np.empty((len(flat), rows.columns + 1))
     block[:, 0] = 1.0
-    if rows.index is not None:
-        rows.fill(rows.index[slice(flat[0], flat[-1] + 1) if run else flat], block)
-    else:
-        rows.fill(slice(int(flat[0]), int(flat[-1]) + 1) if run else flat, block)
+    rows.fill(consecutive(flat) or flat, block)
     return block.reshape(*positions.shape, -1)
 
 
@@ -99,56 +95,54 @@ def weights_of(rows: Rows, positions: Indices, inside: Flags) -> Array:
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
     """Coordinates and moments of a stack of blocks ``[1 | D]`` with all rows of their groups, which are shifted in place."""
-    total, lead = weights.sum(axis=1), int(affine)
+    variables, shift, sums, squares, map_, again = _first_look(block, weights, affine, KAPPA)
+    if again.any():
+        sums[again] = second_moments(variables[again] @ map_[again], weights[again])
+    lightest = np.where(weights > 0, weights, np.inf).min(axis=1)
+    return _fitted(sums, squares, shift, map_, weights.sum(axis=1), lightest, again, int(affine))
+
+
+def _first_look(
+    block: Array, weights: Array, affine: bool, limit: float
+) -> tuple[Array, Array, Array, Array, Array, Flags]:  # fmt: skip
+    """Shifted variables, the shift, second moments and squares; maps to whitened coordinates, and where they are needed.
+
+    They are where the condition number exceeds ``limit``; elsewhere the map is the identity.
+    """
+    total = weights.sum(axis=1)
     variables, shift = shifted(block, weights, total, affine)
     sums = second_moments(variables, weights)
     squares = np.einsum("gii->gi", sums).copy()
-    step, kappa, clear = whitened(sums / total[:, None, None], squares > 0, lead)
-    again = clear & (kappa > KAPPA) & (kappa <= STEEP)
-    map_ = np.broadcast_to(np.eye(variables.shape[2]), step.shape).copy()
-    if again.any():
-        map_[again] = step[again]
-        sums[again] = second_moments(variables[again] @ map_[again], weights[again])
-    lightest = np.where(weights > 0, weights, np.inf).min(axis=1)
-    return _fitted(sums, squares, shift, map_, total, lightest, again, lead)
+    step, kappa, clear = whitened(sums / total[:, None, None], squares > 0, int(affine))
+    needed = clear & (kappa > limit) & (kappa <= STEEP)
+    return variables, shift, sums, squares, np.where(needed[:, None, None], step, np.eye(variables.shape[2])), needed
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, affine: bool) -> GroupMoments:
     """The same for larger groups, by a pass over each; shift and map come from the rows at ``pilot`` (G, k)."""
-    lead = int(affine)
-    block, weights = block_of(rows, pilot), weights_of(rows, pilot, np.ones(pilot.shape, dtype=bool))
-    variables, shift = shifted(block, weights, weights.sum(axis=1), affine)
-    seen = second_moments(variables, weights)
-    squares = np.einsum("gii->gi", seen).copy()
-    step, kappa, clear = whitened(seen / weights.sum(axis=1)[:, None, None], squares > 0, lead)
-    map_ = np.broadcast_to(np.eye(variables.shape[2]), step.shape).copy()
-    mapped = clear & (kappa > PILOT_KAPPA) & (kappa <= STEEP)
-    map_[mapped] = step[mapped]
+    weights = weights_of(rows, pilot, np.ones(pilot.shape, dtype=bool))
+    _, shift, seen, squares, map_, mapped = _first_look(block_of(rows, pilot), weights, affine, PILOT_KAPPA)
     if affine:  # without a map, means that spoil no product are not worth a subtraction in every row
         harmless = np.square(shift) * weights.sum(axis=1)[:, None] <= squares[:, 1:]
         shift[harmless & ~mapped[:, None]] = 0.0
     sums, total, lightest = np.empty_like(seen), counts.astype(float), np.ones(len(starts))
-    buffer = np.ones((int(min(counts.max(), PASS)), rows.columns + 1))
     for g, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
         own = rows.run(start, start + count)
-        sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine, buffer)
+        sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine)
         if own.weights is not None:
             total[g], lightest[g] = own.weights.sum(), own.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
-    return _fitted(sums, squares, shift, map_, total, lightest, np.zeros(len(starts), dtype=bool), lead)
+    return _fitted(sums, squares, shift, map_, total, lightest, np.zeros(len(starts), dtype=bool), int(affine))
 
 
-def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool, buffer: Array) -> Array:
-    """Second moments of one group in mapped variables, by a pass over its rows, which are read into a buffer."""
-    moved, sums = np.flatnonzero(shift).tolist(), []
-    for start in range(0, len(rows), len(buffer)):
-        where = slice(start, min(start + len(buffer), len(rows)))
-        block = buffer[: where.stop - start]
-        rows.fill(where if rows.index is None else rows.index[where], block)
-        for column in moved:
-            block[:, column + 1] -= shift[column]
-        weights = None if rows.weights is None else rows.weights[where]
+def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array:
+    """Second moments of one group in mapped variables, by a pass over its rows."""
+    blocks, sums = Blocks(rows, shift, min(len(rows), PASS)), []
+    for start in range(0, len(rows), PASS):
+        stop = min(start + PASS, len(rows))
+        block = blocks.read(start, stop)
+        weights = None if rows.weights is None else rows.weights[start:stop]
         if map_ is not None:
             sums.append(linalg.gram((block if affine else block[:, 1:]) @ map_, weights))
         else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine.coordinates import Basis, Directions
-from karat.engine.group_moments import GroupMoments, block_of, drawn_rows, stacked_rows, subtract, weights_of
+from karat.engine.group_moments import GroupMoments, all_rows, block_of, drawn_rows, stacked_rows, subtract, weights_of
 from karat.engine.group_proof import Kept, measure_groups
 from karat.engine.group_weights import each, match_moments, polish, reduce_points, taken
 from karat.engine.kernel import FittedMoments
@@ -25,6 +25,7 @@ from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY
 
 WAY = "onepass"
+ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,9 @@ class Candidates:
     """Candidate rows of G groups."""
 
     positions: Indices  # (G, N): in all rows
-    inside: Flags  # (G, N): False where a row fills up
-    nominal: Array  # (G, N): nominal weights, zero outside
+    nominal: Array  # (G, N): nominal weights, zero where a row fills up
     variables: Array  # (G, N, v): shifted
     coordinates: Array  # (G, N, r)
-
-    def chosen(self, which: Indices) -> Candidates:
-        return Candidates(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
@@ -84,34 +81,29 @@ class Stack:
                 yield from self._vertices(some, candidates, fitted, starts, counts, drawn is not None)
 
     def _candidates(self, starts: Indices, counts: Indices, fitted: GroupMoments, size: int, drawn: Array | None) -> Candidates:
-        places = np.arange(size)
         if drawn is None:
-            inside = places < counts[:, None]
-            positions = starts[:, None] + np.where(inside, places, 0)
+            positions, inside = all_rows(starts, counts, size)
             nominal = weights_of(self.rows, positions, inside)
         else:
             positions = drawn_rows(starts, counts, drawn)
-            inside = np.ones(positions.shape, dtype=bool)
-            nominal = weights_of(self.rows, positions, inside)
+            nominal = weights_of(self.rows, positions, np.ones(positions.shape, dtype=bool))
             nominal *= (fitted.total / nominal.sum(axis=1))[:, None]
-        block = block_of(self.rows, positions)
+        return self._in_coordinates(positions, nominal, block_of(self.rows, positions), fitted)
+
+    def _in_coordinates(self, positions: Indices, nominal: Array, block: Array, fitted: GroupMoments) -> Candidates:
         subtract(block, fitted.shift)
         variables = block if self.kernel.affine else block[:, :, 1:]
-        coordinates = variables @ fitted.map @ fitted.step[:, :, self.alive]
-        return Candidates(positions, inside, nominal, variables, coordinates)
+        return Candidates(positions, nominal, variables, variables @ fitted.map @ fitted.step[:, :, self.alive])
 
     def measured(
         self, kept: Rows, starts: Indices, counts: Indices, fitted: GroupMoments
     ) -> Iterator[tuple[int, Reduction]]:  # fmt: skip
         """Groups of kept rows that are proven against the moments of all rows of their groups, with their places."""
         block, weights = stacked_rows(kept, starts, counts, int(counts.max()))
-        subtract(block, fitted.shift)
-        variables = block if self.kernel.affine else block[:, :, 1:]
-        coordinates = variables @ fitted.map @ fitted.step[:, :, self.alive]
         positions = np.tile(np.arange(block.shape[1]), (len(starts), 1))
-        candidates = Candidates(positions, weights > 0, weights, variables, coordinates)
-        zero = (variables[:, :, ~self.alive] == 0).all(axis=(1, 2))  # where all rows are
-        groups = np.flatnonzero(zero & np.isfinite(variables).all(axis=(1, 2)))
+        candidates = self._in_coordinates(positions, weights, block, fitted)
+        zero = (candidates.variables[:, :, ~self.alive] == 0).all(axis=(1, 2))  # where all rows are
+        groups = np.flatnonzero(zero & np.isfinite(candidates.variables).all(axis=(1, 2)))
         if len(groups):
             none = np.zeros(len(starts), dtype=np.intp)
             yield from self._proven(groups, positions[groups], weights[groups], self.width, candidates, fitted, none)
@@ -249,25 +241,19 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
             yield Points(groups[same], points[same] @ span, (within / values)[:, 0], one)
 
 
-def kept_whole(
-    rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, clear: float
-) -> Iterator[tuple[int, Reduction]]:
+def kept_whole(rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int) -> Iterator[tuple[int, Reduction]]:
     """All rows of groups in which they are independent beyond doubt, with their own weights.
 
     Features of degree 2 have the inner products ``(a . b)^2``.  Rows are independent if that matrix, with unit diagonal, has no
-    eigenvalue below ``clear``.
+    eigenvalue below ROW_RANK.
     """
-    if not len(starts):
-        return
-    places = np.arange(size)
-    inside = places < counts[:, None]
+    _, inside = all_rows(starts, counts, size)
     block, weights = stacked_rows(rows, starts, counts, size)
     variables = block if kernel.affine else block[:, :, 1:]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        about = variables.mean(axis=1, keepdims=True) if kernel.affine else np.zeros((len(block), 1, variables.shape[2]))
+        moved = variables.copy()
         if kernel.affine:
-            about[:, :, 0] = 0.0
-        moved = variables - about
+            moved[:, :, 1:] -= variables[:, :, 1:].mean(axis=1, keepdims=True)
         largest = np.abs(moved).max(axis=1, keepdims=True)
         moved /= np.where(largest > 0, largest, 1.0)
         products = np.square(moved @ moved.transpose(0, 2, 1))
@@ -276,11 +262,11 @@ def kept_whole(
         products[~(inside[:, :, None] & inside[:, None, :])] = 0.0
         np.einsum("gii->gi", products)[~inside] = 1.0
         fine = np.isfinite(products).all(axis=(1, 2)) & np.isfinite(variables).all(axis=(1, 2))
-        lowest = np.linalg.eigvalsh(np.where(fine[:, None, None], products, 0.0))[:, 0]
+        products[~fine] = 0.0
+        lowest = np.linalg.eigvalsh(products)[:, 0]
         gram = variables.transpose(0, 2, 1) @ (variables * weights[:, :, None])
-    proof = Proof(0.0, 0.0, 0.0, 1.0, (), 0.0, 2, 0)
     finite = np.isfinite(gram).all(axis=(1, 2))
-    for i in np.flatnonzero((lowest > clear) & finite).tolist():
+    for i in np.flatnonzero((lowest > ROW_RANK) & finite).tolist():
         count, total = int(counts[i]), float(weights[i].sum())
         moments = FittedMoments(kernel, kernel.read_moments(gram[i], total), (gram[i],), total)
-        yield i, Reduction(places[:count], weights[i, :count], moments, count, proof, "all rows", passes=1)
+        yield i, Reduction(np.arange(count), weights[i, :count], moments, count, Proof.trivial(2), "all rows", passes=1)

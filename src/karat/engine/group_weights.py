@@ -163,10 +163,7 @@ def reduce_points(points: Array, weights: Array) -> Array:
 
 @np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def eliminate(points: Array) -> Array:
-    """Factors ``s >= 0`` (G, N) on at most r of the N points of each group, with ``s @ points = sum(points)``."""
-    groups, count, width = points.shape
-    if count <= width:
-        return np.ones((groups, count))
+    """Factors ``s >= 0`` (G, N) on at most r of the N > r points of each group, with ``s @ points = sum(points)``."""
     return _walk(*null_tables(points))
 
 

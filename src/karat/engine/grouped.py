@@ -13,8 +13,6 @@ Points are compared bit by bit: rows are hashed to 64 bits, looked up, and compa
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 import numpy.typing as npt
 
@@ -54,9 +52,6 @@ class GroupedKernel(Kernel):
         linalg.check_width(self.width)
         self.shift = np.zeros(self.columns + 1)
         self.product_shape = (self.width, 1)
-
-    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        return self
 
     def features(self, block: Array) -> Array:
         X, y = block[:, 1:-1], block[:, -1]

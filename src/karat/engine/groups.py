@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import TypeGuard
 
 import numpy as np
 
@@ -37,7 +38,6 @@ STACK = 2**20  # numbers of one stack
 STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
 TIERS = (3.0, SECOND)  # sampled candidates per feature: a stack that fails half is costly
 LARGE = 2048  # rows beyond which a pass over a group costs more than its calls
-ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 
 
 def reduce_many(
@@ -62,7 +62,6 @@ def reduce_many(
     found: dict[int, Reduction] = {}
     done = 0
     if stackable(kernel, method) and len(starts) > 2:
-        assert isinstance(kernel, Powers)
         with linalg.one_blas_thread():
             for group, reduction in in_stacks(rows, np.asarray(starts), kernel, seed):
                 found[group] = reduction
@@ -87,11 +86,8 @@ def measure_many(
     found: dict[int, Reduction] = {}
     if not stackable(kernel, "auto"):
         return found
-    assert isinstance(kernel, Powers)
-    sizes = rounded_up(counts)
     with linalg.one_blas_thread():
-        for size in np.unique(sizes[counts <= COMPLETE]).tolist():
-            same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
+        for size, same in by_size(counts):
             fitted = Groups(rows, kernel, starts[same], counts[same], size, 0).moments(np.arange(len(same)))
             for alive, members in _alike(fitted):
                 stack = Stack(kept, kernel, alive)
@@ -107,7 +103,7 @@ def _further(progress: Progress | None, done: int, count: int) -> Progress | Non
     return None if progress is None else lambda here, _: progress(done + here, count)
 
 
-def stackable(kernel: Kernel, method: str) -> bool:
+def stackable(kernel: Kernel, method: str) -> TypeGuard[Powers]:
     """Whether the groups of a problem can be reduced in stacks."""
     fits = isinstance(kernel, Powers) and kernel.degree == 2 and kernel.single is None and not kernel.separate_targets
     return fits and kernel.width <= WIDE and method in ("auto", "onepass")
@@ -119,14 +115,16 @@ def rounded_up(counts: Indices) -> Indices:
     return np.asarray((counts + step - 1) // step * step)
 
 
+def by_size(counts: Indices) -> Iterator[tuple[int, Indices]]:
+    """Groups that are not large, by their sizes rounded up."""
+    sizes = np.where(counts <= COMPLETE, rounded_up(counts), 0)
+    return ((size, np.flatnonzero(sizes == size)) for size in np.unique(sizes[sizes > 0]).tolist())
+
+
 def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterator[tuple[int, Reduction]]:
     """The groups for which stacks lead to a proof."""
     counts = np.diff(starts)
-    sizes = rounded_up(counts)
-    work = []
-    for size in np.unique(sizes[counts <= COMPLETE]).tolist():
-        same = np.flatnonzero((sizes == size) & (counts <= COMPLETE))
-        work += [(size, some) for some in np.array_split(same, 1 + len(same) // MANY)]
+    work = [(size, some) for size, same in by_size(counts) for some in np.array_split(same, 1 + len(same) // MANY)]
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
         size, some = part
@@ -150,9 +148,7 @@ class Groups:
         done = np.zeros(len(self.starts), dtype=bool)
         small = np.flatnonzero(self.counts <= self.kernel.width)
         for some in _pieces(small, self.size * self.size):
-            for place, reduction in kept_whole(
-                self.rows, self.kernel, self.starts[some], self.counts[some], self.size, ROW_RANK
-            ):
+            for place, reduction in kept_whole(self.rows, self.kernel, self.starts[some], self.counts[some], self.size):
                 done[some[place]] = True
                 yield int(some[place]), reduction
         left = np.flatnonzero(~done)

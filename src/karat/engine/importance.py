@@ -18,8 +18,7 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.points import CandidatePoints, by_score, candidate_points
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sweep
-from karat.engine.tolerances import MISSED
-from karat.engine.weights import match_moments
+from karat.engine.weights import feasible
 
 INFORMED = 4.0  # candidates per feature
 
@@ -54,6 +53,4 @@ def by_importance(
     """Candidates drawn by importance, and weights on them that meet the moments; None if there are none."""
     assert isinstance(fitted.kernel, Powers)
     chosen = important_rows(rows, fitted.kernel, squares, fitted.kernel.degree, rng)
-    known = None if chosen is None else candidate_points(rows, fitted, *chosen).resolve(may_miss=True)
-    factors = None if known is None or known.missed > MISSED else match_moments(known)
-    return None if known is None or factors is None else (known, known.root * factors)
+    return None if chosen is None else feasible(candidate_points(rows, fitted, *chosen).resolve(may_miss=True))

@@ -44,12 +44,12 @@ class Kernel(ABC):
     product_shape: tuple[int, int]
     adapts: ClassVar[bool] = True  # whether the coordinates depend on a pilot
 
-    @abstractmethod
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        """Choose shift, scale and coordinates from a pilot block ``[1 | D]`` (``complete``: it holds every row).
+        """Choose shift, scale and coordinates from a pilot block ``[1 | D]`` (``complete``: it holds every row), if need be.
 
         They must depend on the arguments alone: a checkpoint stores the pilot, not the coordinates.
         """
+        return self
 
     @abstractmethod
     def features(self, block: Array) -> Array:
@@ -76,12 +76,8 @@ class Kernel(ABC):
         """Per feature, the root mean square over a block below which it is rounding of something that vanishes."""
         return np.zeros(self.width)
 
-    def moments(self, block: Array, weights: Array) -> Array:
-        """``weights @ features(block)``; a kernel may have a faster formula."""
-        return np.asarray(weights @ self.features(block))
-
     def group_moments(self, block: Array, weights: Array, groups: int) -> Array:
-        """The :meth:`moments` of ``groups`` contiguous groups of equal size, into which the block is cut (groups x m)."""
+        """The summed features of ``groups`` contiguous groups of equal size, into which the block is cut (groups x m)."""
         features = self.features(block) * weights[:, None]
         return np.asarray(features.reshape(groups, -1, self.width).sum(axis=1))
 

@@ -357,11 +357,6 @@ def _sum_of_products(left: Array, right: Array, size: int) -> Array:
     return np.asarray(total + left[whole:].T @ right[whole:] if whole < len(left) else total)
 
 
-def mapped(block: Array, matrix: Array) -> Array:
-    """``block @ matrix`` of a tall block."""
-    return np.asarray(block @ matrix)
-
-
 def gram(block: Array, weights: Array | None) -> Array:
     """``block' diag(weights) block`` for a thin block.
 

@@ -24,17 +24,14 @@ ABOVE = 4.0  # among few rows, shares of so many times the average are dominatin
 
 
 def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
-    """Positions of the rows to peel, increasing; None if more than ``most`` would be.
-
-    The features of ``kernel`` are looked at in single columns, unmixed.
-    """
+    """Positions of the rows to peel, increasing; None if more than ``most`` would be."""
     peeled = np.zeros(len(rows), dtype=bool)
     for _ in range(ROUNDS):
         left = np.flatnonzero(~peeled)
         if not len(left):
             break
         rest = rows if not peeled.any() else rows.subset(left)
-        found = left[_heavy(rest, _fit(rest, kernel))]
+        found = left[heaviest(rest, kernel)]
         if not len(found):
             return np.flatnonzero(peeled)
         peeled[found] = True
@@ -62,18 +59,10 @@ def lopsided(rows: Rows) -> bool:
 
 
 def heaviest(rows: Rows, kernel: Kernel) -> Indices:
-    """The rows that dominate a moment of all rows."""
-    return _heavy(rows, _fit(rows, kernel))
-
-
-def _fit(rows: Rows, kernel: Kernel) -> Kernel:
+    """Rows that hold more than DOMINATES of an absolute moment; its features are looked at in single columns, unmixed."""
     pilot = sample(np.random.default_rng(0), len(rows), PILOT)
     block = rows.take(pilot, np.zeros(rows.columns))
-    return unmixed(kernel).prepare(block, own_weights(rows, pilot), complete=len(pilot) == len(rows))
-
-
-def _heavy(rows: Rows, kernel: Kernel) -> Indices:
-    """Rows that hold more than DOMINATES of an absolute moment."""
+    kernel = unmixed(kernel).prepare(block, own_weights(rows, pilot), complete=len(pilot) == len(rows))
     shape = (kernel.width, 1)
 
     def sizes(block: Array, weights: Array | None, _: int) -> Array:

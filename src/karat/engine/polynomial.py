@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Self
 
 import numpy as np
@@ -26,19 +27,16 @@ class Polynomials(Polynomial):
         self.scale = np.ones(self.variables)
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        prepared = self._copy()
+        prepared = copy(self)
         if self.affine:
             prepared.shift = useful_shift(pilot[:, 1:], weights, OFF_CENTRE)
         return prepared.rescaled(np.abs(pilot[:, 1:] - prepared.shift).max(axis=0))
 
     def rescaled(self, sizes: Array) -> Self:
-        other = self._copy()
+        other = copy(self)
+        other.scale = self.scale.copy()
         extreme = (sizes > 0) & ((sizes > EXTREME) | (sizes < 1 / EXTREME))
-        known = np.where(extreme, sizes, 1.0)
-        scale = other.scale.copy()
-        lead = int(self.affine)
-        scale[lead:] = np.where(extreme, np.exp2(-np.floor(np.log2(known))), scale[lead:])
-        other.scale = scale
+        other.scale[int(self.affine) :][extreme] = np.exp2(-np.floor(np.log2(sizes[extreme])))
         return other
 
     def centred(self, moments: FittedMoments) -> Self | None:
@@ -48,7 +46,7 @@ class Polynomials(Polynomial):
         single = self._single
         if np.all(np.abs(moments.target[single]) <= CENTRED * moments.absolute[single]):
             return None
-        other = self._copy()
+        other = copy(self)
         other.shift = self.shift + self._means(moments.target, moments.total) / self.scale[1:]
         return other
 
@@ -76,29 +74,26 @@ class Polynomials(Polynomial):
         target, absolute = (self.read_moments(part, total) for part in statistic)
         lead = int(self.affine)
         pure = absolute[: len(self.sets)][np.all(self.sets == self.sets[:, :1], axis=1)][lead:]
-        needs_pass, kernel = False, self
-        if self.affine and not last:
-            needs_pass, kernel = self._drifted(target, total)
-        return FittedMoments(kernel, target, statistic, total, needs_pass=needs_pass, absolute=absolute, vanished=pure <= TINY)
+        better = self._shifted(target, total) if self.affine and self.degree > 1 and not last else None
+        return FittedMoments(
+            better or self, target, statistic, total, needs_pass=better is not None, absolute=absolute, vanished=pure <= TINY
+        )
 
-    def _drifted(self, target: Array, total: float) -> tuple[bool, Self]:
-        """Whether the shift is far from the mean, and the kernel with a better one (known from degree 2 on)."""
-        if self.degree < 2:
-            return False, self
+    def _shifted(self, target: Array, total: float) -> Self | None:
+        """The kernel with a better shift, if its own is far from the mean; that is known from degree 2 on."""
         squares = np.flatnonzero((np.count_nonzero(self.sets, axis=1) == 2) & (self.sets[:, -1] == self.sets[:, -2]))
         mean = self._means(target, total)
         square = target[squares] / self.root[squares] / total
         spread = np.sqrt(np.maximum(square - mean**2, 0.0))
         # About zero, zeros stay zeros and no monomial of a heavy tail is inflated by the shift of another column.
-        move = mean / self.scale[1:]
-        centre = self.shift + move
+        centre = self.shift + mean / self.scale[1:]
         back = (self.shift != 0) & (np.abs(centre) <= RETURN * spread / self.scale[1:])
         far = (np.abs(mean) > DRIFT * spread) & (centre != self.shift)
         if not (far | back).any():
-            return False, self
-        other = self._copy()
+            return None
+        other = copy(self)
         other.shift = np.where(back, 0.0, np.where(far, centre, self.shift))
-        return True, other
+        return other
 
 
 def unmixed(kernel: Kernel) -> Kernel:

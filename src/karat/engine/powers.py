@@ -29,6 +29,7 @@ coordinates and ``M = P_h' diag(u) P_h``; :mod:`karat.engine.proof` measures a c
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement, pairwise
@@ -130,11 +131,6 @@ class Polynomial(Kernel):
         high = (self.degree + 1) // 2
         self.product_shape = (comb(count + high - 1, high), comb(count + self.degree - high - 1, self.degree - high))
 
-    def _copy(self) -> Self:
-        other = self.__class__.__new__(self.__class__)
-        other.__dict__.update(self.__dict__)
-        return other
-
     def base_variables(self, block: Array) -> Array:
         """The variables of a block ``[1 | D - shift]`` before any map (b x v)."""
         return block if self.affine else block[:, 1:]
@@ -176,8 +172,9 @@ class Polynomial(Kernel):
         return np.append(moments, total) if self.total else moments
 
     def moments(self, block: Array, weights: Array) -> Array:
+        """``weights @ features(block)``, by products of lower monomials if that is faster."""
         if len(block) * self.width < 2 * self.product_shape[0] ** 2:
-            return super().moments(block, weights)
+            return np.asarray(weights @ self.features(block))
         return self.read_moments(self.products(self.coordinates(block), weights), float(weights.sum()))
 
     def group_moments(self, block: Array, weights: Array, groups: int) -> Array:
@@ -225,14 +222,10 @@ class Powers(Polynomial):
 
     def within(self, basis: Basis, maps: tuple[Array, ...] | None = None) -> Self:
         """The same kernel in other coordinates: variables are multiplied by ``maps``, by default by the map of the basis."""
-        other = self._copy()
+        other = copy(self)
         other.basis, other.maps = basis, (basis.map,) if maps is None else maps
         other._variables_are(basis.map.shape[1], basis.separate_targets)
         return other
-
-    def with_basis(self, basis: Basis) -> Self:
-        """The same coordinates with other facts about them (what is unconfirmed, what is real)."""
-        return self.within(basis, self.maps)
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
         prepared = self.within(Basis.of(np.eye(self.columns + self.affine), self.separate_targets), maps=())
@@ -250,12 +243,11 @@ class Powers(Polynomial):
 
     def rescaled(self, sizes: Array) -> Self:
         """Scale columns that were zero in the pilot, and so far unscaled, by these ``sizes``."""
-        scale = np.where(sizes > 0, 1.0 / np.where(sizes > 0, sizes, 1.0), 1.0)
-        scale = np.concatenate([np.ones(int(self.affine)), scale])
-        waiting = self.basis.unconfirmed & (np.count_nonzero(self.basis.map[int(self.affine) :], axis=0) == 1)
-        which = np.abs(self.basis.map[int(self.affine) :, waiting]).argmax(axis=0) + int(self.affine)
+        columns = self.basis.map[int(self.affine) :]
+        waiting = self.basis.unconfirmed & (np.count_nonzero(columns, axis=0) == 1)
+        which = np.abs(columns[:, waiting]).argmax(axis=0)
         factors = np.ones(self.basis.map.shape[1])
-        factors[waiting] = scale[which]
+        factors[waiting] = 1.0 / np.where(sizes > 0, sizes, 1.0)[which]
         other = self.within(replace(self.basis, map=self.basis.map * factors))
         if self.single is not None:
             other.single = self.single.rescaled(sizes)
@@ -275,7 +267,7 @@ class Powers(Polynomial):
     def coordinates(self, block: Array) -> Array:
         variables = self.base_variables(block)
         for map_ in self.maps:
-            variables = linalg.mapped(variables, map_)
+            variables = variables @ map_
         return variables
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
@@ -329,12 +321,7 @@ class Powers(Polynomial):
 
     def _vanished(self, gram: Array) -> Flags:
         """Columns that are still unscaled and have no second moment that a double can hold."""
-        alone = np.zeros(self.columns, dtype=bool)
-        lead = int(self.affine)
-        small = np.diag(gram) <= TINY
-        for k in np.flatnonzero(small):
-            alone[np.flatnonzero(self.basis.map[lead:, k])] = True
-        return alone
+        return np.asarray(self.basis.map[int(self.affine) :, np.diag(gram) <= TINY].any(axis=1))
 
     def _kept(self, statistic: Statistic, total: float) -> tuple[Self, Statistic]:
         """Degrees above 2: the coordinates of the pass without those that vanish, and their part of the statistic."""

@@ -111,9 +111,9 @@ class Proof:
         return self.ok, -(self.small + self.dropped) if self.ok else 0, -self.loss_error
 
     @staticmethod
-    def trivial() -> Proof:
+    def trivial(power: int = 1, condition: float = 1.0) -> Proof:
         """The proof of rows without features, or of rows that are kept with their own weights."""
-        return Proof(0.0, 0.0, 0.0, 1.0, (), 0.0, 1, 0)
+        return Proof(0.0, 0.0, 0.0, condition, (), 0.0, power, 0)
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, 
     off = np.abs(difference) / size / size[:, None]
     worst = int(off[kernel.first, kernel.last].argmax()) if kernel.degree == 2 and off.size else 0
     excluded = fitted.excluded or Directions.none(len(kernel.basis.map))
-    if excluded.vectors.shape[1]:
+    if len(excluded):
         remainder = max(remainder, _second_term(kernel, block, weights))
     small = (*sizes[tiny].tolist(), *excluded.sizes[excluded.sizes > 0].tolist())
     moment_error = float(off.max(initial=0.0))
@@ -295,7 +295,7 @@ def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, 
         kernel.degree,
         worst,
         small=int(tiny.sum()),
-        dropped=excluded.vectors.shape[1],
+        dropped=len(excluded),
         covered=kernel.degree * EPS * max(condition - 2 * mixed, 0.0),
     )
 

@@ -28,7 +28,7 @@ from karat.engine.points import CandidatePoints, by_score, candidate_points, fea
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sweep
 from karat.engine.tolerances import HIDDEN, MISSED, SEEN, TINY
-from karat.engine.weights import match_moments
+from karat.engine.weights import feasible
 
 ENOUGH = 4.0  # candidates per independent feature, beside the rare rows
 MOST = 2.0  # rare rows per feature: more are not rare
@@ -117,9 +117,8 @@ def with_rare_rows(
     nominal = nominal * (max(rows.total - float(own.sum()), TINY) / max(float(nominal.sum()), TINY))
     known = candidate_points(rows, fitted, np.concatenate([rare, chosen[common]]), np.concatenate([own, nominal]))
     features = found.with_those_of(kernel.features(rows.take(rare, kernel.shift)))
-    known = replace(known, points=np.asfortranarray(known.points[:, features]), target=known.target[features]).resolve()
-    factors = None if known.missed > MISSED else match_moments(known)
-    return None if factors is None else (known, known.root * factors)
+    known = replace(known, points=np.asfortranarray(known.points[:, features]), target=known.target[features])
+    return feasible(known.resolve())
 
 
 def showing(rows: Rows, kernel: Powers, combination: Array) -> Indices:

@@ -138,7 +138,7 @@ def better(first: Reduction, second: Reduction | None) -> Reduction:
 def whole(rows: Rows, found: Reduction) -> Reduction:
     """All rows with their own weights; the condition is that of the columns, whatever rows are kept."""
     everything = np.arange(len(rows))
-    proof = replace(Proof.trivial(), power=found.proof.power, condition=found.proof.condition)
+    proof = Proof.trivial(found.proof.power, found.proof.condition)
     return replace(found, positions=everything, weights=own_weights(rows, everything), proof=proof, method="all rows")
 
 
@@ -229,7 +229,7 @@ def _peeled(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, b
 
 def _dropped(fitted: FittedMoments) -> int:
     """Directions that were dropped as zero."""
-    return 0 if fitted.excluded is None else fitted.excluded.vectors.shape[1]
+    return 0 if fitted.excluded is None else len(fitted.excluded)
 
 
 def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
@@ -271,17 +271,12 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
         if fitted.needs_pass:
             kernel = fitted.kernel
             continue
-        shown = _shown(fitted.kernel, rows) if passes < PASSES else None
+        shown = None
+        if passes < PASSES and isinstance(fitted.kernel, Powers) and len(fitted.kernel.basis.excluded):
+            shown = look_again(fitted.kernel, rows)
         if shown is None:
             return fitted, passes
         kernel = shown
-
-
-def _shown(kernel: Kernel, rows: Rows) -> Kernel | None:
-    """The kernel with dropped directions that a row shows after all; None if there are none."""
-    if isinstance(kernel, Powers) and kernel.basis.excluded.vectors.shape[1]:
-        return look_again(kernel, rows)
-    return None
 
 
 Feasible = tuple[CandidatePoints, Array, str, int]  # points, weights on them that meet the moments, the way's name, its passes

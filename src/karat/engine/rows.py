@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy import sparse
@@ -27,6 +27,9 @@ from scipy import sparse
 from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
 from karat.engine.threads import share
+
+if TYPE_CHECKING:
+    from karat.engine.kernel import Kernel
 
 GATHERED = 2**16  # rows that are gathered at a time: a part may have to compute them
 FEW = 0.2  # share of the columns up to which they are shifted one by one
@@ -74,20 +77,18 @@ class Rows:
     def total(self) -> float:
         return float(self.count) if self.weights is None else float(self.weights.sum())
 
-    def subset(self, positions: Indices, weights: Array | None = None) -> Rows:
-        """The rows at ``positions``, with new weights or their own."""
-        own = self.weights[positions] if weights is None and self.weights is not None else weights
+    def subset(self, positions: Indices) -> Rows:
+        """The rows at ``positions``."""
         chosen = Rows(self.parts, index=positions if self.index is None else self.index[positions])
-        chosen.weights = own
+        chosen.weights = None if self.weights is None else self.weights[positions]
         return chosen
 
     def run(self, start: int, stop: int) -> Rows:
         """Consecutive rows ``start:stop``; where they lie together in arrays, a view, which is read faster than an index."""
-        where: Any = slice(start, stop)
+        where = slice(start, stop)
         index = None if self.index is None else self.index[where]
-        arrays = all(isinstance(part, np.ndarray) for part in self.parts)
-        if index is not None and arrays and index[-1] - index[0] + 1 == len(index) and bool((np.diff(index) == 1).all()):
-            where, index = slice(int(index[0]), int(index[-1]) + 1), None
+        if index is not None and all(isinstance(part, np.ndarray) for part in self.parts) and (run := consecutive(index)):
+            where, index = run, None
         other = Rows(self.parts if index is not None else [part[where] for part in self.parts], index=index)
         other.weights = None if self.weights is None else self.weights[start:stop]
         return other
@@ -103,8 +104,7 @@ class Rows:
         one = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
         if one or any(sparse.issparse(part) for part in self.parts):
             return self
-        kinds = [part.dtype for part in self.parts]
-        block = np.empty((len(self), self.columns), dtype=np.result_type(*kinds))
+        block = np.empty((len(self), self.columns), dtype=np.result_type(*(part.dtype for part in self.parts)))
         for start in range(0, len(self), GATHERED):
             where = slice(start, min(start + GATHERED, len(self)))
             for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
@@ -113,20 +113,27 @@ class Rows:
 
     def take(self, positions: Indices, shift: Array) -> Array:
         """The rows at ``positions`` as a new block ``[1 | D - shift]``."""
-        where = positions if self.index is None else self.index[positions]
-        block = np.ones((len(where), self.columns + 1))
-        self.fill(where, block)
+        block = np.ones((len(positions), self.columns + 1))
+        self.fill(positions, block)
         block[:, 1:] -= shift
         return block
 
     def fill(self, where: slice | Indices, block: Array) -> None:
-        """Write rows of ``parts`` beside the ones of a block."""
+        """Write rows beside the ones of a block."""
+        where = where if self.index is None else self.index[where]
         for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
             # take is twice as fast as an index, but copies the whole of a part that does not lie row by row
             by_rows = isinstance(part, np.ndarray) and part.flags.c_contiguous and not isinstance(where, slice)
             values = part.take(where, axis=0) if by_rows else part[where]
             dense = isinstance(values, np.ndarray) or not sparse.issparse(values)  # issparse is slow for many small parts
             block[:, left:right] = values if dense else values.toarray()
+
+
+def consecutive(index: Indices) -> slice | None:
+    """The slice that selects the same rows as an index; None if they are not consecutive."""
+    if not len(index) or index[-1] - index[0] + 1 != len(index) or not (np.diff(index) == 1).all():
+        return None
+    return slice(int(index[0]), int(index[-1]) + 1)
 
 
 def useful_shift(pilot: Array, weights: Array | None = None, harmless: float = 1.0) -> Array:
@@ -170,7 +177,7 @@ class Blocks:
     def read(self, start: int, stop: int) -> Array:
         """Rows ``start:stop``."""
         block = self.buffer[: stop - start]
-        self.rows.fill(slice(start, stop) if self.rows.index is None else self.rows.index[start:stop], block)
+        self.rows.fill(slice(start, stop), block)
         if self.shifts is not None:
             np.subtract(block, self.shifts[: stop - start], out=block)
         else:
@@ -229,8 +236,7 @@ def sweep(
     with linalg.one_blas_thread():
         if len(cuts) == 2:
             return run(starts)
-        parts = [starts[a:b] for a, b in pairwise(cuts)]
-        return reduce(combine, share(run, parts, linalg.threads()))
+        return reduce(combine, share(run, [starts[a:b] for a, b in pairwise(cuts)], linalg.threads()))
 
 
 def counted(progress: Progress, total: int) -> Callable[[int], None]:
@@ -253,16 +259,7 @@ def add(left: Statistic, right: Statistic) -> Statistic:
     return left
 
 
-class Summable(Protocol):
-    """What a pass needs of a kernel: what to subtract from the columns, and the statistic of a block to add up."""
-
-    shift: Array
-    product_shape: tuple[int, int]
-
-    def statistic(self, block: Array, weights: Array | None) -> Statistic: ...
-
-
-def pass_over(rows: Rows, kernel: Summable, progress: Progress | None = None) -> Statistic:
+def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> Statistic:
     """The kernel's statistic, summed over all rows."""
     return cast(
         Statistic,
@@ -304,12 +301,7 @@ class Lowered:
         self.part, self.offsets = part, offsets
         self.shape, self.dtype = part.shape, np.dtype(float)
 
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
     def __getitem__(self, where: Any) -> Any:
-        if isinstance(where, tuple):
-            return self[where[0]][:, where[1]]
         values = self.part[where]
         block = values.astype(float)
         for column, offset in self.offsets.items():

@@ -77,14 +77,9 @@ class Running:
     evidence: Array | None = None  # what the rows say about coordinates that may still vanish
 
     @staticmethod
-    def fit(kernel: Kernel, pilot: Array, weights: Array) -> Kernel:
-        """Coordinates in which no direction has been dropped."""
-        return kernel.prepare(pilot, weights, complete=False)
-
-    @staticmethod
     def start(kernel: Kernel, pilot: Array, weights: Array) -> Running:
-        """A sum that begins with some weighted rows ``[1 | D]``."""
-        return Running.within(Running.fit(kernel, pilot, weights), pilot, weights)
+        """A sum that begins with some weighted rows ``[1 | D]``, in coordinates in which no direction has been dropped."""
+        return Running.within(kernel.prepare(pilot, weights, complete=False), pilot, weights)
 
     @staticmethod
     def within(fitted: Kernel, pilot: Array, weights: Array) -> Running:
@@ -197,7 +192,7 @@ def _continued(
     fitted = grown.fitted_moments()
     if fitted.needs_pass:
         return None, running
-    found, needs_tree = _reduce(rows, fitted, held, held + np.arange(0), rng, running.needs_tree)
+    found, needs_tree = _reduce(rows, fitted, held, np.arange(0), rng, running.needs_tree)
     peels = asks_for_peeling(found.proof, rows)
     heavy = dominating(rows, kernel, PEELED * fitted.kernel.width) if peels else None
     if heavy is None or not len(heavy):
@@ -257,8 +252,7 @@ def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
 
 def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, needs_tree: bool) -> tuple[Reduction, bool]:
     """Reduce in coordinates fitted to these rows; also whether it needed the tree."""
-    count = len(rows) - held
-    pool = held + sample(rng, count, pilot_size(len(rows)))
+    pool = held + sample(rng, len(rows) - held, pilot_size(len(rows)))
     fitted, passes = fit_moments(rows, kernel, np.concatenate([np.arange(held), pool]))
     if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
@@ -308,7 +302,4 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
     weights = own_weights(rest, among)
     proof = measure(None, fitted, rest.take(among, fitted.kernel.shift), weights)
     rank = candidate_points(rest, fitted, among, weights).resolve().rank if fitted.kernel.width else 0
-    return Reduction(
-        everything, own_weights(rows, everything), fitted, rank, proof, WAY, 1, peeled, running.inherited, running.spent,
-        running.inflation,
-    )  # fmt: skip
+    return running.claimed(Reduction(everything, own_weights(rows, everything), fitted, rank, proof, WAY, 1, peeled))

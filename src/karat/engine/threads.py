@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
 from threading import Lock
 from typing import TypeVar
 
@@ -27,25 +28,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Workers:
+@lru_cache(maxsize=1)
+def _workers() -> ThreadPoolExecutor:
     """Threads beside the calling one, made when they are first needed; they sleep while there is nothing to do."""
-
-    def __init__(self) -> None:
-        self.pool: ThreadPoolExecutor | None = None
-
-    def submit(self, work: Callable[[Iterator[int]], None], numbers: Iterator[int]) -> Future[None]:
-        if self.pool is None:
-            self.pool = ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="karat")
-        return self.pool.submit(work, numbers)
-
-    def forget(self) -> None:
-        """A forked process has none of the threads of its parent."""
-        self.pool = None
+    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="karat")
 
 
-_WORKERS = _Workers()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_WORKERS.forget)
+    os.register_at_fork(after_in_child=_workers.cache_clear)  # a forked process has none of the threads of its parent
 
 
 def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int) -> list[Result]:
@@ -67,7 +57,7 @@ def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int
                 return
             results[number] = work(listed[number])
 
-    helpers: list[Future[None]] = [_WORKERS.submit(take, left) for _ in range(min(threads, len(listed)) - 1)]
+    helpers: list[Future[None]] = [_workers().submit(take, left) for _ in range(min(threads, len(listed)) - 1)]
     try:
         take(left)
     finally:

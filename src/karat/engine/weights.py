@@ -114,6 +114,12 @@ def match_moments(known: CandidatePoints) -> Array | None:
     return None
 
 
+def feasible(known: CandidatePoints) -> tuple[CandidatePoints, Array] | None:
+    """Resolved points, and weights on them that meet the target; None if none were found."""
+    factors = None if known.missed > MISSED else match_moments(known)
+    return None if factors is None else (known, known.root * factors)
+
+
 class Hessian:
     """The Gram matrix of the active points, which is factored again only after many of them have come or left.
 
@@ -160,19 +166,9 @@ class Hessian:
 
 
 def reduce_points(points: Real, weights: Array) -> Array:
-    """Weights on at most m of N points in R^m, with the same weighted sum, up to the precision of the points.
+    """Non-negative weights (N,) on at most m of N points (N, m), with the same weighted sum, up to the precision of the points.
 
-    Parameters
-    ----------
-    points : array of shape (N, m), in single or double precision
-        The features of the points; columns should be of comparable size.
-    weights : array of shape (N,)
-        Non-negative weights.
-
-    Returns
-    -------
-    array of shape (N,)
-        New weights, zero on all but at most m points.
+    Points may be in single or double precision; their columns should be of comparable size.
     """
     weights = np.array(weights, dtype=float)
     columns, width = points.T, points.shape[1]
@@ -205,37 +201,30 @@ def group_bounds(count: int, groups: int) -> Indices:
 
 
 def eliminate(points: Real) -> Array:
-    """Factors ``s >= 0`` on at most m of N points in R^m with ``s @ points = sum(points)``."""
-    count, width = points.shape
-    if count <= width:
-        return np.ones(count)
-    order, table = linalg.null_table(points)
-    return _walk(order, table, np.ones(count))
+    """Factors ``s >= 0`` on at most m of N > m points in R^m with ``s @ points = sum(points)``."""
+    return _walk(*linalg.null_table(points))
 
 
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")
-def _walk(order: Indices, table: Real, weights: Array) -> Array:
-    """Drive one point per row of the table to zero.
+def _walk(order: Indices, table: Real) -> Array:
+    """Drive one point per row of the table to zero, from weights of 1.
 
     Row r of ``table`` (k x m) says ``f[order[m + r]] = sum_c table[r, c] f[order[c]]``: the point may *enter* the basis,
     which is ``order[:m]`` at first, in exchange for one that leaves.
     """
     count, width = table.shape
-    mass = weights[order]
-    held = mass[:width].copy()  # of the points in the basis,
+    held = np.ones(width)  # the weights of the points in the basis,
     basic = np.arange(width)  # and which they are
-    mass[:width] = 0.0
     size = PANEL if width > FLAT else count
     for start in range(0, count, size):
         panel, rest = table[start : start + size], table[start + size :]
         entered: list[int] = []
         columns: list[int] = []
         for r, row in enumerate(panel):
-            point = width + start + r
-            column = _enter(row, held, mass, point)
+            column = _enter(row, held)
             if column is None:
                 continue
-            basic[column] = point
+            basic[column] = width + start + r
             # The row now expresses the point that left; use it to rewrite the rest of the panel in the new basis.
             pivot = row[column]
             row[column] = -1.0
@@ -249,34 +238,32 @@ def _walk(order: Indices, table: Real, weights: Array) -> Array:
             columns.append(column)
         if entered and len(rest):
             _exchange(rest, panel[entered], np.array(columns))
-    mass[basic] = np.where(held > ALMOST, held, 0.0)
-    reduced = np.empty_like(weights)
-    reduced[order] = mass
+    reduced = np.zeros(len(order))
+    reduced[order[basic]] = np.where(held > ALMOST, held, 0.0)
     return reduced
 
 
-def _enter(row: Real, held: Array, mass: Array, point: int) -> int | None:
+def _enter(row: Real, held: Array) -> int | None:
     """Follow one null vector to the boundary; return the column that left the basis, None if the point itself did.
 
-    Raising the point by t lowers the basic weights by ``t * row``.  No weight is lowered below ALMOST, which counts as zero:
-    then no ratio is zero by zero.
+    Raising the point, of weight 1, by t lowers the basic weights by ``t * row``.  No weight is lowered below ALMOST, which
+    counts as zero: then no ratio is zero by zero.
     """
     ratio = row / held
     up, down = int(ratio.argmax()), int(ratio.argmin())
-    own, rise, fall = float(mass[point]), float(ratio[up]), float(ratio[down])
-    itself = fall >= 0.0 or own * -fall <= 1.0
+    rise, fall = float(ratio[up]), float(ratio[down])
+    itself = fall >= -1.0
     column: int | None
     if row[up] > (1.0 if itself else -row[down]):
         step, column = 1.0 / rise, up
     elif itself:
-        step, column = -own, None
+        step, column = -1.0, None
     else:
         step, column = 1.0 / fall, down
     held -= step * row
     np.maximum(held, ALMOST, out=held)
     if column is not None:
-        held[column] = max(own + step, ALMOST)
-    mass[point] = 0.0
+        held[column] = max(1.0 + step, ALMOST)
     return column
 
 
@@ -388,9 +375,9 @@ def sampled(
         nominal = nominal * (share / max(nominal.sum(), TINY))
         positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
         known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True, single=size == sizes[0])
-        factors = None if known.missed > MISSED else match_moments(known)
-        if factors is not None:
-            return known, known.root * factors
+        found = feasible(known)
+        if found is not None:
+            return found
         if known.missed > MISSED or (known.rank < width and len(rows) > SECOND * width):
             break  # features depend on each other: a look at all rows costs less than a larger sample
     return known, None

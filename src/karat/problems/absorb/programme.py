@@ -105,10 +105,10 @@ def programme(features: Array, cost: Array, lower: Array, upper: Array, total: f
         budget.share(len(lower)),
         {
             "c": cost,
-            "A_ub": np.vstack([matrix[above], -matrix[below]]) if above.any() or below.any() else None,
-            "b_ub": np.concatenate([high[above], -low[below]]) if above.any() or below.any() else None,
-            "A_eq": matrix[exact] if exact.any() else None,
-            "b_eq": low[exact] if exact.any() else None,
+            "A_ub": np.vstack([matrix[above], -matrix[below]]),
+            "b_ub": np.concatenate([high[above], -low[below]]),
+            "A_eq": matrix[exact],
+            "b_eq": low[exact],
             "method": "highs-ds",
             "options": options,
         },
@@ -116,12 +116,9 @@ def programme(features: Array, cost: Array, lower: Array, upper: Array, total: f
     if result is None or result.status != 0:
         return None
     dual = np.zeros(len(lower))
-    if exact.any():
-        dual[exact] = result.eqlin.marginals
-    if above.any() or below.any():
-        marginals = result.ineqlin.marginals
-        dual[above] += marginals[: above.sum()]
-        dual[below] -= marginals[above.sum() :]
+    dual[exact] = result.eqlin.marginals
+    dual[above] += result.ineqlin.marginals[: above.sum()]
+    dual[below] -= result.ineqlin.marginals[above.sum() :]
     weights = np.asarray(result.x) * total
     return Vertex(np.where(weights > 1e-10 * weights.max(), weights, 0.0), dual / size)
 

@@ -41,7 +41,7 @@ from karat.engine.coordinates import Basis
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
 from karat.engine.powers import Powers, monomials
-from karat.engine.rows import Progress, Rows, pass_over, sweep
+from karat.engine.rows import Progress, Rows, column_sizes, pass_over
 from karat.engine.tolerances import EPS
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.forms import balanced, form_of, gathered, lifted
@@ -106,7 +106,8 @@ class Regularised:
             square = square + carried
         jensen = self.missing is None or self.half == 1 or self.lead == 1
         # Rows and penalty may differ by thirty orders of magnitude: their sum would forget the smaller, a QR of both does not.
-        stacked = _stacked(self.gram, np.sqrt(share) * inputs) if carried is None else None
+        factor = linalg.cholesky(np.asfortranarray(self.gram)) if carried is None else None
+        stacked = None if factor is None else np.vstack([factor, np.sqrt(share) * inputs])
         inverse = _cholesky_inverse(square) if stacked is None else linalg.triangular_map(stacked, 0.0)[0]
         if inverse is None or not np.isfinite(inverse).all():
             return False
@@ -227,14 +228,8 @@ def _unmixed(rows: Rows, fitted: FittedMoments, intercept: bool) -> Array:
 
 def _sizes(rows: Rows, shift: Array, intercept: bool) -> Array:
     """The largest absolute value of every column; 1 where all are zero."""
-    largest = sweep(rows, shift, lambda b, w, _: np.abs(b).max(axis=0), np.maximum, (1, 1))[1 - int(intercept) :]
+    largest = np.concatenate([np.ones(int(intercept)), column_sizes(rows, shift)])
     return np.where(largest > 0, largest, 1.0)
-
-
-def _stacked(gram: Array, penalty: Array) -> Array | None:
-    """A root of the second moments of rows above one of the penalty; None if there is none."""
-    factor = linalg.cholesky(np.asfortranarray(gram))
-    return None if factor is None else np.vstack([factor, penalty])
 
 
 def _cholesky_inverse(square: Array) -> Array | None:

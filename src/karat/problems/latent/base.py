@@ -20,9 +20,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows, pass_over
+from karat.engine.rows import Rows, add, sweep
 from karat.engine.tolerances import EPS, EXACT
 from karat.errors import InputError, check_whole
 from karat.problems.base import NEVER_KEPT, KeptRows, Problem
@@ -69,10 +68,10 @@ class Latent(Problem):
         return replace(self, centred=False) if self.lifted(None) > self.lifted(maps) else self  # type: ignore[type-var]
 
     @staticmethod
-    def whitening(M: Array, mean: Array, lifted: bool) -> Reader:
-        """The function from rows to ``M'x``, or to ``(M'(x - mean), 1)`` if they are lifted."""
-        if not lifted:
-            return lambda x: linalg.mapped(x, M)
+    def whitening(M: Array, mean: Array | None) -> Reader:
+        """The function from rows to ``(M'(x - mean), 1)``, or to ``M'x`` if there is no mean."""
+        if mean is None:
+            return lambda x: np.asarray(x @ M)
         M = np.ascontiguousarray(M)  # the product is then a fifth faster
         width, away = M.shape[1], (mean @ M)[:, None]
         near = bool(np.abs(away).max(initial=0.0) < NEAR)
@@ -89,9 +88,9 @@ class Latent(Problem):
         return whiten_rows
 
     @property
-    @abstractmethod
     def k(self) -> int:
-        """Number of hidden values."""
+        """Number of hidden values: the first parameter, whatever it is called."""
+        return int(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
 
     @abstractmethod
     def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
@@ -168,14 +167,15 @@ class Latent(Problem):
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
         """The features to keep, and the number of coordinates; without maps, only for counting."""
 
-    def kept_terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
+    def kept_terms(self, columns: tuple[int, ...], maps: Maps | None) -> tuple[list[Term], int]:
         """The features that a coreset keeps: those of :meth:`terms`, or others of the same span that cost less."""
-        return self.terms(columns, maps, keep)
+        return self.terms(columns, maps, self.keep)
 
     def __post_init__(self) -> None:
         """Check the parameters that all latent-variable problems have."""
-        check_whole(f"The number of {self.parts}", self.k)
-        vars(self)[fields(self)[0].name] = int(self.k)  # type: ignore[arg-type]  # JSON has no NumPy integers
+        name = fields(self)[0].name  # type: ignore[arg-type]
+        check_whole(f"The number of {self.parts}", getattr(self, name))
+        vars(self)[name] = self.k  # JSON has no NumPy integers
         if self.keep not in KEEPS:
             raise InputError(f'keep must be one of "tensor", "moments" and "all", not {self.keep!r}.')
 
@@ -203,20 +203,16 @@ class Latent(Problem):
 
     def kernel(self, columns: int, targets: int = 0) -> TermKernel:
         """A kernelization of the right width for planning; its features are known once the maps are."""
-        terms, count = self._terms((columns,), None, self.keep)
-        return TermKernel(terms, count, columns * self.k)
+        return self._kernel((columns,), None)
 
     def kernelize(self, sample: Sample, maps: Maps) -> tuple[Rows, TermKernel]:
         """The samples in the coordinates of the maps, and the kernel of what must be kept."""
         kernel = self.known_kernel(maps)
-        rows = sample.rows(self.reader(maps, self.keep), kernel.columns)
-        return rows, kernel
+        return sample.rows(self.reader(maps, self.keep), kernel.columns), kernel
 
     def known_kernel(self, maps: Maps) -> TermKernel:
         """The kernelization once the maps are known."""
-        columns = self.columns_of(maps)
-        terms, count = self._terms(columns, maps, self.keep)
-        kernel = TermKernel(terms, count, sum(columns) * self.k)
+        kernel = self._kernel(self.columns_of(maps), maps)
         limit = min(int(maps["n"]) // 2, WIDEST)
         if self.keep == "all" and kernel.width > limit:
             raise InputError(
@@ -226,11 +222,11 @@ class Latent(Problem):
             )
         return kernel
 
-    def _terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
-        terms, count = self.kept_terms(columns, maps, keep)
-        if keep != "tensor" or (self.total_weight and not self.lifted(maps)):
+    def _kernel(self, columns: tuple[int, ...], maps: Maps | None) -> TermKernel:
+        terms, count = self.kept_terms(columns, maps)
+        if self.keep != "tensor" or (self.total_weight and not self.lifted(maps)):
             terms = [*terms, Columns("total", None)]
-        return terms, count
+        return TermKernel(terms, count, sum(columns) * self.k)
 
     def statistics(self, sample: Sample, maps: Maps) -> dict[str, Array]:
         """The moments the learners start from: means over samples, the tensor in full (k, .., k).
@@ -240,7 +236,7 @@ class Latent(Problem):
         terms, count = self.terms(sample.columns, maps, "tensor")
         kernel = TermKernel(terms, count, sum(sample.columns) * self.k)
         rows = sample.rows(self.reader(maps, "tensor"), count)
-        target = kernel.learned(pass_over(rows, kernel.sums()))
+        target = kernel.learned(sweep(rows, kernel.shift, lambda b, w, _: kernel.sums(b, w), add, kernel.product_shape))
         if not np.isfinite(target).all():
             raise InputError("The third moments overflow double precision; rescale the columns.")
         values = kernel.parts(target / float(maps["total"]))

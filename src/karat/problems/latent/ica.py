@@ -15,7 +15,6 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from karat.engine import linalg
 from karat.engine.linalg import Array
 from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.mixture import whitening_matrix
@@ -47,10 +46,6 @@ class ICA(PlainRows, Latent):
     order: ClassVar[int] = 4
     parts: ClassVar[str] = "components"
 
-    @property
-    def k(self) -> int:
-        return self.n_components
-
     def maps_of(self, sums: Sums) -> Maps:
         mean, cov = mean_and_covariance(sums)
         self.check_columns(len(mean))
@@ -66,8 +61,8 @@ class ICA(PlainRows, Latent):
 
         def coordinates(x: Array) -> Array:
             centred = x - mean
-            z = linalg.mapped(centred, M)
-            return np.hstack([z, linalg.mapped(centred, maps["frame"])]) if keep == "all" else z
+            z = centred @ M
+            return np.hstack([z, centred @ maps["frame"]]) if keep == "all" else np.asarray(z)
 
         return coordinates
 

@@ -66,10 +66,6 @@ class HiddenMarkov(ThreeViews):
             raise InputError(f'emissions must be "categorical" or "gaussian", not {self.emissions!r}.')
 
     @property
-    def k(self) -> int:
-        return self.n_states
-
-    @property
     def with_variances(self) -> bool:
         return self.emissions == "gaussian"
 

@@ -75,10 +75,6 @@ class GaussianMixture(PlainRows, Latent):
         if self.variances not in ("shared", "spherical"):
             raise InputError(f'variances must be "shared" or "spherical", not {self.variances!r}.')
 
-    @property
-    def k(self) -> int:
-        return self.n_components
-
     def maps_of(self, sums: Sums) -> Maps:
         mean, cov = mean_and_covariance(sums)
         self.check_columns(len(mean))
@@ -103,7 +99,7 @@ class GaussianMixture(PlainRows, Latent):
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         mean, top = maps["mean"], maps["top"]
         free, own = len(mean) - self.k + 1, self.variances == "spherical"
-        whiten_rows = self.whitening(maps["M"], mean, lifted=self.lifted(maps))
+        whiten_rows = self.whitening(maps["M"], mean if self.lifted(maps) else None)
         axes = maps.get("axes", np.zeros((0, 0)))
 
         def coordinates(x: Array) -> Array:
@@ -111,14 +107,14 @@ class GaussianMixture(PlainRows, Latent):
             columns = [z]
             if own:
                 centred = x - mean
-                inside = linalg.mapped(centred, top)
+                inside = centred @ top
                 q = (np.einsum("ij,ij->i", centred, centred) - np.einsum("ij,ij->i", inside, inside)) / free
                 # with the lower moments kept as well, q z has the span of (q - sigma^2) z, which is far from that of z
                 columns += [(q if keep == "tensor" else q - float(maps["sigma2"]))[:, None]]
             if keep != "tensor":
-                columns += [linalg.mapped(z[:, : len(axes)] - maps["centre"], axes)]
+                columns += [(z[:, : len(axes)] - maps["centre"]) @ axes]
             if keep == "all":
-                columns += [linalg.mapped(x - mean, maps["frame"])]
+                columns += [(x - mean) @ maps["frame"]]
             return z if len(columns) == 1 else np.hstack(columns)
 
         return coordinates
@@ -147,10 +143,10 @@ class GaussianMixture(PlainRows, Latent):
             terms += [Product("spread", slice(k, k + 1), slice(0, free) if lifted and keep == "all" else z)]
         return [term for term in terms if term.width], count
 
-    def kept_terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
+    def kept_terms(self, columns: tuple[int, ...], maps: Maps | None) -> tuple[list[Term], int]:
         """With a constant among the z and one q, t~ has the span of z (x) z (x) z, which is summed faster."""
-        terms, count = self.terms(columns, maps, keep)
-        if keep == "tensor" and self.variances == "shared" and self.lifted(maps):
+        terms, count = super().kept_terms(columns, maps)
+        if self.keep == "tensor" and self.variances == "shared" and self.lifted(maps):
             terms = [Cubes("tensor", slice(0, self.k))]
         return terms, count
 

@@ -41,7 +41,8 @@ class PlainRows:
         pilot = rows.take(np.arange(0, len(rows), max(1, len(rows) // 1024)), np.zeros(rows.columns))
         shift = useful_shift(pilot[:, 1:], harmless=HARMLESS)
         table = sample.views[0]
-        if sample.weights is None and _lies_by_rows(table) and not shift.any():
+        by_rows = isinstance(table, np.ndarray) and table.dtype == float and table.flags.c_contiguous
+        if by_rows and sample.weights is None and not shift.any():
             gram = gram_in_place(table)
         else:
             piece = (rows.columns + 1, -(-rows.columns // linalg.STACK))  # a block is multiplied in pieces, so it may be long
@@ -53,11 +54,6 @@ class PlainRows:
 
     def sums_size(self, columns: int) -> int:
         return columns * (columns + 1)
-
-
-def _lies_by_rows(table: Any) -> bool:
-    """Whether a table is an array of doubles, row after row."""
-    return isinstance(table, np.ndarray) and table.dtype == float and table.flags.c_contiguous
 
 
 def gram_in_place(table: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows
+from karat.engine.rows import Rows, consecutive
 from karat.errors import InputError
 
 BLOCK = 2**22  # bytes of a block of samples
@@ -59,8 +59,9 @@ class Selected:
 
 def select(table: Any, index: Indices) -> Any:
     """The rows of a table at ``index``; dense ones are not copied."""
-    if len(index) and index[-1] - index[0] == len(index) - 1 and (np.diff(index) == 1).all():
-        return table[int(index[0]) : int(index[-1]) + 1]
+    run = consecutive(index)
+    if run is not None:
+        return table[run]
     return table[index] if sparse.issparse(table) else Selected(table, index)
 
 

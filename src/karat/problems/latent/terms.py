@@ -20,12 +20,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import permutations
-from typing import ClassVar, Self, final
+from typing import ClassVar, final
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.engine.powers import monomials
 from karat.engine.rows import Statistic
@@ -257,7 +257,7 @@ class Symmetric(Term):
 
 @final
 class TermKernel(Kernel):
-    """The terms side by side.
+    """The terms side by side; whitening has been done by the maps.
 
     Parameters
     ----------
@@ -281,21 +281,18 @@ class TermKernel(Kernel):
     def statistic_size(self) -> int:
         return 2 * self.width
 
-    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        return self  # whitening has been done by the maps
-
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
         c = np.ascontiguousarray(block[:, 1:].T)
         sums, absolute = zip(*(term.sums(c, weights) for term in self.terms), strict=True)
         return np.concatenate(sums), np.concatenate(absolute)
 
-    def _sums(self, c: Array, weights: Array | None) -> Statistic:
+    def sums(self, block: Array, weights: Array | None) -> Statistic:
+        """The statistic of a pass that only learns: neither features of single samples nor absolute values are formed."""
+        c = np.ascontiguousarray(block[:, 1:].T)
         return tuple(part for term in self.terms for part in term.statistic(c, weights))
 
-    def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
-        return FittedMoments(self, statistic[0], statistic, total, absolute=statistic[1])
-
-    def _moments(self, sums: Statistic) -> Array:
+    def learned(self, sums: Statistic) -> Array:
+        """The moments, from the sum of :meth:`sums`."""
         rest, moments = list(sums), []
         for term in self.terms:
             size = 2 if isinstance(term, Cubic) else 1
@@ -307,29 +304,7 @@ class TermKernel(Kernel):
         c = np.ascontiguousarray(block[:, 1:].T)
         return np.concatenate([term.features(c) for term in self.terms]).T
 
-    def moments(self, block: Array, weights: Array) -> Array:
-        return self._moments(self._sums(np.ascontiguousarray(block[:, 1:].T), weights))
-
-    def sums(self) -> TermSums:
-        """For a pass that only learns, without what the proof of a coreset needs."""
-        return TermSums(self)
-
-    def learned(self, statistic: Statistic) -> Array:
-        """The moments, from the statistic of :meth:`sums`."""
-        return self._moments(statistic)
-
     def parts(self, moments: Array) -> dict[str, Array]:
         """Moments by the names of their terms."""
         edges = np.cumsum([term.width for term in self.terms])[:-1]
         return dict(zip([term.name for term in self.terms], np.split(moments, edges), strict=True))
-
-
-class TermSums:
-    """The sums of the terms alone: neither the features of single samples nor their absolute values are formed."""
-
-    def __init__(self, kernel: TermKernel) -> None:
-        self.terms, self.shift, self.product_shape = kernel.terms, kernel.shift, kernel.product_shape
-
-    def statistic(self, block: Array, weights: Array | None) -> Statistic:
-        c = np.ascontiguousarray(block[:, 1:].T)
-        return tuple(part for term in self.terms for part in term.statistic(c, weights))

@@ -46,15 +46,10 @@ class _Topics(Latent):
 
     parts: ClassVar[str] = "topics"
     why_dropped: ClassVar[str] = "documents have fewer than 3 words"
-    n_topics: int
 
     @property
     def concentration(self) -> float:
         return 0.0
-
-    @property
-    def k(self) -> int:
-        return self.n_topics
 
     def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
         counts = checked_counts(tables[0])

@@ -20,7 +20,6 @@ Files of karat 0.1.0 (``centred=False``) hold maps without centring.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -128,7 +127,8 @@ class ThreeViews(Latent):
         sizes = [np.linalg.norm(W, 2) * s for W, s in zip((maps["W1"], M, maps["W3"]), self._sizes(P12, P23), strict=True)]
         maps["magnify"] = np.array(max(1.0, *sizes)) if k else np.array(1.0)
         maps |= {"singular": singular}
-        maps = {name: spread_out(value, seen) if name in BY_SYMBOL else value for name, value in maps.items()}
+        if seen is not None:  # symbols that do not occur have rows of zeros
+            maps |= {name: spread_out(maps[name], seen, columns[0]) for name in BY_SYMBOL}
         M = maps["M"]
         if self.k == 1 and self.has_constant:  # one state has the law of all symbols, whether the model fits or not
             maps["mean2"] = sums["mean2"] / total
@@ -159,7 +159,7 @@ class ThreeViews(Latent):
             )
         keep = sparse.csr_array((np.ones(len(seen)), (np.arange(len(seen)), seen)), shape=(len(seen), d))
         dense = [np.asarray((keep @ P @ keep.T).toarray()) for P in (P12, P13, P23)]
-        return dense[0], dense[1], dense[2], spread_rows(seen, d)
+        return dense[0], dense[1], dense[2], seen
 
     @staticmethod
     def _sizes(P12: Array, P23: Array) -> tuple[float, float, float]:
@@ -185,8 +185,7 @@ class ThreeViews(Latent):
         axes = maps.get("axes", np.zeros((0, 0)))
         free = len(axes)
         views = [
-            self.whitening(maps[name], maps[f"mean{a}"], True) if lifted else partial(_times, maps[name])
-            for a, name in enumerate(("W1", "M", "W3"), 1)
+            self.whitening(maps[name], maps[f"mean{a}"] if lifted else None) for a, name in enumerate(("W1", "M", "W3"), 1)
         ]
 
         def coordinates(*x: Any) -> Array:
@@ -234,28 +233,17 @@ class ThreeViews(Latent):
         return [term for term in terms if term.width], count
 
 
-def _times(matrix: Array, x: Any) -> Array:
-    return np.asarray(x @ matrix)
-
-
 def _dense_if_small(product: Any) -> Any:
     if not sparse.issparse(product):
         return product
     return product.toarray() if max(product.shape) <= DENSE_SYMBOLS else sparse.csr_array(product)
 
 
-def spread_rows(seen: Indices, count: int) -> Indices:
-    """For every one of ``count`` columns its place among those seen, -1 if it was not."""
-    places = np.full(count, -1)
-    places[seen] = np.arange(len(seen))
-    return places
-
-
-def spread_out(rows: Array, places: Indices | None) -> Array:
-    """The rows of all columns, from those of the columns seen; zero for the others."""
-    if places is None:
-        return rows
-    return np.asarray(np.where((places >= 0)[:, None], rows[places], 0.0))
+def spread_out(rows: Array, seen: Indices, count: int) -> Array:
+    """The rows of ``count`` columns, from those of the columns seen; zero for the others."""
+    spread = np.zeros((count, rows.shape[1]))
+    spread[seen] = rows
+    return spread
 
 
 @final
@@ -285,10 +273,6 @@ class MultiView(ThreeViews):
     centred: bool = field(default=True, compare=False, repr=False)
     parts: ClassVar[str] = "components"
     input_tables: ClassVar[int] = 3
-
-    @property
-    def k(self) -> int:
-        return self.n_components
 
     def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
         return plain_sample(tables, weights)
