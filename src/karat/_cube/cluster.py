@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from karat._cluster.task import Partition
@@ -75,37 +75,14 @@ def _summed(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"source": {"given": [], "files": []}, "rows": rows, "dropped": dropped, "content": content}
 
 
-Found = tuple[Cells, dict[str, Any], CellLayout]
+def cluster_of(data: Any) -> Any:
+    """The module for a frame whose rows lie in partitions; None for other data."""
+    if hasattr(data, "npartitions") and hasattr(data, "to_delayed"):
+        from karat import dask
 
+        return dask
+    if hasattr(data, "mapInArrow"):
+        from karat import spark
 
-def from_dask(data: Any, layout: CellLayout, work: Callable[[CellLayout], CubeTask]) -> Found | None:
-    """The cells of a Dask frame, what is to be remembered of it, and its layout; ``work`` makes the task."""
-    from dask.delayed import delayed
-
-    from karat.dask import part_of_frame, partitions, tree
-
-    task = work(_named(layout, [str(name) for name in data.columns]))
-    sender = delayed(task, pure=False, traverse=False)
-    parts = [
-        delayed(part_of_frame, pure=False)(sender, i, part) for i, part in enumerate(partitions(data, task.layout.columns))
-    ]
-    found = sender.merged(tree(sender, parts)).compute()
-    return None if found is None else (*found, task.layout)
-
-
-def from_spark(data: Any, layout: CellLayout, work: Callable[[CellLayout], CubeTask]) -> Found | None:
-    """The same of a Spark frame."""
-    from karat.spark import messages
-
-    task = work(_named(layout, list(data.columns)))
-    found = task.merged(messages(data, task.layout, task))
-    return None if found is None else (*found, task.layout)
-
-
-def _named(layout: CellLayout, names: list[str]) -> CellLayout:
-    """The layout among columns whose types only the workers see."""
-    missing = next((name for name in layout.by if name not in names), None)
-    if missing is not None:
-        raise InputError(f"The data has no column {missing!r} to label cells by; it has {', '.join(names)}.")
-    apart = names if layout.roles.features else [name for name in names if name not in layout.by]
-    return replace(layout, roles=layout.roles.among(apart))
+        return spark
+    return None

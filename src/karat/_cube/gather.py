@@ -9,38 +9,30 @@ from typing import Any
 from karat._core.construct import Progress
 from karat._cube.build import collect, new_reducer
 from karat._cube.cells import Cells, label_list
-from karat._cube.cluster import CubeTask, from_dask, from_spark
+from karat._cube.cluster import CubeTask, cluster_of
 from karat._cube.layout import CellLayout
 from karat._data.containers import collected
 from karat.errors import InputError
 from karat.io.source import open_source
 from karat.problems import Problem
 
-Gathered = tuple[Cells, dict[str, Any], CellLayout]
-
 
 def gather(
     data: Any, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int, content: bool,
     progress: Progress | None = None,
-) -> Gathered:  # fmt: skip
+) -> tuple[Cells, dict[str, Any], CellLayout]:  # fmt: skip
     """The cells of some rows, what is to be remembered of them, and the layout of their columns.
 
     ``origin`` is the number of the change that they are part of.
     """
-
-    def task(known: CellLayout) -> CubeTask:
-        return CubeTask(problem, known, seed, memory, content)
-
-    on_cluster = None
-    if hasattr(data, "npartitions") and hasattr(data, "to_delayed"):
-        on_cluster = from_dask
-    elif hasattr(data, "mapInArrow"):
-        on_cluster = from_spark
-    if on_cluster is not None:
-        found = on_cluster(data, layout, task)
+    cluster = cluster_of(data)
+    if cluster is not None:
+        known = layout.named([str(name) for name in data.columns])
+        task = CubeTask(problem, known, seed, memory, content)
+        found = task.merged(cluster.messages(data, known, task))
         if found is None:
             raise InputError("The data has no rows that could be used; a cube needs at least one.")
-        cells, record, known = found
+        cells, record = found
         cells = replace(cells, origins=((origin,),) * len(cells))
     else:
         opened = open_source(collected(data))

@@ -53,15 +53,19 @@ class CellLayout(Layout):
         """All that must be read, each once."""
         return list(dict.fromkeys([*self.roles.columns, *self.by]))
 
-    def among(self, schema: pa.Schema) -> CellLayout:
-        """The same for columns that are there; labels are features only where they are named as such."""
+    def named(self, names: Sequence[str], apart: Sequence[str] = ()) -> CellLayout:
+        """The same among columns of these names; labels, and columns that are ``apart``, are features only if named as such."""
         for name in self.by:
-            if name not in schema.names:
-                raise InputError(f"The data has no column {name!r} to label cells by; it has {', '.join(schema.names)}.")
+            if name not in names:
+                raise InputError(f"The data has no column {name!r} to label cells by; it has {', '.join(names)}.")
+        others = [name for name in names if name not in (*self.by, *apart)]
+        return replace(self, roles=self.roles.among(names if self.roles.features else others))
+
+    def among(self, schema: pa.Schema) -> CellLayout:
+        """The same for columns that are there, of types that fit."""
+        layout = self.named(schema.names, pandas_index(schema))
+        for name in self.by:
             check_type(schema.field(name).type, name)
-        apart = {*self.by, *pandas_index(schema)}
-        names = schema.names if self.roles.features else [name for name in schema.names if name not in apart]
-        layout = replace(self, roles=self.roles.among(names))
         layout.check_numbers(schema)
         return layout
 
