@@ -180,7 +180,7 @@ class Cube:
     def _coarser(self, which: Indices, by: tuple[str, ...]) -> Cells:
         """Some cells, made one where they agree in ``by``."""
         cells = self.cells if len(which) == len(self.cells) else self.cells.chosen(which)
-        return self.reducer.merged(cells.labelled(tuple(cells.labels[self.by.index(name)] for name in by)))
+        return self.reducer.merged(replace(cells, labels=tuple(cells.labels[self.by.index(name)] for name in by)))
 
     def fit(self, estimator: Any, by: str | Sequence[str] = (), selection: Selection | None = None, **labels: Any) -> Fits:
         """Fit a scikit-learn estimator on the rows of every label; each is the model of all rows of that label.

@@ -17,7 +17,7 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.construct import Progress
-from karat._cube.cells import Cells, in_order
+from karat._cube.cells import Cells, in_order, starts_of
 from karat._cube.layout import CellLayout, Labels, named_columns
 from karat._cube.reduce import Reducer
 from karat._data.batch import Batch
@@ -108,7 +108,7 @@ class CollectCells(Consumer):
             chosen &= positive[order]
         rest, order = order[~chosen], order[chosen]
         cells = np.flatnonzero(many)
-        starts = np.concatenate([[0], np.cumsum(counts[cells])]).astype(np.intp)
+        starts = starts_of(counts[cells])
         sorted_rows = _taken(piece, order)
         claims = [[self.claims[c]] if c in self.claims else [] for c in cells.tolist()]
         kept = self.reducer.reduce(
@@ -140,8 +140,8 @@ class CollectCells(Consumer):
         order, _ = in_order(labels, len(there))
         sizes = np.bincount(rows.codes, minlength=len(self.labels))[there]
         found = Cells(
-            labels, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp), rows.columns, np.asarray(rows.weights),
-            rows.numbers, rows.keys, tuple(self.claims[c] for c in there.tolist()), ((origin,),) * len(there),
+            labels, starts_of(sizes), rows.columns, np.asarray(rows.weights), rows.numbers, rows.keys,
+            tuple(self.claims[c] for c in there.tolist()), ((origin,),) * len(there),
         )  # fmt: skip
         return found.chosen(order)
 

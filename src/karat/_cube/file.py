@@ -22,7 +22,7 @@ import numpy as np
 from karat._core.certify import Certificate
 from karat._core.files import problem_header, saved_problem
 from karat._core.stored import check_certificate
-from karat._cube.cells import Cells
+from karat._cube.cells import Cells, starts_of
 from karat._cube.layout import CellLayout
 from karat._data.roles import ColumnRoles
 from karat._storage.archive import read_bytes
@@ -88,7 +88,7 @@ def unpack_cube(data: bytes, name: str, problem: Problem | None) -> tuple[Cells,
         roles = ColumnRoles(tuple(header["features"]), tuple(header["targets"]), header["weight"], None, header["key"])
         layout = CellLayout(roles, drop=header["on_missing"] == "drop", by=tuple(header["by"]))
         sizes = arrays[f"{CELL}sizes"]
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+        starts = starts_of(sizes)
         require(bool((sizes > 0).all()) and int(starts[-1]) == len(arrays["weights"]), "its cells have other rows")
         weights = arrays["weights"]
         require(bool(np.isfinite(weights).all() and (weights > 0).all()), "a weight is not a positive number")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from karat._core.certify import Certificate, certify, certify_union, require_proven
-from karat._cube.cells import Cells, in_order, joined
+from karat._cube.cells import Cells, in_order, joined, starts_of
 from karat._data.offsets import find_offsets
 from karat.engine.groups import reduce_many
 from karat.engine.linalg import Array, Indices
@@ -156,8 +156,8 @@ class Reducer:
         numbers = cells.numbers[rows] + np.repeat(before, sizes[which])
         lengths = np.array([int(sizes[some].sum()) for some in members])
         united = Cells(
-            labels, np.concatenate([[0], np.cumsum(lengths)]).astype(np.intp), tuple(column[rows] for column in cells.columns),
-            cells.weights[rows], numbers, None if cells.keys is None else cells.keys[rows],
+            labels, starts_of(lengths), tuple(column[rows] for column in cells.columns), cells.weights[rows], numbers,
+            None if cells.keys is None else cells.keys[rows],
             tuple(union_certificate([cells.certificates[i] for i in some], self.problem) for some in members),
             tuple(tuple(sorted({o for i in some for o in cells.origins[i]})) for some in members),
         )  # fmt: skip
@@ -175,9 +175,8 @@ class Reducer:
         sizes = np.array([len(one.positions) for one in kept])
         rows = np.concatenate([start + one.positions for start, one in zip(cells.starts[:-1], kept, strict=True)])
         return Cells(
-            cells.labels, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp),
-            tuple(column[rows] for column in cells.columns), np.concatenate([one.weights for one in kept]),
-            cells.numbers[rows], None if cells.keys is None else cells.keys[rows],
+            cells.labels, starts_of(sizes), tuple(column[rows] for column in cells.columns),
+            np.concatenate([one.weights for one in kept]), cells.numbers[rows], None if cells.keys is None else cells.keys[rows],
             tuple(one.certificate for one in kept), cells.origins,
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ a window costs two merges, whatever w is, and no result goes through more than w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,7 +123,8 @@ def _scanned(steps: Cells, runs: Sequence[Indices], window: int, reducer: Reduce
         if not alive:
             break
         numbers = np.array(alive)
-        step = steps.chosen(np.array([blocks[b][2][-1 - place if backwards else place] for b in alive])).labelled((numbers,))
+        step = steps.chosen(np.array([blocks[b][2][-1 - place if backwards else place] for b in alive]))
+        step = replace(step, labels=(numbers,))
         if held is not None:
             before = held.chosen(np.flatnonzero(np.isin(held.labels[0], numbers)))
             step = reducer.merged(joined([step, before] if backwards else [before, step]), loose=True)
