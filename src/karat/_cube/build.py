@@ -18,7 +18,7 @@ import numpy as np
 from karat._core.certify import Certificate
 from karat._core.construct import Progress
 from karat._cube.cells import Cells, in_order, starts_of
-from karat._cube.layout import CellLayout, Labels, named_columns
+from karat._cube.layout import CellLayout, Labels
 from karat._cube.reduce import Reducer
 from karat._data.batch import Batch
 from karat._data.frames import stack_rows
@@ -169,7 +169,8 @@ def collect(
 
 def new_reducer(problem: Any, layout: CellLayout, seed: int) -> Reducer:
     """For the rows of a layout that knows its columns."""
-    return Reducer(problem, tuple(named_columns(layout)), len(layout.roles.targets), seed)
+    features, targets = layout.roles.features, layout.roles.targets
+    return Reducer(problem, features + targets, len(targets), seed)
 
 
 def _sorted(codes: Indices, most: int) -> Indices:

@@ -25,7 +25,6 @@ from karat._core.stored import check_certificate
 from karat._cube.cells import Cells, starts_of
 from karat._cube.layout import CellLayout
 from karat._data.roles import ColumnRoles
-from karat._storage.archive import read_bytes
 from karat._storage.atomic import write_atomically
 from karat._storage.damage import reading, require
 from karat._storage.members import Spec
@@ -73,11 +72,6 @@ def pack_cube(cells: Cells, problem: Problem, layout: CellLayout, history: Seque
         "notes": notes,
     }
     return pack_table(header, arrays, shown)
-
-
-def read_cube(path: Path, problem: Problem | None) -> tuple[Cells, Problem, CellLayout, list[dict[str, Any]]]:
-    """What :func:`write_cube` wrote."""
-    return unpack_cube(read_bytes(path), str(path), problem)
 
 
 def unpack_cube(data: bytes, name: str, problem: Problem | None) -> tuple[Cells, Problem, CellLayout, list[dict[str, Any]]]:

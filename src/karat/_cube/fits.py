@@ -51,12 +51,6 @@ class Fits(Mapping[Any, Any]):
         labels = zip(*map(label_keys, self.labels), strict=True) if self.by else [()]
         return {label: i for i, label in enumerate(labels)}
 
-    def _labels(self) -> Iterator[Any]:
-        if len(self.by) == 1:
-            yield from self.labels[0]
-        else:
-            yield from (tuple(values[i] for values in self.labels) for i in range(len(self.models)))
-
     def __getitem__(self, label: Any) -> Any:
         several = label if isinstance(label, tuple) else (label,)
         if len(several) != len(self.by):
@@ -73,7 +67,9 @@ class Fits(Mapping[Any, Any]):
         return self.models[self._places[key]]
 
     def __iter__(self) -> Iterator[Any]:
-        return self._labels()
+        if len(self.by) == 1:
+            return iter(self.labels[0])
+        return (tuple(values[i] for values in self.labels) for i in range(len(self.models)))
 
     def __len__(self) -> int:
         return len(self.models)

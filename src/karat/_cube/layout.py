@@ -173,8 +173,3 @@ def _present(codes: Indices, most: int) -> tuple[Indices, Indices]:
     place = np.empty(most, dtype=np.intp)
     place[found] = np.arange(len(found))
     return found, place[codes]
-
-
-def named_columns(layout: CellLayout) -> Sequence[str]:
-    """The columns of kept rows: features, then targets."""
-    return (*layout.roles.features, *layout.roles.targets)
