@@ -29,6 +29,7 @@ from karat.io.consumers import Consumer, Hashes
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Position, require_rows, scan
 from karat.io.source import Chunk, Source
+from karat.problems import Problem
 
 BATCH = 2**19  # rows that are read at a time
 SHARE = 4  # parts of the memory: rows wait in one, and are sorted and reduced in others
@@ -74,7 +75,7 @@ class CollectCells(Consumer):
             self.pieces.append(Piece(columns, batch.weights, codes, self._numbered(codes), batch.keys))
             self.waiting += len(batch)
             if self.waiting >= self.most:
-                self.fold(MANY * self.reducer.width)
+                self.fold(MANY * self.reducer.kernel.width)
 
     def _numbered(self, codes: Indices) -> np.ndarray:
         """The number of each row within its cell."""
@@ -147,11 +148,12 @@ class CollectCells(Consumer):
 
 
 def collect(
-    source: Source, layout: CellLayout, reducer: Reducer, origin: int, memory: int, content: bool, progress: Progress | None
-) -> tuple[Cells, dict[str, Any]]:
+    source: Source, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int, content: bool,
+    progress: Progress | None = None,
+) -> tuple[Cells, dict[str, Any]]:  # fmt: skip
     """The cells of a source, and what is to be remembered of it; ``layout`` knows its columns."""
     each = 8 * (len(layout.columns) + 3)
-    collector = CollectCells(reducer, layout, max(10**5, memory // (SHARE * each)))
+    collector = CollectCells(new_reducer(problem, layout, seed), layout, max(10**5, memory // (SHARE * each)))
     hashes = [Hashes(RowHashes(layout.roles.columns, layout.gaps))] if content else []  # labels: see karat._cube.gather
     files = source.identity()
     position: Position = scan(source, layout, [*hashes, collector], BATCH, progress=progress)
@@ -167,7 +169,7 @@ def collect(
     return collector.cells(origin), found
 
 
-def new_reducer(problem: Any, layout: CellLayout, seed: int) -> Reducer:
+def new_reducer(problem: Problem, layout: CellLayout, seed: int) -> Reducer:
     """For the rows of a layout that knows its columns."""
     features, targets = layout.roles.features, layout.roles.targets
     return Reducer(problem, features + targets, len(targets), seed)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from karat._core.certify import Certificate
-from karat._cube.kinds import joined_labels
+from karat._cube.kinds import joined_labels, label_keys
 from karat._data.frames import stack_rows
 from karat.engine.linalg import Array, Indices
 
@@ -142,5 +142,5 @@ def label_list(cells: Cells) -> list[tuple[Any, ...]]:
     """The label of every cell; dates as they are in NumPy, in microseconds."""
     if not cells.labels:
         return [()] * len(cells)
-    values = [v.astype("datetime64[us]").astype(np.int64) if v.dtype.kind == "M" else v for v in cells.labels]
-    return list(zip(*(one.tolist() for one in values), strict=True))
+    values = (v.astype("datetime64[us]") if v.dtype.kind == "M" else v for v in cells.labels)
+    return list(zip(*map(label_keys, values), strict=True))

@@ -42,9 +42,8 @@ class CubeTask:
         if not tables:
             return b""
         source = Partition(number, tables)
-        reducer = new_reducer(self.problem, self.layout, self.seed)
         try:
-            cells, found = collect(source, self.layout, reducer, 0, self.memory, self.content, None)
+            cells, found = collect(source, self.layout, self.problem, self.seed, 0, self.memory, self.content)
         except InputError as error:
             if "were left out" in str(error):
                 return b""

@@ -58,8 +58,7 @@ def pack_cube(cells: Cells, problem: Problem, layout: CellLayout, history: Seque
     shown += [("weights", "array", ["weight"]), ("numbers", "array", ["row"])]
     shown += [("keys", "array", ["key"])] if cells.keys is not None else []
     certificates, notes = _certificate_arrays(cells.certificates)
-    arrays |= {f"{CELL}{name}": values for name, values in certificates.items()} | {f"{CELL}sizes": cells.sizes}
-    arrays |= _ragged("origins", cells.origins, np.int64)
+    arrays |= certificates | {f"{CELL}sizes": cells.sizes} | _ragged("origins", cells.origins, np.int64)
     header = problem_header(problem) | {
         "kind": "cube",
         "by": list(layout.by),
@@ -123,12 +122,12 @@ def _certificate_arrays(certificates: Sequence[Certificate]) -> tuple[dict[str, 
         if field.name in ("notes", *KNOWN):
             continue
         if field.name == "excluded_directions":
-            found |= {name.removeprefix(CELL): array for name, array in _ragged("excluded", values, np.float64).items()}
+            found |= _ragged("excluded", values, np.float64)
         elif str(field.type) in NUMBERS:
             numbers = [np.nan if value is None else value for value in values]
-            found[field.name] = np.array(numbers, dtype=NUMBERS[str(field.type)])
+            found[f"{CELL}{field.name}"] = np.array(numbers, dtype=NUMBERS[str(field.type)])
         else:
-            found[field.name] = np.array(values)
+            found[f"{CELL}{field.name}"] = np.array(values)
     return found, {str(i): list(one.notes) for i, one in enumerate(certificates) if one.notes}
 
 

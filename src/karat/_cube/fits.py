@@ -12,8 +12,9 @@ import numpy as np
 from karat._core.coreset import Coreset
 from karat._cube.cells import Cells
 from karat._cube.frames import free_names, native_frame
+from karat._cube.kinds import label_keys
 from karat._cube.reduce import union_certificate
-from karat._cube.select import label_key, label_keys
+from karat._cube.select import label_key
 from karat.errors import InputError, MissingExtraError, UnknownLabelError
 
 if TYPE_CHECKING:

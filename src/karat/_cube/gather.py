@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from karat._core.construct import Progress
-from karat._cube.build import collect, new_reducer
+from karat._cube.build import collect
 from karat._cube.cells import Cells, label_list
 from karat._cube.cluster import CubeTask, cluster_of
 from karat._cube.layout import CellLayout
@@ -37,7 +37,7 @@ def gather(
     else:
         opened = open_source(collected(data))
         known = layout.among(opened.schema())
-        cells, record = collect(opened, known, new_reducer(problem, known, seed), origin, memory, content, progress)
+        cells, record = collect(opened, known, problem, seed, origin, memory, content, progress)
     if record["content"]:
         record = record | {"content": [*record["content"], _label_digest(cells)]}
     return cells, record, known

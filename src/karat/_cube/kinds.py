@@ -54,6 +54,11 @@ def check_text(dictionary: Any, name: str) -> None:
         raise InputError(f"Column {name!r} has a label with a NUL character (\\0); remove it from the text.", column=name)
 
 
+def label_keys(values: np.ndarray) -> list[Any]:
+    """Labels as a dict knows them: dates are whole numbers of their unit."""
+    return values.astype(np.int64).tolist() if values.dtype.kind == "M" else values.tolist()  # type: ignore[no-any-return]
+
+
 def whole_numbers(values: Sequence[int], name: str) -> np.ndarray:
     """Whole numbers, exactly."""
     if not values or max(values) <= LARGEST:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from karat._cube.kinds import KINDS, check_text, check_type, whole_numbers
+from karat._cube.kinds import KINDS, check_text, check_type, label_keys, whole_numbers
 from karat._data.roles import column_roles
 from karat.engine.linalg import Indices
 from karat.errors import InputError
@@ -129,12 +129,11 @@ class Labels:
                 raise InputError(
                     f"Column {name!r} holds times finer than a microsecond; label cells by coarser ones.", column=name
                 )
-            self._one_kind(i, name, fine.dtype)
-            return fine.astype(np.int64).tolist()  # type: ignore[no-any-return]
-        if values.dtype.kind not in "biufU":
+            values = fine
+        elif values.dtype.kind not in "biufU":
             raise InputError(f"Column {name!r} has type {dictionary.type}, which cannot label cells.", column=name)
         self._one_kind(i, name, values.dtype)
-        return values.tolist()  # type: ignore[no-any-return]
+        return label_keys(values)
 
     def _one_kind(self, i: int, name: str, found: np.dtype[Any]) -> None:
         """Refuse labels of another kind than those before."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._cube.cells import Cells, joined
+from karat._cube.cells import Cells, in_order, joined
 from karat._cube.fits import Fits, Place, check_estimator, fit_one, plain_coreset
 from karat._cube.reduce import Reducer
 from karat._cube.select import check_name
@@ -61,13 +61,8 @@ class Rolling:
 
     def _runs(self) -> list[Indices]:
         """The steps of each label of ``by``, in order."""
-        cells = self.steps.cells
-        if not self.by:
-            return [np.arange(len(cells))]
-        change = np.zeros(len(cells), dtype=bool)
-        for values in cells.labels[:-1]:
-            change[1:] |= values[1:] != values[:-1]
-        return list(np.split(np.arange(len(cells)), np.flatnonzero(change)))
+        order, edges = in_order(self.steps.cells.labels[:-1], len(self.steps))
+        return np.split(order, edges[1:-1])
 
     def __iter__(self) -> Iterator[tuple[Any, Coreset]]:
         """The label of the last step of each window (with those of ``by`` before it), and the coreset of the window."""

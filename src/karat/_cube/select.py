@@ -121,13 +121,8 @@ def _is_double(whole: int) -> bool:
         return False
 
 
-def label_keys(values: np.ndarray) -> list[Any]:
-    """Labels as a dict knows them."""
-    return values.astype(np.int64).tolist() if values.dtype.kind == "M" else values.tolist()  # type: ignore[no-any-return]
-
-
 def label_key(values: np.ndarray, name: str, label: Any) -> Any:
-    """One label among others, as :func:`label_keys` has it; an error if it means several, or is none."""
+    """One label among others, as :func:`karat._cube.kinds.label_keys` has it; an error if it means several, or is none."""
     found = _like(values, name, label)
     if values.dtype.kind == "M":
         unit = np.datetime_data(values.dtype)[0]
