@@ -276,7 +276,7 @@ class _Build:
         source = described_source(self.source, self.checkpoint.files, self.position.counts)
         dropped = {"missing": self.position.dropped, "broken": self.position.bad}
         content = self.hashes[0].rows.to_dict() if self.content else None
-        digest = self.digests[0].rows.to_dict() if self.digests else None
+        digest = self.digests[0].to_dict() if self.digests else None
         return self.layout.provenance(self.problem, self.seed, source, dropped, content, digest)
 
     def _call(self, resumable: bool) -> dict[str, Any]:

@@ -209,7 +209,7 @@ class FileCheck:
         refutations = [*other_maps, *other_groups]
         if found.moved and (data != "reordered" or (again and not self._all_present())):
             refutations.append(OTHER_ROWS)
-        if data == "identical" and digests and digests[0].rows.to_dict() != known.parts[0].digest:
+        if data == "identical" and digests and digests[0].to_dict() != known.parts[0].digest:
             data = "changed"  # by somebody who made the hashes agree
             refutations.append("The SHA-256 digest of the rows is not the one that was stored.")
         if core.n_rows != position.rows:
