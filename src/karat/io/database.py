@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from karat.errors import InputError, MissingExtraError
-from karat.io.columnar import Stream
+from karat.io.columnar import Stream, brief
 
 ROWS = 10**6  # of a query at a time
 READERS = ("to_arrow_reader", "fetch_arrow_reader")  # of a DuckDB relation, new and old
@@ -72,7 +72,7 @@ def _cursor(cursor: Any) -> Callable[[], Any]:
         try:
             return cursor.fetch_record_batch()
         except Exception as error:
-            raise InputError(f"The cursor has no rows to give ({_brief(error)}); call its execute first.") from error
+            raise InputError(f"The cursor has no rows to give ({brief(error)}); call its execute first.") from error
 
     return opened
 
@@ -103,7 +103,7 @@ class Query(Stream):
             method = next(method for method in READERS if hasattr(duckdb.DuckDBPyRelation, method))
             super().__init__(lambda: getattr(self.connection.sql(sql), method)(rows), "The query")
         except duckdb.Error as error:
-            raise InputError(f"DuckDB refuses the query: {_brief(error)}.", argument="sql") from error
+            raise InputError(f"DuckDB refuses the query: {brief(error)}.", argument="sql") from error
 
 
 def query(sql: str, database: str | Path | None = None, *, rows: int = ROWS) -> Query:
@@ -121,8 +121,3 @@ def query(sql: str, database: str | Path | None = None, *, rows: int = ROWS) -> 
     if not isinstance(sql, str) or not sql.strip():
         raise InputError(f"sql must be the text of a query, not {sql!r}.", argument="sql")
     return Query(sql, None if database is None else str(database), rows)
-
-
-def _brief(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
