@@ -26,7 +26,7 @@ from karat._data.batch import Batch
 from karat._data.containers import rounds
 from karat._storage.archive import Stored
 from karat.io.consumers import Consumer
-from karat.io.numbers import as_doubles
+from karat.io.numbers import as_doubles, decoded
 from karat.io.source import Chunk, sort_of
 
 BLOCK = 4096
@@ -83,13 +83,10 @@ class Digest(Consumer):
 
 
 def _column_bytes(column: pa.ChunkedArray) -> bytes:
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if pa.types.is_integer(kind) and rounds(np.asarray(column.fill_null(0))):
-        column, kind = column.cast(pa.large_string()), pa.large_string()
-    if sort_of(kind) in ("number", "null"):
+    column = decoded(column)
+    if pa.types.is_integer(column.type) and rounds(np.asarray(column.fill_null(0))):
+        column = column.cast(pa.large_string())
+    if sort_of(column.type) in ("number", "null"):
         doubles = as_doubles(column) + 0.0
         doubles[np.isnan(doubles)] = np.nan
         return b"f" + doubles.astype("<f8").tobytes()

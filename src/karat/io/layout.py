@@ -19,7 +19,7 @@ from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
 from karat.errors import InputError
 from karat.io.encoding import Encoding, as_text
-from karat.io.numbers import decimals_as_doubles
+from karat.io.numbers import decimals_as_doubles, decoded
 from karat.io.source import DROP_ROWS, NOT_A_NUMBER, is_number, sort_of
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, MultiView
@@ -258,12 +258,8 @@ class Layout:
             keep &= np.asarray(column.is_valid())
             column = column.fill_null(0)
         # Nulls become NaN; a column of a single chunk without nulls is not copied.
-        values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
-        if column.null_count == len(values):
-            values = np.full(len(values), np.nan)
-        elif values.dtype.kind == "O":  # booleans, some of them missing
-            values = np.array([np.nan if value is None else float(value) for value in values])
-        return np.asarray(values)
+        values = column.to_numpy(zero_copy_only=False)
+        return np.full(len(values), np.nan) if column.null_count == len(values) else np.asarray(values)
 
     def _transformed(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> Any:
         frame = table.select(list(self.roles.features)).to_pandas()
@@ -314,8 +310,7 @@ class Layout:
         if column.null_count:
             row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
             raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one.")
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
+        column = decoded(column)
         if (
             pa.types.is_binary(column.type)
             or pa.types.is_large_binary(column.type)
@@ -329,8 +324,7 @@ class Layout:
                     "the file in UTF-8, or the column as text or numbers.",
                     column=name,
                 ) from error
-        values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
-        return frames.as_keys(values)
+        return frames.as_keys(column.to_numpy(zero_copy_only=False))
 
 
 def pandas_index(schema: pa.Schema) -> list[str]:
