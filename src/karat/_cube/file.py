@@ -25,7 +25,7 @@ from karat._core.stored import check_certificate
 from karat._cube.cells import Cells, starts_of
 from karat._cube.layout import CellLayout
 from karat._data.roles import ColumnRoles
-from karat._storage.atomic import write_atomically
+from karat._storage.atomic import LOCKS, write_atomically
 from karat._storage.damage import reading, require
 from karat._storage.members import Spec
 from karat._storage.parquet import pack_table, unpack_table
@@ -187,11 +187,11 @@ def identity(path: Path) -> tuple[int, ...] | None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a file; it goes with the process, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system: writes are atomic in any case
+    if not LOCKS:  # writes are atomic in any case
         yield
         return
+    import fcntl
+
     lock = path.with_name(f".{path.name}.lock")
     try:
         file = lock.open("w")

@@ -181,7 +181,6 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     most = (memory - fixed) // each
     if wanted is None:
         return int(min(FOLD, most))
-    check_whole("batch_rows", wanted)
     if wanted > most:
         raise InputError(f"batch_rows={wanted:,} do not fit into {memory:,} bytes of memory; at most {most:,} do.")
     return int(wanted)
@@ -192,19 +191,16 @@ class _Build:
 
     def __init__(
         self, source: Source, layout: Layout, problem: Problem, rows: int, seed: int, content: bool, memory: int,
-        checkpoint: str | Path | None, progress: Progress | None, digest: bool = False,
+        checkpoint: str | Path | None, progress: Progress | None, digest: bool,
     ) -> None:  # fmt: skip
         self.source, self.layout, self.problem, self.rows, self.seed = source, layout, problem, rows, seed
         self.progress, self.position = progress, Position()
         self.content = content
+        self.first = LatentSums(problem, layout, layout.roles.widths, memory) if isinstance(problem, Latent) else None
         # The rows of both passes of a latent problem are compared by their hashes, also where these are not stored.
-        hashed = content or isinstance(problem, Latent)
-        self.hashes = [Hashes(RowHashes(layout.columns, layout.gaps))] if hashed else []
-        self.again = Hashes(RowHashes(layout.columns, layout.gaps)) if isinstance(problem, Latent) else None
+        self.hashes = [Hashes(RowHashes(layout.columns, layout.gaps))] if content or self.first is not None else []
+        self.again = None if self.first is None else Hashes(RowHashes(layout.columns, layout.gaps))
         self.digests = [Digest(layout.columns)] if digest else []
-        self.first: LatentSums | None = None
-        if isinstance(problem, Latent):
-            self.first = LatentSums(problem, layout, layout.roles.widths, memory)
         self.seconds = 0.0  # of the first pass
         self.samples: Samples | None = None
         self.reduce: Reduce | None = None
@@ -307,11 +303,9 @@ class _Build:
         header: dict[str, Any] = {}
         extra: dict[str, Any] = self.position.state(len(self.checkpoint.files)) | {"content": None}
         arrays: dict[str, Any] = {}
-        for hashes in self.hashes:
-            extra |= hashes.state()[0]
-        for digest in self.digests:
-            numbers, arrays = digest.state()
-            extra |= numbers
+        for consumer in (*self.hashes, *self.digests):
+            numbers, rows = consumer.state()
+            extra, arrays = extra | numbers, arrays | rows
         if self.again is not None:
             extra |= {"content_again": self.again.state()[0]["content"]}
         if self.first is not None:
@@ -322,10 +316,11 @@ class _Build:
         if self.reduce is not None:
             own, held = self.reduce.state()
             header, arrays = header | own, arrays | held
-            if self.samples is not None:
+            known = self.reduce.sketch.problem
+            if self.samples is not None and isinstance(known, KnownMaps):
                 numbers, open_rows = self.samples.state()
                 extra |= {"second": numbers}
-                arrays |= prefixed("second", open_rows) | prefixed("maps", _known(self.reduce).maps)
+                arrays |= prefixed("second", open_rows) | prefixed("maps", known.maps)
                 header["pass"] = 2
         self.checkpoint.save(header, extra, arrays)
 
@@ -359,11 +354,6 @@ class _Build:
             self._begin(known, Sketch.restore(header, own, path, known))
             assert self.samples is not None
             self.samples.restore(extra["second"], without_prefix("second", arrays))
-
-
-def _known(reduce: Reduce) -> KnownMaps:
-    assert isinstance(reduce.sketch.problem, KnownMaps)
-    return reduce.sketch.problem
 
 
 def described_source(source: Source, files: Sequence[Sequence[Any]], rows: dict[int, int]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from karat._storage.archive import DIGESTED, Stored, read_archive, write_archive
+from karat._storage.atomic import LOCKS
 from karat._storage.damage import reading, require
 from karat._stream.stored import admit
 from karat.errors import InputError, StorageError
@@ -71,16 +72,11 @@ class Checkpoint:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Two runs must not write one checkpoint; the lock goes with the process, however it ends."""
-        try:
-            import fcntl
-        except ImportError:  # not on this system: writes are atomic in any case
-            yield
-            return
-        if self.path is None:
+        if self.path is None or not LOCKS:  # writes are atomic in any case
             yield
             return
         lock = self.path.with_name(self.path.name + ".lock")
-        with _locked(lock, fcntl, self.path):
+        with _locked(lock, self.path):
             try:
                 yield
             finally:
@@ -88,8 +84,10 @@ class Checkpoint:
 
 
 @contextmanager
-def _locked(lock: Path, fcntl: Any, path: Path) -> Iterator[None]:
+def _locked(lock: Path, path: Path) -> Iterator[None]:
     """Hold the lock file; one that another run has removed meanwhile is made anew."""
+    import fcntl
+
     while True:
         try:
             file = lock.open("w")

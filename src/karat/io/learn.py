@@ -22,7 +22,7 @@ from karat.errors import InputError
 from karat.io.consumers import Consumer
 from karat.io.encoding import Encoding, as_text
 from karat.io.layout import Layout
-from karat.io.scan import changed_file, require_rows, scan
+from karat.io.scan import require_rows, scan
 from karat.io.source import Chunk, ResumePoint, Source
 
 MOST = 10_000  # levels of a column
@@ -39,11 +39,9 @@ def learned(
     stored = _stored(checkpoint, layout.encoding)
     if stored is not None:
         return replace(layout, encoding=stored), progress
-    before, learn = source.identity(), Learn(layout.encoding, layout.roles.features)
+    learn = Learn(layout.encoding, layout.roles.features)
     first = None if progress is None else lambda done, total: progress(done, 2 * total)
     require_rows(source, layout, scan(source, layout, [learn], rows, progress=first))
-    if source.identity() != before:
-        raise InputError(f"{changed_file(before, source.identity())} changed while it was read; run again.")
     encoding = learn.learned()
     encoding.names(layout.roles.features)  # refused here, if two have one name
     whole = source.bytes_done(ResumePoint(len(source.names)))[1] if progress is not None else 0

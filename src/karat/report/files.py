@@ -18,7 +18,7 @@ from karat.io.kept import Kept
 from karat.io.read_all import layout_of
 from karat.io.source import open_source
 from karat.io.verdict import FileVerification
-from karat.io.verify import FileCheck, stored_layout
+from karat.io.verify import FileCheck, file_layout
 from karat.problems.latent import KnownMaps
 from karat.problems.latent.known import tables_of
 from karat.report.data import Data, measured_facts
@@ -31,7 +31,7 @@ class FileData(Data):
     def __init__(self, core: Coreset, source: Any, size: int, seed: int, progress: Progress | None) -> None:
         layout_of(core)  # refused here, if the coreset does not know its columns
         self.core, self.size, self.seed = core, size, seed
-        self.check = FileCheck(core, open_source(source), stored_layout(core), progress=progress, beside=self._consumers)
+        self.check = FileCheck(core, open_source(source), file_layout(core), progress=progress, beside=self._consumers)
 
     def _consumers(self, check: FileCheck) -> list[Consumer]:
         """What is read beside the verification."""
