@@ -175,8 +175,8 @@ class Reducer:
         rows = np.concatenate([start + one.positions for start, one in zip(cells.starts[:-1], kept, strict=True)])
         return Cells(
             cells.labels, starts_of(sizes), tuple(column[rows] for column in cells.columns),
-            np.concatenate([one.weights for one in kept]), cells.numbers[rows], None if cells.keys is None else cells.keys[rows],
-            tuple(one.certificate for one in kept), cells.origins,
+            np.concatenate([one.weights for one in kept]), cells.numbers[rows],
+            None if cells.keys is None else cells.keys[rows], tuple(one.certificate for one in kept), cells.origins,
         )  # fmt: skip
 
 

@@ -26,11 +26,6 @@ def summary(core: Coreset) -> dict[str, Any]:
     return {"rows_in": found.pop("rows"), "rows_kept": found.pop("kept")} | found
 
 
-def rows_used(core: Coreset) -> int:
-    """Count the rows of the data that were used: all but those left out because a value was missing."""
-    return core.n_represented
-
-
 def lines(core: Coreset) -> dict[str, str]:
     """The summary of a coreset, as rows of a table."""
     from karat._core.facts import facts
