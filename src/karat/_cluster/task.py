@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from karat._cluster.arrays import SHIFT, array_hashes, local, offsets, place, views_batch
 from karat._cluster.sequences import StepHashes, steps_of
-from karat._cluster.waiting import from_arrays, joined, moved, set_aside, take_large, to_arrays
+from karat._cluster.waiting import from_arrays, joined, set_aside, take_large, to_arrays
 from karat._core.coreset import Coreset
+from karat._core.plan import FAN
 from karat._data import containers
 from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
@@ -90,11 +91,11 @@ class Task:
             layout = replace(layout, roles=replace(roles, key=source.offset))
         reduce = Reduce(self.sketch(), layout)
         samples = Samples(self.problem.problem, roles.widths) if isinstance(self.problem, KnownMaps) else None
-        steps = StepHashes(self.layout.columns, roles.sequence) if self.ordered else None
-        consumers = [hashes, reduce] if steps is None else [hashes, steps, reduce]
-        position = scan(source, layout, consumers, WHOLE, samples=samples)
-        state = {"dropped": position.dropped, "content": hashes.rows.to_dict()}
-        return self._first_message(reduce.sketch, state | ({} if steps is None else {"again": steps.rows.to_dict()}))
+        steps = [StepHashes(self.layout.columns, roles.sequence)] if self.ordered else []
+        position = scan(source, layout, [hashes, *steps, reduce], WHOLE, samples=samples)
+        again = steps[0].rows.to_dict() if steps else None
+        state = {"dropped": position.dropped, "content": hashes.rows.to_dict(), "again": again}
+        return self._first_message(reduce.sketch, state)
 
     def part_of_arrays(self, number: int, X: Any, y: Any, weights: Any, groups: Any) -> bytes:
         """The message of one partition, given as arrays."""
@@ -116,9 +117,8 @@ class Task:
         if len(batch):
             samples = Samples(self.problem.problem, self.problem.widths)
             reduce.add_batch(taken(samples, batch, len(batch), place(number))[1], len(batch))
-        state = {"content": views_hashes(views, weights, sequence)}
-        again = {"again": views_hashes(views, weights, sequence, True)} if self.ordered else {}
-        return self._first_message(reduce.sketch, state | again)
+        again = views_hashes(views, weights, sequence, True) if self.ordered else None
+        return self._first_message(reduce.sketch, {"content": views_hashes(views, weights, sequence), "again": again})
 
     def _first_message(self, sketch: Sketch, state: dict[str, Any]) -> bytes:
         """The message of a partition, of which the sketch has taken all rows."""
@@ -159,7 +159,7 @@ class Task:
             seen = part.summary
             if seen.like is not None:
                 sketch.expect(seen.columns, seen.targets, seen.like, seen.names)
-            waiting += moved(from_arrays(arrays, state["waiting"]), before)
+            waiting += [replace(one, numbers=one.numbers + before) for one in from_arrays(arrays, state["waiting"])]
             before += part.n_rows
             parts.append(part)
             states.append(state)
@@ -181,6 +181,13 @@ class Task:
                 f"The second pass read other rows than the first, or read them in another order: {self.rows:,} rows in the "
                 "first pass. The source must give the same rows both times; write it to files, or persist it, first."
             )
+
+
+def tree(work: Any, messages: list[Any]) -> list[Any]:
+    """Messages of partitions, joined until few are left; work and messages may be delayed."""
+    while len(messages) > FAN:
+        messages = [work.join(messages[i : i + FAN]) for i in range(0, len(messages), FAN)]
+    return messages
 
 
 def _seen(content: dict[str, Any]) -> tuple[Any, Any]:
@@ -224,6 +231,6 @@ class Partition(Source):
             whole = table
             if self.offset is not None:
                 column = pa.array(offsets(self.number, done, table.num_rows))
-                whole = table.append_column(self.offset, column if isinstance(table, pa.RecordBatch) else [column])
+                whole = table.append_column(self.offset, column)
             yield Chunk(self, whole, 0, done, None)
             done += table.num_rows

@@ -10,7 +10,7 @@ partition and at every join.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._data.batch import Batch
+from karat._data.frames import stack_rows
 from karat._storage.archive import flat, prefixed, unflat, without_prefix
 from karat._stream.sketch import Sketch
 from karat.engine.linalg import Flags
@@ -55,11 +56,6 @@ def take_large(sketch: Sketch, waiting: Sequence[Batch]) -> list[Batch]:
     for batch in large:
         sketch.take(batch, owned=True)
     return small
-
-
-def moved(waiting: Iterable[Batch], rows: int) -> list[Batch]:
-    """The same rows, after ``rows`` others."""
-    return [replace(batch, numbers=batch.numbers + rows) for batch in waiting]
 
 
 def joined(waiting: Sequence[Batch]) -> list[Batch]:
@@ -117,7 +113,7 @@ def _types(batch: Batch) -> list[Any]:
 def _one(batches: Sequence[Batch]) -> Batch:
     """Batches of equal types as one."""
     columns = zip(*(batch.parts for batch in batches), strict=True)
-    parts = [sparse.vstack(some, format="csr") if sparse.issparse(some[0]) else np.concatenate(some) for some in columns]
+    parts = [stack_rows(*some) for some in columns]
     numbers, *others = ([getattr(batch, name) for batch in batches] for name in CARRIED)
     weights, groups, keys = (None if some[0] is None else np.concatenate(some) for some in others)
     return Batch(parts, np.concatenate(numbers), weights, groups, keys)
