@@ -151,7 +151,7 @@ def kept_block(core: Coreset) -> Array:
 def row_names(core: Coreset) -> list[str]:
     """Names of the columns of :func:`kept_block`; features that a pipeline or a model made are numbered."""
     width = kept_block(core).shape[1]
-    columns = [column for column in kept_columns(core) if column.role in ("feature", "target")]
+    columns = kept_columns(core)
     targets = [column.name for column in columns if column.role == "target"]
     features = [column.name for column in columns if column.role == "feature"]
     if len(features) != width - len(targets):
