@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from karat._cluster.arrays import SHIFT, array_hashes, local, offsets, place, views_batch
 from karat._cluster.sequences import StepHashes, steps_of
-from karat._cluster.waiting import from_arrays, joined, set_aside, take_large, to_arrays
+from karat._cluster.waiting import compact, from_arrays, set_aside, take_large, to_arrays
 from karat._core.coreset import Coreset
 from karat._core.plan import FAN
 from karat._data import containers
@@ -167,7 +167,7 @@ class Task:
         state = {name: sum(one[name] for one in states) for name in COUNTS}
         state["travelled"] += sum(map(len, messages))
         state |= {name: joined_hashes([one[name] for one in states]) for name in ("content", "again")}
-        return sketch, joined(take_large(sketch, joined(waiting))), state
+        return sketch, compact(take_large(sketch, compact(waiting))), state
 
     @property
     def ordered(self) -> bool:

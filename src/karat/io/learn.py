@@ -66,10 +66,9 @@ class Learn(Consumer):
 
     def __init__(self, encoding: Encoding, features: Sequence[str]) -> None:
         self.encoding = encoding
-        self.numbers = [name for name in features if name not in encoding.columns]
-        self.places = [i for i, name in enumerate(features) if name not in encoding.columns]
+        self.places = {name: i for i, name in enumerate(features) if name not in encoding.columns}
         self.levels: dict[str, set[str | None]] = {name: set() for name in encoding.columns}
-        self.sums: dict[str, list[tuple[float, float]]] = {name: [] for name in self.numbers}
+        self.sums: dict[str, list[tuple[float, float]]] = {name: [] for name in self.places}
         self.rows = 0
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
@@ -84,7 +83,7 @@ class Learn(Consumer):
                     column=name,
                 )
         if self.encoding.fill:
-            for name, place in zip(self.numbers, self.places, strict=True):
+            for name, place in self.places.items():
                 self.sums[name].append(_sums(batch.parts[place][:, 0], batch.weights))
 
     def learned(self) -> Encoding:
