@@ -31,6 +31,7 @@ from karat.problems import Problem
 from karat.problems.latent import Latent
 
 NAME = "Dask"
+WAY = "partitions merged by Dask"
 
 
 def coreset(
@@ -92,7 +93,8 @@ def coreset(
         parts = [work.part_of_arrays(i, *part) for i, part in enumerate(aligned)]
     else:
         raise _wrong_kind(data)
-    return _finished(work, parts, compute)
+    core = work.finish(tree(work, parts), WAY)
+    return core.compute() if compute else core
 
 
 def frame_schema(data: Any) -> pa.Schema:
@@ -138,11 +140,6 @@ def _wrong_kind(data: Any, more: str = "") -> InputError:
     elif hasattr(data, "npartitions") and hasattr(data, "to_dataframe"):
         remedy = "make a frame of it by to_dataframe()"
     return InputError(f"data must be a Dask data frame or array{more}, not {kind}; {remedy}.", argument="data")
-
-
-def _finished(work: Delayed, parts: list[Any], compute: bool) -> Coreset | Delayed:
-    result = work.finish(tree(work, parts), "partitions merged by Dask")
-    return result.compute() if compute else result
 
 
 def _refuse_names(columns: Any, key: Any, on_missing: str) -> None:
@@ -233,6 +230,6 @@ def _run_passes(work: FirstTask, parts: list[Any], first: Callable[..., bytes], 
     sums = [delayed(first, pure=False)(opening, *part) for part in parts]
     known = opening.second(tree(opening, sums)).compute()
     again = _sent(known)
-    core = _finished(again, [delayed(second, pure=False)(again, *part) for part in parts], True)
-    assert isinstance(core, Coreset)
+    rows = [delayed(second, pure=False)(again, *part) for part in parts]
+    core: Coreset = again.finish(tree(again, rows), WAY).compute()
     return core
