@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,4 @@ def free_names(taken: Sequence[str], names: Sequence[str]) -> list[str]:
 
 def native_frame(columns: dict[str, np.ndarray]) -> Any:
     """A pandas frame, where pandas is installed, else an Arrow table."""
-    try:
-        import pandas as pd
-    except ImportError:
-        return frame_of("pyarrow", columns, False, None)
-    return pd.DataFrame(columns)
+    return frame_of("pandas" if find_spec("pandas") else "pyarrow", columns, False, None)
