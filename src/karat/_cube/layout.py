@@ -17,7 +17,7 @@ from karat._cube.kinds import KINDS, check_text, check_type, label_keys, whole_n
 from karat._data.roles import column_roles
 from karat.engine.linalg import Indices
 from karat.errors import InputError
-from karat.io.layout import Layout, pandas_index
+from karat.io.layout import Layout, pandas_index, require_values
 from karat.problems import Problem
 
 DAY = 86_400 * 10**6  # microseconds
@@ -94,7 +94,7 @@ class Labels:
             column = table.column(name)
             column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
             check_type(column.type, name)
-            self._check(column, name, where)
+            require_values(column, name, where)
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
             own = self._plain(i, name, encoded.dictionary, where)
             joint += np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * radix
@@ -109,11 +109,6 @@ class Labels:
                 label.append(own[digit])
             found[place] = self.numbers.setdefault(tuple(label), len(self.numbers))
         return found[inverse]
-
-    def _check(self, column: Any, name: str, where: Callable[[int], str]) -> None:
-        if column.null_count:
-            row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-            raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one, to find its cell.", column=name)
 
     def _plain(self, i: int, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
         """The values of a dictionary as Python's numbers and texts; times in microseconds."""

@@ -306,11 +306,8 @@ class Layout:
         return "Impute it, or leave such rows out with on_missing='drop' (or, features only, on_missing='mean')."
 
     def labels(self, table: Any, name: str, where: Callable[[int], str]) -> np.ndarray:
-        column = table.column(name)
-        if column.null_count:
-            row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-            raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one.")
-        column = decoded(column)
+        require_values(table.column(name), name, where)
+        column = decoded(table.column(name))
         if (
             pa.types.is_binary(column.type)
             or pa.types.is_large_binary(column.type)
@@ -325,6 +322,13 @@ class Layout:
                     column=name,
                 ) from error
         return frames.as_keys(column.to_numpy(zero_copy_only=False))
+
+
+def require_values(column: Any, name: str, where: Callable[[int], str]) -> None:
+    """Refuse a column in which a value is missing."""
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one.", column=name)
 
 
 def pandas_index(schema: pa.Schema) -> list[str]:
