@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -198,14 +198,11 @@ def _two_passes(
     random_state: int, compute: bool,
 ) -> Coreset | Delayed:  # fmt: skip
     """The coreset of a latent-variable problem."""
-    first: Callable[..., bytes]
-    second: Callable[..., bytes]
     views = data if isinstance(data, tuple | list) else (data,)
     if is_frame(data):
         layout = _frame_layout(data, problem, (None, columns, sample_weight, None, key, sequence), on_missing)
         work = FirstTask(problem, layout, layout.roles.widths, int(random_state))
         parts = list(enumerate(partitions(data, layout.columns)))
-        first = second = part_of_frame
     elif all(isinstance(view, Array) for view in views) and len(views) == problem.input_tables:
         refuse_sequence(problem, sequence)
         _refuse_names(columns, key, on_missing)
@@ -214,22 +211,26 @@ def _two_passes(
         widths = tuple(1 if view.ndim == 1 else int(view.shape[1]) for view in views) if len(views) == 3 else None
         work = FirstTask(problem, None, widths, int(random_state))
         parts = [(i, list(part[: len(views)]), *part[len(views) :]) for i, part in enumerate(aligned)]
-        first, second = FirstTask.part_of_arrays, Task.part_of_views
     else:
         raise _wrong_kind(data, " (for MultiView a tuple of three arrays)" if problem.input_tables > 1 else "")
-    passes = partial(_run_passes, work, parts, first, second)
+    passes = partial(_run_passes, work, parts)
     return passes() if compute else delayed(passes, pure=False, traverse=False)()
 
 
-def _run_passes(work: FirstTask, parts: list[Any], first: Callable[..., bytes], second: Callable[..., bytes]) -> Coreset:
+def _run_passes(work: FirstTask, parts: list[Any]) -> Coreset:
     """Both passes, one computed after the other: in one graph partitions would wait for the second pass in memory.
 
     Where the passes are to be computed later, this is a task that starts tasks.
     """
     opening = _sent(work)
-    sums = [delayed(first, pure=False)(opening, *part) for part in parts]
+    sums = [delayed(_part_of_latent, pure=False)(opening, *part) for part in parts]
     known = opening.second(tree(opening, sums)).compute()
     again = _sent(known)
-    rows = [delayed(second, pure=False)(again, *part) for part in parts]
+    rows = [delayed(_part_of_latent, pure=False)(again, *part) for part in parts]
     core: Coreset = again.finish(tree(again, rows), WAY).compute()
     return core
+
+
+def _part_of_latent(work: FirstTask | Task, number: int, rows: Any, *others: Any) -> bytes:
+    """The message of a partition of a data frame, or of a list of views."""
+    return work.part_of_views(number, rows, *others) if isinstance(rows, list) else part_of_frame(work, number, rows)
