@@ -224,8 +224,7 @@ def _run_passes(work: FirstTask, parts: list[Any]) -> Coreset:
     """
     opening = _sent(work)
     sums = [delayed(_part_of_latent, pure=False)(opening, *part) for part in parts]
-    known = opening.second(tree(opening, sums)).compute()
-    again = _sent(known)
+    again = _sent(opening.second(tree(opening, sums)).compute())
     rows = [delayed(_part_of_latent, pure=False)(again, *part) for part in parts]
     core: Coreset = again.finish(tree(again, rows), WAY).compute()
     return core
