@@ -233,9 +233,7 @@ class Cube:
         content : bool
             Hash the rows, so that the same rows are not added twice.
         """
-        return self._with_rows(
-            "update", rows, memory, content, lambda cells, new: self.reducer.merged(joined([cells, new]))
-        )
+        return self._with_rows("update", rows, memory, content, lambda cells, new: self.reducer.merged(joined([cells, new])))
 
     def replace(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
         """Rebuild the cells that occur in ``rows``, which has all their rows; other cells stay as they are.

@@ -71,12 +71,12 @@ def build(
     start = time.perf_counter()
     opened = stored.source(source)
     known = opened.schema().names
-    options = roles.arguments(known) | ({} if memory is None else {"memory": memory})
-    options["one_hot"] = named("--one-hot", one_hot, known)
+    options = roles.arguments(known) | {"one_hot": named("--one-hot", one_hot, known), "on_missing": on_missing.value}
+    options |= {} if memory is None else {"memory": memory}
     with progress("Reading", not shown.as_json, lambda: _rows(opened)) as advance:
         core = karat.coreset_files(
-            opened, problem=chosen, on_missing=on_missing.value, checkpoint=checkpoint, progress=advance, random_state=seed,
-            content=not no_hashes, digest=None if digest is None else "sha256", **options,
+            opened, problem=chosen, checkpoint=checkpoint, progress=advance, random_state=seed, content=not no_hashes,
+            digest=None if digest is None else "sha256", **options,
         )  # fmt: skip
     seconds = time.perf_counter() - start
     core = replace(core, provenance=(core.provenance or {}) | {"command": shlex.join(["karat", *context.obj])})

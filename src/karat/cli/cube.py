@@ -60,12 +60,9 @@ def build(
     labels = named("--by", by, known)
     options = roles.arguments([name for name in known if name not in labels or name in (roles.columns or ())])
     options = {name: value for name, value in options.items() if name not in ("groups", "sequence")}
-    options |= {} if memory is None else {"memory": memory}
+    options |= {"on_missing": on_missing.value} | ({} if memory is None else {"memory": memory})
     with progress("Reading", not shown.as_json) as advance:
-        cube = karat.cube(
-            opened, by=labels, problem=chosen, on_missing=on_missing.value, path=output, random_state=seed, progress=advance,
-            **options,
-        )  # fmt: skip
+        cube = karat.cube(opened, by=labels, problem=chosen, path=output, random_state=seed, progress=advance, **options)
     _told(cube, output, time.perf_counter() - start, shown, f"{int(cube.cells.counts.sum()):,} rows became {len(cube):,} cells")
 
 

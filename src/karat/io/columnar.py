@@ -195,9 +195,7 @@ class Scan(Batches):
 
     def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
         if isinstance(self.scanned, pads.Dataset):
-            return self.scanned.to_batches(
-                columns=columns, batch_size=rows, batch_readahead=READAHEAD, fragment_readahead=1
-            )  # type: ignore[no-any-return]
+            return self.scanned.to_batches(columns=columns, batch_size=rows, batch_readahead=READAHEAD, fragment_readahead=1)  # type: ignore[no-any-return]
         return (batch.select(columns) for batch in self.scanned.to_batches())
 
 
