@@ -59,8 +59,6 @@ class Fits(Mapping[Any, Any]):
         given = zip(self.labels, self.by, several, strict=True)
         try:
             key = tuple(label_key(values, name, one) for values, name, one in given)
-        except UnknownLabelError:
-            raise
         except InputError as error:
             raise UnknownLabelError(str(error), argument=error.argument) from None
         if key not in self._places:

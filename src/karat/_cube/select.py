@@ -88,7 +88,8 @@ def _matches(values: np.ndarray, name: str, wanted: Any) -> Flags:
         if not same.any():
             known = np.unique(values)
             close = get_close_matches(str(label), [str(value) for value in known], n=1)
-            said = f"did you mean {close[0]!r}?" if close else f"there are {_some(known)}."
+            some = ", ".join(map(str, known[:5])) + (" ..." if len(known) > 5 else "")
+            said = f"did you mean {close[0]!r}?" if close else f"there are {some}."
             raise InputError(f"No cell has {name}={shown(label)}; {said}", argument=name)
         found |= same
     return found
@@ -144,7 +145,3 @@ def _until(values: np.ndarray, label: Any) -> Any:
     if values.dtype.kind == "M" and label.dtype != values.dtype and np.promote_types(label.dtype, values.dtype) == values.dtype:
         return (label + 1).astype(values.dtype) - 1
     return label
-
-
-def _some(values: np.ndarray) -> str:
-    return ", ".join(map(str, values[:5])) + (" ..." if len(values) > 5 else "")
