@@ -27,7 +27,7 @@ from karat._storage.damage import reading
 from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
 from karat.errors import InputError, check_whole
-from karat.io.checkpoint import Checkpoint
+from karat.io.checkpoint import Checkpoint, transform_digest
 from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.content_digest import ALGORITHM, Digest
 from karat.io.layout import Layout
@@ -35,7 +35,6 @@ from karat.io.learn import learned
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source, open_source
-from karat.io.transform_digest import transform_digest
 from karat.problems import Kernel, Moments, Problem
 from karat.problems.latent import KnownMaps, Latent, MultiView
 

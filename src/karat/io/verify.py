@@ -38,12 +38,11 @@ from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, 
 from karat.io.content_digest import Digest
 from karat.io.kept import Kept
 from karat.io.layout import Layout
-from karat.io.locate import read_changed
 from karat.io.read_all import own_targets, stored_encoding
 from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source, open_source
-from karat.io.verdict import FileVerification, compare
+from karat.io.verdict import FileVerification, compare, read_changed
 from karat.problems import Problem
 from karat.problems.latent import KnownMaps, Latent
 
