@@ -21,6 +21,7 @@ from karat._cluster.arrays import SHIFT, array_hashes, local, offsets, place, vi
 from karat._cluster.sequences import StepHashes, steps_of
 from karat._cluster.waiting import compact, from_arrays, set_aside, take_large, to_arrays
 from karat._core.coreset import Coreset
+from karat._core.export import free_name
 from karat._core.plan import FAN
 from karat._data import containers
 from karat._data.batch import Batch
@@ -87,7 +88,7 @@ class Task:
         hashes = Hashes(RowHashes(layout.columns, layout.gaps))
         source = Partition(number, tables)
         if roles.key is None:
-            source.offset = unused(OFFSET, layout.columns)
+            source.offset = free_name(OFFSET, layout.columns)
             layout = replace(layout, roles=replace(roles, key=source.offset))
         reduce = Reduce(self.sketch(), layout)
         samples = Samples(self.problem.problem, roles.widths) if isinstance(self.problem, KnownMaps) else None
@@ -193,13 +194,6 @@ def tree(work: Any, messages: list[Any]) -> list[Any]:
 def _seen(content: dict[str, Any]) -> tuple[Any, Any]:
     """What tells rows from others, whatever partitions they are in."""
     return content["rows"], content["sums"]
-
-
-def unused(name: str, names: Sequence[str]) -> str:
-    """A name of a new column that no other column has."""
-    while name in names:
-        name += "'"
-    return name
 
 
 def views_hashes(views: Sequence[Any], weights: Any, sequence: Any, ordered: bool = False) -> dict[str, Any]:

@@ -50,13 +50,13 @@ def _columns(core: Coreset) -> dict[str, np.ndarray]:
     found = kept_columns(core)
     given = [column for column in found if column.role not in OWN]
     data = dict(zip(_distinct([column.name for column in given]), given, strict=True))
-    names = {role: _free("row" if role == "index" else role, data) for role in OWN}
+    names = {role: free_name("row" if role == "index" else role, data) for role in OWN}
     beside = {names[column.role]: column for column in found if column.role in OWN}
     row = {names["index"]: beside.pop(names["index"])}
     return {name: np.asarray(column.values) for name, column in (row | data | beside).items()}
 
 
-def _free(name: str, taken: Container[str]) -> str:
+def free_name(name: str, taken: Container[str]) -> str:
     """The name, with underscores if it is taken."""
     while name in taken:
         name += "_"
@@ -67,7 +67,7 @@ def _distinct(names: list[str]) -> list[str]:
     """Names of which none comes twice: a target may be called like a feature."""
     found: list[str] = []
     for name in names:
-        found.append(_free(name, found))
+        found.append(free_name(name, found))
     return found
 
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from karat._core.export import free_name
 from karat._data.frames import frame_of
 
 
 def free_names(taken: Sequence[str], names: Sequence[str]) -> list[str]:
     """Names for columns beside those of labels; an underscore tells them from a label of the same name."""
-    found = []
+    found: list[str] = []
     for name in names:
-        while name in taken or name in found:
-            name += "_"  # noqa: PLW2901
-        found.append(name)
+        found.append(free_name(name, (*taken, *found)))
     return found
 
 
