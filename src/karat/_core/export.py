@@ -6,8 +6,9 @@ Columns keep their names and types: whole numbers stay whole numbers.  A name th
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from karat._core import wording
 from karat._core.facts import facts, kept_columns
+from karat._data.frames import frame_of
 from karat.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def _columns(core: Coreset) -> dict[str, np.ndarray]:
     """Every column of the kept rows under a name of its own: the row number first, the weight (group, key) last."""
     found = kept_columns(core)
     given = [column for column in found if column.role not in OWN]
-    data = dict(zip(_distinct([column.name for column in given]), given, strict=True))
+    data = dict(zip(distinct([column.name for column in given]), given, strict=True))
     names = {role: free_name("row" if role == "index" else role, data) for role in OWN}
     beside = {names[column.role]: column for column in found if column.role in OWN}
     row = {names["index"]: beside.pop(names["index"])}
@@ -63,12 +65,17 @@ def free_name(name: str, taken: Container[str]) -> str:
     return name
 
 
-def _distinct(names: list[str]) -> list[str]:
-    """Names of which none comes twice: a target may be called like a feature."""
+def distinct(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
+    """Names of which none comes twice, or is taken: a target may be called like a feature."""
     found: list[str] = []
     for name in names:
-        found.append(free_name(name, found))
+        found.append(free_name(name, (*taken, *found)))
     return found
+
+
+def native_frame(columns: dict[str, np.ndarray]) -> Any:
+    """A pandas frame, where pandas is installed, else an Arrow table."""
+    return frame_of("pandas" if find_spec("pandas") else "pyarrow", columns, False, None)
 
 
 def _dtype(values: np.ndarray) -> Any:

@@ -14,12 +14,12 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
+from karat._core.export import distinct, native_frame
 from karat._cube.build import new_reducer
 from karat._cube.cells import Cells, joined, label_list
 from karat._cube.compare import Comparison, chow
 from karat._cube.file import cube_path, identity, locked, output_path, pack_cube, unpack_cube, write_cube
 from karat._cube.fits import Fits, check_estimator, fit_cells
-from karat._cube.frames import free_names, native_frame
 from karat._cube.gather import gather
 from karat._cube.history import alive, contents_of, same_rows, unlabelled
 from karat._cube.layout import CellLayout
@@ -106,8 +106,7 @@ class Cube:
     def table(self) -> dict[str, np.ndarray]:
         """The columns of :meth:`to_frame`."""
         facts = self.facts()
-        names = free_names(self.by, list(facts))
-        return dict(zip((*self.by, *names), (*self.cells.labels, *facts.values()), strict=True))
+        return dict(zip((*self.by, *distinct(list(facts), self.by)), (*self.cells.labels, *facts.values()), strict=True))
 
     def facts(self) -> dict[str, np.ndarray]:
         """Of every cell what :meth:`to_frame` says beside its labels."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat._core.coreset import Coreset
+from karat._core.export import distinct, native_frame
 from karat._cube.cells import Cells
-from karat._cube.frames import free_names, native_frame
 from karat._cube.kinds import label_keys
 from karat._cube.reduce import union_certificate
 from karat._cube.select import label_key
@@ -92,7 +92,7 @@ class Fits(Mapping[Any, Any]):
                     facts[name] += [value] * len(terms)
         if len(self.targets) <= 1:
             del facts["target"]
-        names = free_names(self.by, list(facts))
+        names = distinct(list(facts), self.by)
         labels = (values[places] for values in self.labels)
         return dict(zip((*self.by, *names), (*labels, *map(np.array, facts.values())), strict=True))
 
