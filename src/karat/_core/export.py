@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ import numpy as np
 
 from karat._core import wording
 from karat._core.facts import facts, kept_columns
-from karat._data.frames import frame_of
 from karat.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -71,11 +69,6 @@ def distinct(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
     for name in names:
         found.append(free_name(name, (*taken, *found)))
     return found
-
-
-def native_frame(columns: dict[str, np.ndarray]) -> Any:
-    """A pandas frame, where pandas is installed, else an Arrow table."""
-    return frame_of("pandas" if find_spec("pandas") else "pyarrow", columns, False, None)
 
 
 def _dtype(values: np.ndarray) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
-from karat._core.export import distinct, native_frame
+from karat._core.export import distinct
 from karat._cube.build import new_reducer
 from karat._cube.cells import Cells, joined, label_list
 from karat._cube.compare import Comparison, chow
@@ -26,7 +26,7 @@ from karat._cube.layout import CellLayout
 from karat._cube.reduce import Reducer, union_certificate
 from karat._cube.rolling import Rolling
 from karat._cube.select import asked, check_name, label_names, matching
-from karat._data.frames import frame_of
+from karat._data.frames import frame_of, native_frame
 from karat._storage.archive import read_bytes
 from karat.engine.linalg import Indices
 from karat.errors import InputError, StorageError, check_memory
