@@ -82,7 +82,7 @@ class Labels:
     def __init__(self, layout: CellLayout) -> None:
         self.layout = layout
         self.numbers: dict[tuple[Any, ...], int] = {}
-        self.kinds: list[np.dtype[Any] | None] = [None] * len(layout.by)  # of each column
+        self.kinds: dict[str, np.dtype[Any]] = {}  # of each column
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -90,13 +90,13 @@ class Labels:
     def codes(self, table: Any, where: Callable[[int], str]) -> Indices:
         """The number of the cell of every row."""
         joint, radix, values = np.zeros(table.num_rows, dtype=np.int64), 1, []
-        for i, name in enumerate(self.layout.by):
+        for name in self.layout.by:
             column = table.column(name)
             column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
             check_type(column.type, name)
             require_values(column, name, where)
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-            own = self._plain(i, name, encoded.dictionary, where)
+            own = self._plain(name, encoded.dictionary, where)
             joint += np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * radix
             radix *= max(1, len(own))
             values.append(own)
@@ -110,7 +110,7 @@ class Labels:
             found[place] = self.numbers.setdefault(tuple(label), len(self.numbers))
         return found[inverse]
 
-    def _plain(self, i: int, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
+    def _plain(self, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
         """The values of a dictionary as Python's numbers and texts; times in microseconds."""
         check_text(dictionary, name)
         values = self.layout.labels(pa.table({name: dictionary}), name, where)
@@ -127,15 +127,13 @@ class Labels:
             values = fine
         elif values.dtype.kind not in "biufU":
             raise InputError(f"Column {name!r} has type {dictionary.type}, which cannot label cells.", column=name)
-        self._one_kind(i, name, values.dtype)
+        self._one_kind(name, values.dtype)
         return label_keys(values)
 
-    def _one_kind(self, i: int, name: str, found: np.dtype[Any]) -> None:
+    def _one_kind(self, name: str, found: np.dtype[Any]) -> None:
         """Refuse labels of another kind than those before."""
-        known = self.kinds[i]
-        if known is None:
-            self.kinds[i] = found
-        elif KINDS[known.kind] != KINDS[found.kind] or (known.kind == "f" and known != found):
+        known = self.kinds.setdefault(name, found)
+        if KINDS[known.kind] != KINDS[found.kind] or (known.kind == "f" and known != found):
             one, two = (f"{KINDS[kind.kind]} ({kind})" if kind.kind == "f" else KINDS[kind.kind] for kind in (known, found))
             raise InputError(f"Column {name!r} holds {one} in some rows and {two} in others; convert one of them.", column=name)
 
@@ -144,9 +142,9 @@ class Labels:
         known, found = list(self.numbers), []
         for i, name in enumerate(self.layout.by):
             values = [known[place][i] for place in which.tolist()]
-            kind = self.kinds[i]
-            if kind is None or kind.kind in "bfU":
-                found.append(np.array(values, dtype=None if kind is None or kind.kind == "U" else kind))
+            kind = self.kinds[name]
+            if kind.kind in "bfU":
+                found.append(np.array(values, dtype=None if kind.kind == "U" else kind))
             else:
                 found.append(as_times(np.array(values, np.int64)) if kind.kind == "M" else whole_numbers(values, name))
         return tuple(found)
