@@ -89,26 +89,19 @@ class Labels:
 
     def codes(self, table: Any, where: Callable[[int], str]) -> Indices:
         """The number of the cell of every row."""
-        joint, radix, values = np.zeros(table.num_rows, dtype=np.int64), 1, []
+        places, labels = np.zeros(table.num_rows, dtype=np.int64), [()]  # of every row, its place among the labels so far
         for name in self.layout.by:
             column = table.column(name)
             column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
             check_type(column.type, name)
             require_values(column, name, where)
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-            own = self._plain(name, encoded.dictionary, where)
-            joint += np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * radix
-            radix *= max(1, len(own))
-            values.append(own)
-        present, inverse = _present(joint, radix)
-        found = np.empty(len(present), dtype=np.intp)
-        for place, code in enumerate(present.tolist()):
-            label, left = [], code
-            for own in values:
-                left, digit = divmod(left, max(1, len(own)))
-                label.append(own[digit])
-            found[place] = self.numbers.setdefault(tuple(label), len(self.numbers))
-        return found[inverse]
+            own, count = self._plain(name, encoded.dictionary, where), len(labels)
+            pairs = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * count + places
+            present, places = _present(pairs, len(own) * count)
+            labels = [(*labels[pair % count], own[pair // count]) for pair in present.tolist()]
+        found = [self.numbers.setdefault(label, len(self.numbers)) for label in labels]
+        return np.array(found, dtype=np.intp)[places]
 
     def _plain(self, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
         """The values of a dictionary as Python's numbers and texts; times in microseconds."""
