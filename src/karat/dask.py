@@ -100,7 +100,7 @@ def coreset(
 def frame_schema(data: Any) -> pa.Schema:
     """The columns of a Dask data frame, as numbers or text."""
     if not is_frame(data):
-        raise _wrong_kind(data)
+        raise _wrong_kind(data, "a Dask data frame")
     kinds = ((str(name), kind) for name, kind in zip(data.columns, data.dtypes, strict=True))
     return pa.schema([(name, pa.float64() if getattr(kind, "kind", "O") in "fiub" else pa.string()) for name, kind in kinds])
 
@@ -130,7 +130,7 @@ def is_frame(data: Any) -> bool:
     )
 
 
-def _wrong_kind(data: Any, more: str = "") -> InputError:
+def _wrong_kind(data: Any, wanted: str = "a Dask data frame or array") -> InputError:
     kind, remedy = type(data).__name__, "use karat.coreset"
     if isinstance(data, Delayed):
         kind = "Delayed"
@@ -139,7 +139,9 @@ def _wrong_kind(data: Any, more: str = "") -> InputError:
         remedy = "make a frame of it by to_frame()"
     elif hasattr(data, "npartitions") and hasattr(data, "to_dataframe"):
         remedy = "make a frame of it by to_dataframe()"
-    return InputError(f"data must be a Dask data frame or array{more}, not {kind}; {remedy}.", argument="data")
+    elif isinstance(data, Array):
+        remedy = "make a frame of it by dask.dataframe.from_dask_array"
+    return InputError(f"data must be {wanted}, not {kind}; {remedy}.", argument="data")
 
 
 def _refuse_names(columns: Any, key: Any, on_missing: str) -> None:
@@ -212,7 +214,8 @@ def _two_passes(
         work = FirstTask(problem, None, widths, int(random_state))
         parts = [(i, list(part[: len(views)]), *part[len(views) :]) for i, part in enumerate(aligned)]
     else:
-        raise _wrong_kind(data, " (for MultiView a tuple of three arrays)" if problem.input_tables > 1 else "")
+        more = " (for MultiView a tuple of three arrays)" if problem.input_tables > 1 else ""
+        raise _wrong_kind(data, f"a Dask data frame or array{more}")
     passes = partial(_run_passes, work, parts)
     return passes() if compute else delayed(passes, pure=False, traverse=False)()
 

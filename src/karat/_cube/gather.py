@@ -34,7 +34,7 @@ def gather(
     """
     cluster = _cluster_of(data)
     if cluster is not None:
-        known = layout.named([str(name) for name in data.columns])
+        known = layout.named(cluster.frame_schema(data).names)
         task = CubeTask(problem, known, seed, memory, content)
         found = task.merged(cluster.messages(data, known, task))
         if found is None:
