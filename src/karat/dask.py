@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,8 @@ except ImportError:
 
 from karat._cluster.latent import FirstTask
 from karat._cluster.names import as_text, positions
-from karat._cluster.task import Task
+from karat._cluster.task import Task, tree
 from karat._core.coreset import Coreset
-from karat._core.plan import FAN
 from karat._data.checks import check_taken
 from karat._data.roles import column_roles, refuse_sequence
 from karat.errors import InputError
@@ -32,6 +31,7 @@ from karat.problems import Problem
 from karat.problems.latent import Latent
 
 NAME = "Dask"
+WAY = "partitions merged by Dask"
 
 
 def coreset(
@@ -81,28 +81,43 @@ def coreset(
         return _two_passes(data, problem, columns, sample_weight, sequence, key, on_missing, random_state, compute)
     refuse_sequence(problem, sequence)
     if is_frame(data):
-        work, parts = _frame(data, target, problem, columns, sample_weight, groups, key, on_missing, random_state)
+        problem = checked_problem(problem, as_text(target, list(data.columns)))
+        layout = _frame_layout(data, problem, (target, columns, sample_weight, groups, key, None), on_missing)
+        work = _sent(Task(problem, layout, random_state))
+        parts = _part_messages(work, data, layout)
     elif isinstance(data, Array):
         _refuse_names(columns, key, on_missing)
-        work, parts = _array(data, target, problem, sample_weight, groups, random_state)
+        problem = checked_problem(problem, None if target is None else "y")
+        aligned = _aligned(data, {"target": target, "sample_weight": sample_weight, "groups": groups})
+        work = _sent(Task(problem, None, random_state))
+        parts = [work.part_of_arrays(i, *part) for i, part in enumerate(aligned)]
     else:
         raise _wrong_kind(data)
-    return _finished(delayed(work, pure=False, traverse=False), parts, compute)
+    core = work.finish(tree(work, parts), WAY)
+    return core.compute() if compute else core
 
 
 def frame_schema(data: Any) -> pa.Schema:
     """The columns of a Dask data frame, as numbers or text."""
     if not is_frame(data):
-        raise _wrong_kind(data)
+        raise _wrong_kind(data, "a Dask data frame")
     kinds = ((str(name), kind) for name, kind in zip(data.columns, data.dtypes, strict=True))
     return pa.schema([(name, pa.float64() if getattr(kind, "kind", "O") in "fiub" else pa.string()) for name, kind in kinds])
 
 
 def messages(data: Any, layout: Layout, work: Any) -> list[bytes]:
     """What the partitions of a data frame have to say (``work.part``), joined until few messages are left (``work.join``)."""
-    task = delayed(work, pure=False, traverse=False)
-    parts = [delayed(part_of_frame, pure=False)(task, i, part) for i, part in enumerate(partitions(data, layout.columns))]
-    return list(compute(*tree(task, parts)))
+    task = _sent(work)
+    return list(compute(*tree(task, _part_messages(task, data, layout))))
+
+
+def _sent(work: Any) -> Delayed:
+    """What a worker must know, sent once."""
+    return delayed(work, pure=False, traverse=False)
+
+
+def _part_messages(work: Delayed, data: Any, layout: Layout) -> list[Any]:
+    return [delayed(part_of_frame, pure=False)(work, i, part) for i, part in enumerate(partitions(data, layout.columns))]
 
 
 def is_frame(data: Any) -> bool:
@@ -115,7 +130,7 @@ def is_frame(data: Any) -> bool:
     )
 
 
-def _wrong_kind(data: Any, more: str = "") -> InputError:
+def _wrong_kind(data: Any, wanted: str = "a Dask data frame or array") -> InputError:
     kind, remedy = type(data).__name__, "use karat.coreset"
     if isinstance(data, Delayed):
         kind = "Delayed"
@@ -124,19 +139,9 @@ def _wrong_kind(data: Any, more: str = "") -> InputError:
         remedy = "make a frame of it by to_frame()"
     elif hasattr(data, "npartitions") and hasattr(data, "to_dataframe"):
         remedy = "make a frame of it by to_dataframe()"
-    return InputError(f"data must be a Dask data frame or array{more}, not {kind}; {remedy}.", argument="data")
-
-
-def tree(work: Delayed, parts: list[Any]) -> list[Any]:
-    """Messages joined until few are left."""
-    while len(parts) > FAN:
-        parts = [work.join(parts[i : i + FAN]) for i in range(0, len(parts), FAN)]
-    return parts
-
-
-def _finished(work: Delayed, parts: list[Any], compute: bool) -> Coreset | Delayed:
-    result = work.finish(tree(work, parts), "partitions merged by Dask")
-    return result.compute() if compute else result
+    elif isinstance(data, Array):
+        remedy = "make a frame of it by dask.dataframe.from_dask_array"
+    return InputError(f"data must be {wanted}, not {kind}; {remedy}.", argument="data")
 
 
 def _refuse_names(columns: Any, key: Any, on_missing: str) -> None:
@@ -146,17 +151,11 @@ def _refuse_names(columns: Any, key: Any, on_missing: str) -> None:
             raise InputError(f"{name} is for data frames; an array has no column names.")
 
 
-def _frame(
-    data: Any, target: Any, problem: Problem | None, columns: Any, sample_weight: Any, groups: Any,
-    key: Any, on_missing: str, random_state: int,
-) -> tuple[Task, list[Any]]:  # fmt: skip
+def _frame_layout(data: Any, problem: Problem, named: Sequence[Any], on_missing: str) -> Layout:
+    """How the rows of a data frame are read; ``named`` are the columns that :func:`column_roles` takes."""
     labels = list(data.columns)
-    target, columns, weight, groups, key = (as_text(a, labels) for a in (target, columns, sample_weight, groups, key))
-    problem = checked_problem(problem, target)
-    roles = column_roles(problem, target, columns, weight, groups, key, None).among([str(label) for label in labels])
-    chosen = partitions(data, roles.columns)
-    work = Task(problem, Layout.of(problem, roles, None, on_missing), random_state)
-    return work, [delayed(part_of_frame, pure=False)(work, i, part) for i, part in enumerate(chosen)]
+    roles = column_roles(problem, *(as_text(one, labels) for one in named)).among([str(label) for label in labels])
+    return Layout.of(problem, roles, None, on_missing)
 
 
 def partitions(data: Any, wanted: list[str]) -> list[Any]:
@@ -170,19 +169,9 @@ def partitions(data: Any, wanted: list[str]) -> list[Any]:
 
 def part_of_frame(work: Any, number: int, frame: Any) -> bytes:
     """The message of a partition of a data frame."""
-    assert work.layout is not None
     table = pa.Table.from_pandas(frame.set_axis(work.layout.columns, axis=1), preserve_index=False)
     work.layout.among(table.schema)
     return bytes(work.part(number, [table]))
-
-
-def _array(
-    X: Any, y: Any, problem: Problem | None, sample_weight: Any, groups: Any, random_state: int
-) -> tuple[Task, list[Any]]:
-    problem = checked_problem(problem, None if y is None else "y")
-    parts = _aligned(X, {"target": y, "sample_weight": sample_weight, "groups": groups})
-    work = Task(problem, None, random_state)
-    return work, [delayed(work.part_of_arrays, pure=False)(i, *part) for i, part in enumerate(parts)]
 
 
 def _aligned(X: Any, others: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -211,16 +200,11 @@ def _two_passes(
     random_state: int, compute: bool,
 ) -> Coreset | Delayed:  # fmt: skip
     """The coreset of a latent-variable problem."""
-    first: Callable[..., bytes]
-    second: Callable[..., bytes]
     views = data if isinstance(data, tuple | list) else (data,)
     if is_frame(data):
-        labels = list(data.columns)
-        columns, weight, sequence, key = (as_text(a, labels) for a in (columns, sample_weight, sequence, key))
-        roles = column_roles(problem, None, columns, weight, None, key, sequence).among([str(label) for label in labels])
-        work = FirstTask(problem, Layout.of(problem, roles, None, on_missing), roles.widths, int(random_state))
-        parts = list(enumerate(partitions(data, roles.columns)))
-        first = second = part_of_frame
+        layout = _frame_layout(data, problem, (None, columns, sample_weight, None, key, sequence), on_missing)
+        work = FirstTask(problem, layout, layout.roles.widths, int(random_state))
+        parts = list(enumerate(partitions(data, layout.columns)))
     elif all(isinstance(view, Array) for view in views) and len(views) == problem.input_tables:
         refuse_sequence(problem, sequence)
         _refuse_names(columns, key, on_missing)
@@ -229,22 +213,26 @@ def _two_passes(
         widths = tuple(1 if view.ndim == 1 else int(view.shape[1]) for view in views) if len(views) == 3 else None
         work = FirstTask(problem, None, widths, int(random_state))
         parts = [(i, list(part[: len(views)]), *part[len(views) :]) for i, part in enumerate(aligned)]
-        first, second = FirstTask.part_of_arrays, Task.part_of_views
     else:
-        raise _wrong_kind(data, " (for MultiView a tuple of three arrays)" if problem.input_tables > 1 else "")
-    passes = partial(_run_passes, work, parts, first, second)
+        more = " (for MultiView a tuple of three arrays)" if problem.input_tables > 1 else ""
+        raise _wrong_kind(data, f"a Dask data frame or array{more}")
+    passes = partial(_run_passes, work, parts)
     return passes() if compute else delayed(passes, pure=False, traverse=False)()
 
 
-def _run_passes(work: FirstTask, parts: list[Any], first: Callable[..., bytes], second: Callable[..., bytes]) -> Coreset:
+def _run_passes(work: FirstTask, parts: list[Any]) -> Coreset:
     """Both passes, one computed after the other: in one graph partitions would wait for the second pass in memory.
 
     Where the passes are to be computed later, this is a task that starts tasks.
     """
-    opening = delayed(work, pure=False, traverse=False)
-    sums = [delayed(first, pure=False)(opening, *part) for part in parts]
-    known = opening.second(tree(opening, sums)).compute()
-    again = delayed(known, pure=False, traverse=False)
-    core = _finished(again, [delayed(second, pure=False)(again, *part) for part in parts], True)
-    assert isinstance(core, Coreset)
+    opening = _sent(work)
+    sums = [delayed(_part_of_latent, pure=False)(opening, *part) for part in parts]
+    again = _sent(opening.second(tree(opening, sums)).compute())
+    rows = [delayed(_part_of_latent, pure=False)(again, *part) for part in parts]
+    core: Coreset = again.finish(tree(again, rows), WAY).compute()
     return core
+
+
+def _part_of_latent(work: FirstTask | Task, number: int, rows: Any, *others: Any) -> bytes:
+    """The message of a partition of a data frame, or of a list of views."""
+    return work.part_of_views(number, rows, *others) if isinstance(rows, list) else part_of_frame(work, number, rows)

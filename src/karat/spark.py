@@ -17,9 +17,8 @@ except ImportError:
 
 from karat._cluster.latent import FirstTask
 from karat._cluster.names import positions
-from karat._cluster.task import Task
+from karat._cluster.task import Task, tree
 from karat._core.coreset import Coreset
-from karat._core.plan import FAN
 from karat._data.checks import check_taken
 from karat._data.roles import column_roles
 from karat.errors import InputError, NotExactError
@@ -110,10 +109,7 @@ def messages(df: Any, layout: Layout, work: Any) -> list[bytes]:
         if said is None:
             raise
         raise {"InputError": InputError, "NotExactError": NotExactError}[said[1]](said[2]) from error
-    found = [bytes(row["message"]) for row in sorted(rows, key=lambda row: row["part"])]
-    while len(found) > FAN:
-        found = [work.join(found[i : i + FAN]) for i in range(0, len(found), FAN)]
-    return found
+    return tree(work, [bytes(row["message"]) for row in sorted(rows, key=lambda row: row["part"])])
 
 
 def _parts(work: Any, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -33,3 +33,12 @@ def test_dask(frame, tmp_path):
         karat.cube(data, target="y", by="week")
     with pytest.raises(InputError, match=r"'region' has type"):
         karat.cube(data, target="y", by="day", columns=["size", "region"])
+
+
+def test_only_frames_of_dask_have_cells(frame):
+    """Before, arrays and delayed objects ended in an AttributeError or a TypeError."""
+    dd, delayed = pytest.importorskip("dask.dataframe"), pytest.importorskip("dask.delayed").delayed
+    data = dd.from_pandas(frame[["size", "y"]], npartitions=2, sort=False)
+    for given, remedy in ((data["y"], "to_frame"), (data.to_dask_array(), "from_dask_array"), (delayed(frame), "from_delayed")):
+        with pytest.raises(InputError, match=rf"must be a Dask data frame, not \w+; .*{remedy}"):
+            karat.cube(given, target="y", by="region")

@@ -143,3 +143,12 @@ def test_output_is_refused_before_rows_are_read(tmp_path):
     for path, error in ((tmp_path / "cube.csv", InputError), (tmp_path / "none" / "cube.parquet", karat.StorageError)):
         with pytest.raises(error, match=r"cube\."):
             karat.cube(tmp_path / "no-such-data.parquet", target="y", by="k", path=path)
+
+
+def test_many_columns_of_labels_are_told_apart():
+    """Before, 300 labels in each of 8 columns were numbered beyond 64 bits, and rows came under labels that no row has."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({f"k{i}": rng.permutation(300) for i in range(8)} | {"x": rng.standard_normal(300)})
+    by = [f"k{i}" for i in range(8)]
+    found = karat.cube(rows, by=by).to_frame()
+    pd.testing.assert_frame_equal(found[by], rows[by].sort_values(by, ignore_index=True))

@@ -61,7 +61,7 @@ class FirstTask:
         position = scan(Partition(number, tables), layout, [hashes, sequences, first], WHOLE)
         return self._first_message(first, sequences, {"missing": position.dropped, "content": hashes.rows.to_dict()})
 
-    def part_of_arrays(self, number: int, views: Sequence[Any], weights: Any, sequence: Any) -> bytes:
+    def part_of_views(self, number: int, views: Sequence[Any], weights: Any, sequence: Any) -> bytes:
         """The sums of one partition, given as arrays."""
         views = [local(view) for view in views]
         first, sequences = LatentSums(self.problem, None, self.widths), Sequences(number)

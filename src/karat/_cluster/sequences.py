@@ -16,6 +16,7 @@ import pyarrow as pa
 from karat._data.batch import Batch
 from karat.errors import InputError
 from karat.io.consumers import Consumer
+from karat.io.numbers import decoded
 from karat.io.row_hashes import RowHashes
 from karat.io.source import Chunk
 
@@ -64,10 +65,7 @@ class StepHashes(Consumer):
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         table = pa.table({name: chunk.table.column(name) for name in self.columns})
-        labels = None
-        if self.sequence is not None:
-            column = table.column(self.sequence)
-            labels = (column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column).to_numpy()
+        labels = None if self.sequence is None else decoded(table.column(self.sequence)).to_numpy()
         self.rows.add(table.append_column(self.step_name, [pa.array(self.steps(labels, table.num_rows))]))
 
     def steps(self, labels: np.ndarray | None, count: int) -> np.ndarray:

@@ -19,8 +19,10 @@ import pyarrow as pa
 
 from karat._cluster.arrays import SHIFT, array_hashes, local, offsets, place, views_batch
 from karat._cluster.sequences import StepHashes, steps_of
-from karat._cluster.waiting import from_arrays, joined, moved, set_aside, take_large, to_arrays
+from karat._cluster.waiting import compact, from_arrays, set_aside, take_large, to_arrays
 from karat._core.coreset import Coreset
+from karat._core.export import free_name
+from karat._core.plan import FAN
 from karat._data import containers
 from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
@@ -86,15 +88,15 @@ class Task:
         hashes = Hashes(RowHashes(layout.columns, layout.gaps))
         source = Partition(number, tables)
         if roles.key is None:
-            source.offset = unused(OFFSET, layout.columns)
+            source.offset = free_name(OFFSET, layout.columns)
             layout = replace(layout, roles=replace(roles, key=source.offset))
         reduce = Reduce(self.sketch(), layout)
         samples = Samples(self.problem.problem, roles.widths) if isinstance(self.problem, KnownMaps) else None
-        steps = StepHashes(self.layout.columns, roles.sequence) if self.ordered else None
-        consumers = [hashes, reduce] if steps is None else [hashes, steps, reduce]
-        position = scan(source, layout, consumers, WHOLE, samples=samples)
-        state = {"dropped": position.dropped, "content": hashes.rows.to_dict()}
-        return self._first_message(reduce.sketch, state | ({} if steps is None else {"again": steps.rows.to_dict()}))
+        steps = [StepHashes(self.layout.columns, roles.sequence)] if self.ordered else []
+        position = scan(source, layout, [hashes, *steps, reduce], WHOLE, samples=samples)
+        again = steps[0].rows.to_dict() if steps else None
+        state = {"dropped": position.dropped, "content": hashes.rows.to_dict(), "again": again}
+        return self._first_message(reduce.sketch, state)
 
     def part_of_arrays(self, number: int, X: Any, y: Any, weights: Any, groups: Any) -> bytes:
         """The message of one partition, given as arrays."""
@@ -116,9 +118,8 @@ class Task:
         if len(batch):
             samples = Samples(self.problem.problem, self.problem.widths)
             reduce.add_batch(taken(samples, batch, len(batch), place(number))[1], len(batch))
-        state = {"content": views_hashes(views, weights, sequence)}
-        again = {"again": views_hashes(views, weights, sequence, True)} if self.ordered else {}
-        return self._first_message(reduce.sketch, state | again)
+        again = views_hashes(views, weights, sequence, True) if self.ordered else None
+        return self._first_message(reduce.sketch, {"content": views_hashes(views, weights, sequence), "again": again})
 
     def _first_message(self, sketch: Sketch, state: dict[str, Any]) -> bytes:
         """The message of a partition, of which the sketch has taken all rows."""
@@ -159,7 +160,7 @@ class Task:
             seen = part.summary
             if seen.like is not None:
                 sketch.expect(seen.columns, seen.targets, seen.like, seen.names)
-            waiting += moved(from_arrays(arrays, state["waiting"]), before)
+            waiting += [replace(one, numbers=one.numbers + before) for one in from_arrays(arrays, state["waiting"])]
             before += part.n_rows
             parts.append(part)
             states.append(state)
@@ -167,7 +168,7 @@ class Task:
         state = {name: sum(one[name] for one in states) for name in COUNTS}
         state["travelled"] += sum(map(len, messages))
         state |= {name: joined_hashes([one[name] for one in states]) for name in ("content", "again")}
-        return sketch, joined(take_large(sketch, joined(waiting))), state
+        return sketch, compact(take_large(sketch, compact(waiting))), state
 
     @property
     def ordered(self) -> bool:
@@ -183,16 +184,16 @@ class Task:
             )
 
 
+def tree(work: Any, messages: list[Any]) -> list[Any]:
+    """Messages of partitions, joined until few are left; work and messages may be delayed."""
+    while len(messages) > FAN:
+        messages = [work.join(messages[i : i + FAN]) for i in range(0, len(messages), FAN)]
+    return messages
+
+
 def _seen(content: dict[str, Any]) -> tuple[Any, Any]:
     """What tells rows from others, whatever partitions they are in."""
     return content["rows"], content["sums"]
-
-
-def unused(name: str, names: Sequence[str]) -> str:
-    """A name of a new column that no other column has."""
-    while name in names:
-        name += "'"
-    return name
 
 
 def views_hashes(views: Sequence[Any], weights: Any, sequence: Any, ordered: bool = False) -> dict[str, Any]:
@@ -224,6 +225,6 @@ class Partition(Source):
             whole = table
             if self.offset is not None:
                 column = pa.array(offsets(self.number, done, table.num_rows))
-                whole = table.append_column(self.offset, column if isinstance(table, pa.RecordBatch) else [column])
+                whole = table.append_column(self.offset, column)
             yield Chunk(self, whole, 0, done, None)
             done += table.num_rows

@@ -10,7 +10,7 @@ partition and at every join.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat._data.batch import Batch
+from karat._data.batch import Batch, joined
 from karat._storage.archive import flat, prefixed, unflat, without_prefix
 from karat._stream.sketch import Sketch
 from karat.engine.linalg import Flags
@@ -57,17 +57,12 @@ def take_large(sketch: Sketch, waiting: Sequence[Batch]) -> list[Batch]:
     return small
 
 
-def moved(waiting: Iterable[Batch], rows: int) -> list[Batch]:
-    """The same rows, after ``rows`` others."""
-    return [replace(batch, numbers=batch.numbers + rows) for batch in waiting]
-
-
-def joined(waiting: Sequence[Batch]) -> list[Batch]:
+def compact(waiting: Sequence[Batch]) -> list[Batch]:
     """The same rows in few batches: those of equal types become one."""
     if not waiting:
         return []
     ends = [i for i, (a, b) in enumerate(pairwise(waiting), start=1) if _types(a) != _types(b)]
-    return [_one(waiting[a:b]) for a, b in pairwise([0, *ends, len(waiting)])]
+    return [joined(waiting[a:b]) for a, b in pairwise([0, *ends, len(waiting)])]
 
 
 def to_arrays(waiting: Sequence[Batch]) -> dict[str, Any]:
@@ -112,12 +107,3 @@ def _divided(waiting: Sequence[Batch], most: int, apart: Sequence[Any]) -> tuple
 def _types(batch: Batch) -> list[Any]:
     carried = [None if value is None else value.dtype.kind for value in (batch.weights, batch.groups, batch.keys)]
     return [*((part.shape[1], part.dtype, sparse.issparse(part)) for part in batch.parts), *carried]
-
-
-def _one(batches: Sequence[Batch]) -> Batch:
-    """Batches of equal types as one."""
-    columns = zip(*(batch.parts for batch in batches), strict=True)
-    parts = [sparse.vstack(some, format="csr") if sparse.issparse(some[0]) else np.concatenate(some) for some in columns]
-    numbers, *others = ([getattr(batch, name) for batch in batches] for name in CARRIED)
-    weights, groups, keys = (None if some[0] is None else np.concatenate(some) for some in others)
-    return Batch(parts, np.concatenate(numbers), weights, groups, keys)

@@ -6,7 +6,7 @@ Columns keep their names and types: whole numbers stay whole numbers.  A name th
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from importlib import import_module
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -51,25 +51,25 @@ def _columns(core: Coreset) -> dict[str, np.ndarray]:
     """Every column of the kept rows under a name of its own: the row number first, the weight (group, key) last."""
     found = kept_columns(core)
     given = [column for column in found if column.role not in OWN]
-    data = dict(zip(_distinct([column.name for column in given]), given, strict=True))
-    names = {role: _free("row" if role == "index" else role, data) for role in OWN}
+    data = dict(zip(distinct([column.name for column in given]), given, strict=True))
+    names = {role: free_name("row" if role == "index" else role, data) for role in OWN}
     beside = {names[column.role]: column for column in found if column.role in OWN}
     row = {names["index"]: beside.pop(names["index"])}
     return {name: np.asarray(column.values) for name, column in (row | data | beside).items()}
 
 
-def _free(name: str, taken: Container[str]) -> str:
+def free_name(name: str, taken: Container[str]) -> str:
     """The name, with underscores if it is taken."""
     while name in taken:
         name += "_"
     return name
 
 
-def _distinct(names: list[str]) -> list[str]:
-    """Names of which none comes twice: a target may be called like a feature."""
+def distinct(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
+    """Names of which none comes twice, or is taken: a target may be called like a feature."""
     found: list[str] = []
     for name in names:
-        found.append(_free(name, found))
+        found.append(free_name(name, (*taken, *found)))
     return found
 
 

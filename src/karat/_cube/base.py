@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
+from karat._core.export import distinct
 from karat._cube.build import new_reducer
 from karat._cube.cells import Cells, joined, label_list
-from karat._cube.file import cube_path, identity, locked, output_path, pack_cube, read_cube, unpack_cube, write_cube
-from karat._cube.frames import free_names, native_frame
+from karat._cube.compare import Comparison, chow
+from karat._cube.file import cube_path, identity, locked, output_path, pack_cube, unpack_cube, write_cube
+from karat._cube.fits import Fits, check_estimator, fit_cells
 from karat._cube.gather import gather
 from karat._cube.history import alive, contents_of, same_rows, unlabelled
 from karat._cube.layout import CellLayout
 from karat._cube.reduce import Reducer, union_certificate
+from karat._cube.rolling import Rolling
 from karat._cube.select import asked, check_name, label_names, matching
-from karat._data.frames import frame_of
+from karat._data.frames import frame_of, native_frame
+from karat._storage.archive import read_bytes
 from karat.engine.linalg import Indices
 from karat.errors import InputError, StorageError, check_memory
 from karat.io.build import MEMORY
 from karat.problems import Problem
-
-if TYPE_CHECKING:
-    from karat._cube.compare import Comparison
-    from karat._cube.fits import Fits
-    from karat._cube.rolling import Rolling
 
 UNION = "The union of {} cells; reduce=True keeps the fewest rows."
 Selection = Mapping[str, Any]
@@ -106,8 +106,7 @@ class Cube:
     def table(self) -> dict[str, np.ndarray]:
         """The columns of :meth:`to_frame`."""
         facts = self.facts()
-        names = free_names(self.by, list(facts))
-        return dict(zip((*self.by, *names), (*self.cells.labels, *facts.values()), strict=True))
+        return dict(zip((*self.by, *distinct(list(facts), self.by)), (*self.cells.labels, *facts.values()), strict=True))
 
     def facts(self) -> dict[str, np.ndarray]:
         """Of every cell what :meth:`to_frame` says beside its labels."""
@@ -180,7 +179,7 @@ class Cube:
     def _coarser(self, which: Indices, by: tuple[str, ...]) -> Cells:
         """Some cells, made one where they agree in ``by``."""
         cells = self.cells if len(which) == len(self.cells) else self.cells.chosen(which)
-        return self.reducer.merged(cells.labelled(tuple(cells.labels[self.by.index(name)] for name in by)))
+        return self.reducer.merged(replace(cells, labels=tuple(cells.labels[self.by.index(name)] for name in by)))
 
     def fit(self, estimator: Any, by: str | Sequence[str] = (), selection: Selection | None = None, **labels: Any) -> Fits:
         """Fit a scikit-learn estimator on the rows of every label; each is the model of all rows of that label.
@@ -199,8 +198,6 @@ class Cube:
         Fits
             ``fits[label]`` is a fitted model, ``fits.coefficients`` a frame with one line per label and term.
         """
-        from karat._cube.fits import check_estimator, fit_cells
-
         check_estimator(estimator)
         which = matching(self.cells, self.by, asked(selection, labels))
         names = label_names(by, self.by)
@@ -208,14 +205,10 @@ class Cube:
 
     def rolling(self, name: str, window: int, by: str | Sequence[str] = ()) -> Rolling:
         """Windows of ``window`` consecutive labels of a column, for each label of ``by``."""
-        from karat._cube.rolling import Rolling
-
         return Rolling(self, name, window, label_names(by, self.by))
 
     def compare(self, first: Selection, second: Selection) -> Comparison:
         """Whether two slices follow the same linear model: the Chow test, from the few rows."""
-        from karat._cube.compare import chow
-
         one, two = (matching(self.cells, self.by, asked(which, {})) for which in (first, second))
         both = np.intersect1d(one, two)
         if len(both):
@@ -223,7 +216,7 @@ class Cube:
                 f"The slices share {len(both):,} cells; compare slices that have no rows in common, such as one region against "
                 "the others."
             )
-        return chow(self.select(first), self.select(second))
+        return chow(self.coreset_of(self.cells, one), self.coreset_of(self.cells, two))
 
     # How they change
 
@@ -239,11 +232,7 @@ class Cube:
         content : bool
             Hash the rows, so that the same rows are not added twice.
         """
-
-        def added(cells: Cells, new: Cells) -> Cells:
-            return self.reducer.merged(joined([cells, new]))
-
-        return self._with_rows("update", rows, memory, content, added)
+        return self._with_rows("update", rows, memory, content, lambda cells, new: self.reducer.merged(joined([cells, new])))
 
     def replace(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
         """Rebuild the cells that occur in ``rows``, which has all their rows; other cells stay as they are.
@@ -316,24 +305,18 @@ class Cube:
 
     def _change(self, change: Callable[[Cells, tuple[dict[str, Any], ...]], tuple[Cells, dict[str, Any]]]) -> Cube:
         """Make a change: of the file first, in one step, then here."""
-        with self._lock:
-            if self.path is None:
-                self._put(*change(self.cells, self.history))
-                return self
-            with locked(self.path):
-                if identity(self.path) != self._identity:
-                    raise StorageError(
-                        f"{self.path} was changed by another process since it was read; load it again, then make the change."
-                    )
-                cells, record = change(self.cells, self.history)
-                record = stamped(record)
-                write_cube(self.path, cells, self.problem, self.layout, (*self.history, record))
+        with self._lock, nullcontext() if self.path is None else locked(self.path):
+            if self.path is not None and identity(self.path) != self._identity:
+                raise StorageError(
+                    f"{self.path} was changed by another process since it was read; load it again, then make the change."
+                )
+            cells, record = change(self.cells, self.history)
+            history = (*self.history, stamped(record))
+            if self.path is not None:
+                write_cube(self.path, cells, self.problem, self.layout, history)
                 self._identity = identity(self.path)
-            self._put(cells, record)
+            self.cells, self.history = cells, history
         return self
-
-    def _put(self, cells: Cells, record: dict[str, Any]) -> None:
-        self.cells, self.history = cells, (*self.history, stamped(record))
 
     # Files
 
@@ -356,7 +339,7 @@ class Cube:
         """
         path = cube_path(path)
         known = identity(path)
-        cube = Cube(*read_cube(path, problem), path=path)
+        cube = Cube(*unpack_cube(read_bytes(path), str(path), problem), path=path)
         cube._identity = known
         return cube
 

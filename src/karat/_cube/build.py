@@ -10,39 +10,28 @@ rows that they hold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.construct import Progress
-from karat._cube.cells import Cells, in_order
-from karat._cube.layout import CellLayout, Labels, named_columns
+from karat._cube.cells import Cells, in_order, starts_of
+from karat._cube.layout import CellLayout, Labels
 from karat._cube.reduce import Reducer
-from karat._data.batch import Batch
-from karat._data.frames import stack_rows
-from karat.engine.linalg import Array, Indices
+from karat._data.batch import Batch, joined
+from karat.engine.linalg import Indices
 from karat.errors import InputError
 from karat.io.build import described_source
 from karat.io.consumers import Consumer, Hashes
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Position, require_rows, scan
 from karat.io.source import Chunk, Source
+from karat.problems import Problem
 
 BATCH = 2**19  # rows that are read at a time
 SHARE = 4  # parts of the memory: rows wait in one, and are sorted and reduced in others
 MANY = 4  # rows per feature above which a cell is reduced before the end
-
-
-class Piece(NamedTuple):
-    """Rows that wait, or that are held."""
-
-    columns: tuple[np.ndarray, ...]
-    weights: Array | None
-    codes: Indices
-    numbers: np.ndarray
-    keys: np.ndarray | None
 
 
 class CollectCells(Consumer):
@@ -59,7 +48,7 @@ class CollectCells(Consumer):
     def __init__(self, reducer: Reducer, layout: CellLayout, most: int) -> None:
         self.reducer, self.layout, self.most = reducer, layout, most
         self.labels = Labels(layout)
-        self.pieces: list[Piece] = []
+        self.pieces: list[Batch] = []  # rows that wait or are held: their groups are the numbers of cells, their parts flat
         self.claims: dict[int, Certificate] = {}  # of the cells that hold rows for others
         self.counts = np.zeros(0, dtype=np.int64)  # rows of each cell so far
         self.seen = self.waiting = 0
@@ -70,11 +59,11 @@ class CollectCells(Consumer):
             codes = codes[batch.numbers - self.seen]
         self.seen += chunk.table.num_rows
         if len(batch):
-            columns = tuple(np.asarray(part)[:, 0] for part in batch.parts)
-            self.pieces.append(Piece(columns, batch.weights, codes, self._numbered(codes), batch.keys))
+            columns = [np.asarray(part)[:, 0] for part in batch.parts]
+            self.pieces.append(Batch(columns, self._numbered(codes), batch.weights, codes, batch.keys))
             self.waiting += len(batch)
             if self.waiting >= self.most:
-                self.fold(MANY * self.reducer.width)
+                self.fold(MANY * self.reducer.kernel.width)
 
     def _numbered(self, codes: Indices) -> np.ndarray:
         """The number of each row within its cell."""
@@ -96,29 +85,29 @@ class CollectCells(Consumer):
         """Reduce the cells that have more than ``least`` rows; the rows of others wait on."""
         if not self.pieces:
             return
-        piece = _joined(self.pieces)
+        piece, codes = self._waiting()
         self.pieces = []
         positive = None if piece.weights is None else piece.weights > 0
-        counts = np.bincount(piece.codes if positive is None else piece.codes[positive], minlength=len(self.labels))
+        counts = np.bincount(codes if positive is None else codes[positive], minlength=len(self.labels))
         many = counts > least
         many[[c for c, claim in self.claims.items() if claim.n_rows == self.counts[c]]] = False  # nothing has come since
-        order = _sorted(piece.codes, len(counts))
-        chosen = many[piece.codes[order]]
+        order = _sorted(codes, len(counts))
+        chosen = many[codes[order]]
         if positive is not None:
             chosen &= positive[order]
         rest, order = order[~chosen], order[chosen]
         cells = np.flatnonzero(many)
-        starts = np.concatenate([[0], np.cumsum(counts[cells])]).astype(np.intp)
-        sorted_rows = _taken(piece, order)
+        starts = starts_of(counts[cells])
+        sorted_rows = piece.take(order)
         claims = [[self.claims[c]] if c in self.claims else [] for c in cells.tolist()]
         kept = self.reducer.reduce(
-            sorted_rows.columns, sorted_rows.weights, starts, self.counts[cells], claims, lambda g: self._name(int(cells[g]))
+            sorted_rows.parts, sorted_rows.weights, starts, self.counts[cells], claims, lambda g: self._name(int(cells[g]))
         )
         held = np.concatenate([start + one.positions for start, one in zip(starts[:-1], kept, strict=True)] or [order[:0]])
-        reduced = _taken(sorted_rows, held)._replace(weights=np.concatenate([one.weights for one in kept] or [np.zeros(0)]))
+        reduced = sorted_rows.take(held, np.concatenate([one.weights for one in kept] or [np.zeros(0)]))
         self.claims |= {c: one.certificate for c, one in zip(cells.tolist(), kept, strict=True)}
-        self.pieces = [reduced] if not len(rest) else [reduced, _taken(piece, rest)]
-        self.waiting = sum(len(one.codes) for one in self.pieces)
+        self.pieces = [reduced] if not len(rest) else [reduced, piece.take(rest)]
+        self.waiting = sum(map(len, self.pieces))
         self.most = max(self.most, 2 * self.waiting)  # many cells: what they hold must not be folded again and again
 
     def cells(self, origin: int) -> Cells:
@@ -133,25 +122,31 @@ class CollectCells(Consumer):
             raise InputError(
                 f"{self._name(empty[0])} has no row of positive weight; leave its rows out or correct their weights."
             )
-        rows = _joined(self.pieces)
-        rows = _taken(rows, _sorted(rows.codes, len(self.labels)))
-        rows = _taken(rows, np.flatnonzero(np.asarray(rows.weights)))
+        rows, codes = self._waiting()
+        order = _sorted(codes, len(self.labels))
+        order = order[np.asarray(rows.weights)[order] > 0]
+        rows = rows.take(order)
         labels = self.labels.arrays(there)
-        order, _ = in_order(labels, len(there))
-        sizes = np.bincount(rows.codes, minlength=len(self.labels))[there]
+        sizes = np.bincount(codes[order], minlength=len(self.labels))[there]
         found = Cells(
-            labels, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp), rows.columns, np.asarray(rows.weights),
-            rows.numbers, rows.keys, tuple(self.claims[c] for c in there.tolist()), ((origin,),) * len(there),
+            labels, starts_of(sizes), tuple(rows.parts), np.asarray(rows.weights), rows.numbers, rows.keys,
+            tuple(self.claims[c] for c in there.tolist()), ((origin,),) * len(there),
         )  # fmt: skip
-        return found.chosen(order)
+        return found.chosen(in_order(labels, len(there))[0])
+
+    def _waiting(self) -> tuple[Batch, Indices]:
+        """All rows that wait or are held, and the cell of each."""
+        rows = joined(self.pieces)
+        return rows, np.asarray(rows.groups)
 
 
 def collect(
-    source: Source, layout: CellLayout, reducer: Reducer, origin: int, memory: int, content: bool, progress: Progress | None
-) -> tuple[Cells, dict[str, Any]]:
+    source: Source, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int, content: bool,
+    progress: Progress | None = None,
+) -> tuple[Cells, dict[str, Any]]:  # fmt: skip
     """The cells of a source, and what is to be remembered of it; ``layout`` knows its columns."""
     each = 8 * (len(layout.columns) + 3)
-    collector = CollectCells(reducer, layout, max(10**5, memory // (SHARE * each)))
+    collector = CollectCells(new_reducer(problem, layout, seed), layout, max(10**5, memory // (SHARE * each)))
     hashes = [Hashes(RowHashes(layout.roles.columns, layout.gaps))] if content else []  # labels: see karat._cube.gather
     files = source.identity()
     position: Position = scan(source, layout, [*hashes, collector], BATCH, progress=progress)
@@ -167,27 +162,12 @@ def collect(
     return collector.cells(origin), found
 
 
-def new_reducer(problem: Any, layout: CellLayout, seed: int) -> Reducer:
+def new_reducer(problem: Problem, layout: CellLayout, seed: int) -> Reducer:
     """For the rows of a layout that knows its columns."""
-    return Reducer(problem, tuple(named_columns(layout)), len(layout.roles.targets), seed)
+    features, targets = layout.roles.features, layout.roles.targets
+    return Reducer(problem, features + targets, len(targets), seed)
 
 
 def _sorted(codes: Indices, most: int) -> Indices:
     """The order of codes; few codes are sorted by counting."""
     return np.argsort(codes.astype(np.uint16) if most <= 2**16 else codes, kind="stable")
-
-
-def _taken(piece: Piece, rows: Indices) -> Piece:
-    columns = tuple(column[rows] for column in piece.columns)
-    weights = None if piece.weights is None else piece.weights[rows]
-    return Piece(columns, weights, piece.codes[rows], piece.numbers[rows], None if piece.keys is None else piece.keys[rows])
-
-
-def _joined(pieces: Sequence[Piece]) -> Piece:
-    weights = None
-    if any(piece.weights is not None for piece in pieces):
-        weights = np.concatenate([np.ones(len(p.codes)) if p.weights is None else p.weights for p in pieces])
-    keys = None if pieces[0].keys is None else np.concatenate([np.asarray(piece.keys) for piece in pieces])
-    columns = tuple(stack_rows(*parts) for parts in zip(*(piece.columns for piece in pieces), strict=True))
-    codes, numbers = (np.concatenate([piece[i] for piece in pieces]) for i in (2, 3))
-    return Piece(columns, weights, codes, numbers, keys)

@@ -8,7 +8,7 @@ other.  Nothing here changes: every operation gives new cells.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from karat._core.certify import Certificate
-from karat._cube.kinds import joined_labels
+from karat._cube.kinds import joined_labels, label_keys
 from karat._data.frames import stack_rows
 from karat.engine.linalg import Array, Indices
 
@@ -85,7 +85,7 @@ class Cells:
         rows = self.rows_of(which)
         return Cells(
             tuple(values[which] for values in self.labels),
-            np.concatenate([[0], np.cumsum(self.sizes[which])]).astype(np.intp),
+            starts_of(self.sizes[which]),
             tuple(column[rows] for column in self.columns),
             self.weights[rows],
             self.numbers[rows],
@@ -94,10 +94,6 @@ class Cells:
             tuple(self.origins[i] for i in which),
         )
 
-    def labelled(self, labels: tuple[np.ndarray, ...]) -> Cells:
-        """The same cells under other labels, which need not differ."""
-        return replace(self, labels=labels)
-
 
 def joined(parts: Sequence[Cells]) -> Cells:
     """The cells of several parts, one part after the other; labels may occur several times."""
@@ -105,11 +101,9 @@ def joined(parts: Sequence[Cells]) -> Cells:
     first = parts[0]
     if len(parts) == 1:
         return first
-    ends = np.cumsum([0, *(part.starts[-1] for part in parts)])
-    moved = [part.starts[:-1] + end for part, end in zip(parts, ends, strict=False)]
     return Cells(
         tuple(joined_labels(values) for values in zip(*(part.labels for part in parts), strict=True)),
-        np.concatenate([*moved, ends[-1:]]).astype(np.intp),
+        starts_of(np.concatenate([part.sizes for part in parts])),
         tuple(stack_rows(*values) for values in zip(*(part.columns for part in parts), strict=True)),
         np.concatenate([part.weights for part in parts]),
         np.concatenate([part.numbers for part in parts]),
@@ -117,6 +111,11 @@ def joined(parts: Sequence[Cells]) -> Cells:
         tuple(certificate for part in parts for certificate in part.certificates),
         tuple(origin for part in parts for origin in part.origins),
     )
+
+
+def starts_of(sizes: Indices) -> Indices:
+    """Where the rows of cells of these sizes begin, and where the last of them ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
 
 
 def ranges(starts: Indices, sizes: Indices) -> Indices:
@@ -143,5 +142,5 @@ def label_list(cells: Cells) -> list[tuple[Any, ...]]:
     """The label of every cell; dates as they are in NumPy, in microseconds."""
     if not cells.labels:
         return [()] * len(cells)
-    values = [v.astype("datetime64[us]").astype(np.int64) if v.dtype.kind == "M" else v for v in cells.labels]
-    return list(zip(*(one.tolist() for one in values), strict=True))
+    values = (v.astype("datetime64[us]") if v.dtype.kind == "M" else v for v in cells.labels)
+    return list(zip(*map(label_keys, values), strict=True))

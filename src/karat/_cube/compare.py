@@ -18,8 +18,8 @@ import numpy as np
 from scipy import linalg, stats
 
 from karat._core.coreset import Coreset
-from karat._cube.frames import native_frame
 from karat._data import containers
+from karat._data.frames import native_frame
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 

@@ -22,11 +22,10 @@ import numpy as np
 from karat._core.certify import Certificate
 from karat._core.files import problem_header, saved_problem
 from karat._core.stored import check_certificate
-from karat._cube.cells import Cells
+from karat._cube.cells import Cells, starts_of
 from karat._cube.layout import CellLayout
 from karat._data.roles import ColumnRoles
-from karat._storage.archive import read_bytes
-from karat._storage.atomic import write_atomically
+from karat._storage.atomic import LOCKS, write_atomically
 from karat._storage.damage import reading, require
 from karat._storage.members import Spec
 from karat._storage.parquet import pack_table, unpack_table
@@ -59,8 +58,7 @@ def pack_cube(cells: Cells, problem: Problem, layout: CellLayout, history: Seque
     shown += [("weights", "array", ["weight"]), ("numbers", "array", ["row"])]
     shown += [("keys", "array", ["key"])] if cells.keys is not None else []
     certificates, notes = _certificate_arrays(cells.certificates)
-    arrays |= {f"{CELL}{name}": values for name, values in certificates.items()} | {f"{CELL}sizes": cells.sizes}
-    arrays |= _ragged("origins", cells.origins, np.int64)
+    arrays |= certificates | {f"{CELL}sizes": cells.sizes} | _ragged("origins", cells.origins, np.int64)
     header = problem_header(problem) | {
         "kind": "cube",
         "by": list(layout.by),
@@ -75,11 +73,6 @@ def pack_cube(cells: Cells, problem: Problem, layout: CellLayout, history: Seque
     return pack_table(header, arrays, shown)
 
 
-def read_cube(path: Path, problem: Problem | None) -> tuple[Cells, Problem, CellLayout, list[dict[str, Any]]]:
-    """What :func:`write_cube` wrote."""
-    return unpack_cube(read_bytes(path), str(path), problem)
-
-
 def unpack_cube(data: bytes, name: str, problem: Problem | None) -> tuple[Cells, Problem, CellLayout, list[dict[str, Any]]]:
     """What :func:`pack_cube` packed; ``name`` is for error messages."""
     header, arrays = unpack_table(data, name, WHAT, _admit)
@@ -88,7 +81,7 @@ def unpack_cube(data: bytes, name: str, problem: Problem | None) -> tuple[Cells,
         roles = ColumnRoles(tuple(header["features"]), tuple(header["targets"]), header["weight"], None, header["key"])
         layout = CellLayout(roles, drop=header["on_missing"] == "drop", by=tuple(header["by"]))
         sizes = arrays[f"{CELL}sizes"]
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+        starts = starts_of(sizes)
         require(bool((sizes > 0).all()) and int(starts[-1]) == len(arrays["weights"]), "its cells have other rows")
         weights = arrays["weights"]
         require(bool(np.isfinite(weights).all() and (weights > 0).all()), "a weight is not a positive number")
@@ -129,12 +122,12 @@ def _certificate_arrays(certificates: Sequence[Certificate]) -> tuple[dict[str, 
         if field.name in ("notes", *KNOWN):
             continue
         if field.name == "excluded_directions":
-            found |= {name.removeprefix(CELL): array for name, array in _ragged("excluded", values, np.float64).items()}
+            found |= _ragged("excluded", values, np.float64)
         elif str(field.type) in NUMBERS:
             numbers = [np.nan if value is None else value for value in values]
-            found[field.name] = np.array(numbers, dtype=NUMBERS[str(field.type)])
+            found[f"{CELL}{field.name}"] = np.array(numbers, dtype=NUMBERS[str(field.type)])
         else:
-            found[field.name] = np.array(values)
+            found[f"{CELL}{field.name}"] = np.array(values)
     return found, {str(i): list(one.notes) for i, one in enumerate(certificates) if one.notes}
 
 
@@ -194,11 +187,11 @@ def identity(path: Path) -> tuple[int, ...] | None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a file; it goes with the process, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system: writes are atomic in any case
+    if not LOCKS:  # writes are atomic in any case
         yield
         return
+    import fcntl
+
     lock = path.with_name(f".{path.name}.lock")
     try:
         file = lock.open("w")

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat._core.coreset import Coreset
+from karat._core.export import distinct
 from karat._cube.cells import Cells
-from karat._cube.frames import free_names, native_frame
+from karat._cube.kinds import label_keys
 from karat._cube.reduce import union_certificate
-from karat._cube.select import label_key, label_keys
+from karat._cube.select import label_key
+from karat._data.frames import native_frame
 from karat.errors import InputError, MissingExtraError, UnknownLabelError
 
 if TYPE_CHECKING:
@@ -51,12 +53,6 @@ class Fits(Mapping[Any, Any]):
         labels = zip(*map(label_keys, self.labels), strict=True) if self.by else [()]
         return {label: i for i, label in enumerate(labels)}
 
-    def _labels(self) -> Iterator[Any]:
-        if len(self.by) == 1:
-            yield from self.labels[0]
-        else:
-            yield from (tuple(values[i] for values in self.labels) for i in range(len(self.models)))
-
     def __getitem__(self, label: Any) -> Any:
         several = label if isinstance(label, tuple) else (label,)
         if len(several) != len(self.by):
@@ -64,8 +60,6 @@ class Fits(Mapping[Any, Any]):
         given = zip(self.labels, self.by, several, strict=True)
         try:
             key = tuple(label_key(values, name, one) for values, name, one in given)
-        except UnknownLabelError:
-            raise
         except InputError as error:
             raise UnknownLabelError(str(error), argument=error.argument) from None
         if key not in self._places:
@@ -73,7 +67,9 @@ class Fits(Mapping[Any, Any]):
         return self.models[self._places[key]]
 
     def __iter__(self) -> Iterator[Any]:
-        return self._labels()
+        if len(self.by) == 1:
+            return iter(self.labels[0])
+        return (tuple(values[i] for values in self.labels) for i in range(len(self.models)))
 
     def __len__(self) -> int:
         return len(self.models)
@@ -97,7 +93,7 @@ class Fits(Mapping[Any, Any]):
                     facts[name] += [value] * len(terms)
         if len(self.targets) <= 1:
             del facts["target"]
-        names = free_names(self.by, list(facts))
+        names = distinct(list(facts), self.by)
         labels = (values[places] for values in self.labels)
         return dict(zip((*self.by, *names), (*labels, *map(np.array, facts.values())), strict=True))
 

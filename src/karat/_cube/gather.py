@@ -1,51 +1,50 @@
-"""The cells of anything that holds rows: frames, files, queries, streams, and partitions of a cluster."""
+"""The cells of anything that holds rows: frames, files, queries and streams, and frames of Dask and Spark.
+
+On a cluster the cells of a partition are made where it lies, and merged in a tree; only kept rows travel.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
+from karat._cluster.task import Partition
 from karat._core.construct import Progress
 from karat._cube.build import collect, new_reducer
-from karat._cube.cells import Cells, label_list
-from karat._cube.cluster import CubeTask, from_dask, from_spark
+from karat._cube.cells import Cells, joined, label_list
+from karat._cube.file import pack_cube, unpack_cube
 from karat._cube.layout import CellLayout
 from karat._data.containers import collected
 from karat.errors import InputError
 from karat.io.source import open_source
 from karat.problems import Problem
 
-Gathered = tuple[Cells, dict[str, Any], CellLayout]
+MODULUS = 2**64
 
 
 def gather(
     data: Any, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int, content: bool,
     progress: Progress | None = None,
-) -> Gathered:  # fmt: skip
+) -> tuple[Cells, dict[str, Any], CellLayout]:  # fmt: skip
     """The cells of some rows, what is to be remembered of them, and the layout of their columns.
 
     ``origin`` is the number of the change that they are part of.
     """
-
-    def task(known: CellLayout) -> CubeTask:
-        return CubeTask(problem, known, seed, memory, content)
-
-    on_cluster = None
-    if hasattr(data, "npartitions") and hasattr(data, "to_delayed"):
-        on_cluster = from_dask
-    elif hasattr(data, "mapInArrow"):
-        on_cluster = from_spark
-    if on_cluster is not None:
-        found = on_cluster(data, layout, task)
+    cluster = _cluster_of(data)
+    if cluster is not None:
+        known = layout.named(cluster.frame_schema(data).names)
+        task = CubeTask(problem, known, seed, memory, content)
+        found = task.merged(cluster.messages(data, known, task))
         if found is None:
             raise InputError("The data has no rows that could be used; a cube needs at least one.")
-        cells, record, known = found
+        cells, record = found
         cells = replace(cells, origins=((origin,),) * len(cells))
     else:
         opened = open_source(collected(data))
         known = layout.among(opened.schema())
-        cells, record = collect(opened, known, new_reducer(problem, known, seed), origin, memory, content, progress)
+        cells, record = collect(opened, known, problem, seed, origin, memory, content, progress)
     if record["content"]:
         record = record | {"content": [*record["content"], _label_digest(cells)]}
     return cells, record, known
@@ -55,3 +54,73 @@ def _label_digest(cells: Cells) -> str:
     """A digest of the labels and of how many rows each has: rows of other labels are other rows."""
     counted = sorted((repr(label), count) for label, count in zip(label_list(cells), cells.counts.tolist(), strict=True))
     return sha256(repr(counted).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class CubeTask:
+    """What a worker must know.
+
+    Attributes
+    ----------
+    problem : Problem
+    layout : CellLayout
+        Which knows its columns.
+    seed, memory : int
+    content : bool
+    """
+
+    problem: Problem
+    layout: CellLayout
+    seed: int
+    memory: int
+    content: bool
+
+    def part(self, number: int, tables: Iterable[Any]) -> bytes:
+        """The cells of one partition, given as Arrow tables or batches; nothing, if it is empty."""
+        tables = [table for table in tables if table.num_rows]
+        if not tables:
+            return b""
+        source = Partition(number, tables)
+        try:
+            cells, found = collect(source, self.layout, self.problem, self.seed, 0, self.memory, self.content)
+        except InputError as error:
+            if "were left out" in str(error):
+                return b""
+            raise
+        return pack_cube(cells, self.problem, self.layout, [found])
+
+    def join(self, messages: Sequence[bytes]) -> bytes:
+        """One message from several."""
+        found = self.merged(messages)
+        return b"" if found is None else pack_cube(found[0], self.problem, self.layout, [found[1]])
+
+    def merged(self, messages: Sequence[bytes]) -> tuple[Cells, dict[str, Any]] | None:
+        """The cells of several messages, and what is to be remembered of them; None, if there are none."""
+        parts = [unpack_cube(message, "The message", self.problem) for message in messages if message]
+        if not parts:
+            return None
+        reducer = new_reducer(self.problem, self.layout, self.seed)
+        records = [part[3][0] for part in parts]
+        return reducer.merged(joined([part[0] for part in parts])), _summed(records)
+
+
+def _summed(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    content = None
+    if all(record["content"] for record in records):
+        content = [f"{sum(int(record['content'][i], 16) for record in records) % MODULUS:016x}" for i in (0, 1)]
+    dropped = {name: sum(record["dropped"][name] for record in records) for name in ("missing", "broken")}
+    rows = sum(record["rows"] for record in records)
+    return {"source": {"given": [], "files": []}, "rows": rows, "dropped": dropped, "content": content}
+
+
+def _cluster_of(data: Any) -> Any:
+    """The module for a frame whose rows lie in partitions; None for other data."""
+    if hasattr(data, "npartitions") and hasattr(data, "to_delayed"):
+        from karat import dask
+
+        return dask
+    if hasattr(data, "mapInArrow"):
+        from karat import spark
+
+        return spark
+    return None

@@ -54,6 +54,11 @@ def check_text(dictionary: Any, name: str) -> None:
         raise InputError(f"Column {name!r} has a label with a NUL character (\\0); remove it from the text.", column=name)
 
 
+def label_keys(values: np.ndarray) -> list[Any]:
+    """Labels as a dict knows them: dates are whole numbers of their unit."""
+    return values.astype(np.int64).tolist() if values.dtype.kind == "M" else values.tolist()  # type: ignore[no-any-return]
+
+
 def whole_numbers(values: Sequence[int], name: str) -> np.ndarray:
     """Whole numbers, exactly."""
     if not values or max(values) <= LARGEST:
@@ -68,7 +73,7 @@ def joined_labels(parts: Sequence[np.ndarray]) -> np.ndarray:
     first = parts[0]
     for part in parts[1:]:
         if KINDS.get(first.dtype.kind) != KINDS.get(part.dtype.kind):
-            one, two = (f"{KINDS.get(v.dtype.kind, v.dtype)} (such as {_shown(v[0])})" for v in (first, part))
+            one, two = (f"{KINDS.get(v.dtype.kind, v.dtype)} (such as {shown(v[0])})" for v in (first, part))
             raise InputError(
                 f"Some labels are {one} and others are {two}; convert the column to the type of the cube's labels."
             )
@@ -113,7 +118,7 @@ def as_date(label: Any, name: str) -> np.datetime64:
             found = np.datetime64("NaT")
         if not np.isnat(found):
             return _in_microseconds(found, name)
-    raise InputError(f"{name}={_shown(label)} is not a date without a time zone, such as '2026-01-31'.", argument=name)
+    raise InputError(f"{name}={shown(label)} is not a date without a time zone, such as '2026-01-31'.", argument=name)
 
 
 def _in_microseconds(label: np.datetime64, name: str) -> np.datetime64:
@@ -126,5 +131,8 @@ def _in_microseconds(label: np.datetime64, name: str) -> np.datetime64:
     return np.datetime64(found)
 
 
-def _shown(label: Any) -> str:
+def shown(label: Any) -> str:
+    """A label, in an error message."""
+    if isinstance(label, slice):
+        return f"slice({label.start!r}, {label.stop!r})"
     return str(label) if isinstance(label, np.generic) else repr(label)

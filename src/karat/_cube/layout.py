@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from karat._cube.kinds import KINDS, check_text, check_type, whole_numbers
+from karat._cube.kinds import KINDS, check_text, check_type, label_keys, whole_numbers
 from karat._data.roles import column_roles
 from karat.engine.linalg import Indices
 from karat.errors import InputError
-from karat.io.layout import Layout, pandas_index
+from karat.io.layout import Layout, pandas_index, require_values
 from karat.problems import Problem
 
 DAY = 86_400 * 10**6  # microseconds
@@ -53,15 +53,19 @@ class CellLayout(Layout):
         """All that must be read, each once."""
         return list(dict.fromkeys([*self.roles.columns, *self.by]))
 
-    def among(self, schema: pa.Schema) -> CellLayout:
-        """The same for columns that are there; labels are features only where they are named as such."""
+    def named(self, names: Sequence[str], apart: Sequence[str] = ()) -> CellLayout:
+        """The same among columns of these names; labels, and columns that are ``apart``, are features only if named as such."""
         for name in self.by:
-            if name not in schema.names:
-                raise InputError(f"The data has no column {name!r} to label cells by; it has {', '.join(schema.names)}.")
+            if name not in names:
+                raise InputError(f"The data has no column {name!r} to label cells by; it has {', '.join(names)}.")
+        others = [name for name in names if name not in (*self.by, *apart)]
+        return replace(self, roles=self.roles.among(names if self.roles.features else others))
+
+    def among(self, schema: pa.Schema) -> CellLayout:
+        """The same for columns that are there, of types that fit."""
+        layout = self.named(schema.names, pandas_index(schema))
+        for name in self.by:
             check_type(schema.field(name).type, name)
-        apart = {*self.by, *pandas_index(schema)}
-        names = schema.names if self.roles.features else [name for name in schema.names if name not in apart]
-        layout = replace(self, roles=self.roles.among(names))
         layout.check_numbers(schema)
         return layout
 
@@ -78,40 +82,28 @@ class Labels:
     def __init__(self, layout: CellLayout) -> None:
         self.layout = layout
         self.numbers: dict[tuple[Any, ...], int] = {}
-        self.kinds: list[np.dtype[Any] | None] = [None] * len(layout.by)  # of each column
+        self.kinds: dict[str, np.dtype[Any]] = {}  # of each column
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def codes(self, table: Any, where: Callable[[int], str]) -> Indices:
         """The number of the cell of every row."""
-        joint, radix, values = np.zeros(table.num_rows, dtype=np.int64), 1, []
-        for i, name in enumerate(self.layout.by):
+        places, labels = np.zeros(table.num_rows, dtype=np.int64), [()]  # of every row, its place among the labels so far
+        for name in self.layout.by:
             column = table.column(name)
             column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
             check_type(column.type, name)
-            self._check(column, name, where)
+            require_values(column, name, where)
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-            own = self._plain(i, name, encoded.dictionary, where)
-            joint += np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * radix
-            radix *= max(1, len(own))
-            values.append(own)
-        present, inverse = _present(joint, radix)
-        found = np.empty(len(present), dtype=np.intp)
-        for place, code in enumerate(present.tolist()):
-            label, left = [], code
-            for own in values:
-                left, digit = divmod(left, max(1, len(own)))
-                label.append(own[digit])
-            found[place] = self.numbers.setdefault(tuple(label), len(self.numbers))
-        return found[inverse]
+            own, count = self._plain(name, encoded.dictionary, where), len(labels)
+            pairs = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * count + places
+            present, places = _present(pairs, len(own) * count)
+            labels = [(*labels[pair % count], own[pair // count]) for pair in present.tolist()]
+        found = [self.numbers.setdefault(label, len(self.numbers)) for label in labels]
+        return np.array(found, dtype=np.intp)[places]
 
-    def _check(self, column: Any, name: str, where: Callable[[int], str]) -> None:
-        if column.null_count:
-            row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-            raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one, to find its cell.", column=name)
-
-    def _plain(self, i: int, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
+    def _plain(self, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
         """The values of a dictionary as Python's numbers and texts; times in microseconds."""
         check_text(dictionary, name)
         values = self.layout.labels(pa.table({name: dictionary}), name, where)
@@ -125,19 +117,16 @@ class Labels:
                 raise InputError(
                     f"Column {name!r} holds times finer than a microsecond; label cells by coarser ones.", column=name
                 )
-            self._one_kind(i, name, fine.dtype)
-            return fine.astype(np.int64).tolist()  # type: ignore[no-any-return]
-        if values.dtype.kind not in "biufU":
+            values = fine
+        elif values.dtype.kind not in "biufU":
             raise InputError(f"Column {name!r} has type {dictionary.type}, which cannot label cells.", column=name)
-        self._one_kind(i, name, values.dtype)
-        return values.tolist()  # type: ignore[no-any-return]
+        self._one_kind(name, values.dtype)
+        return label_keys(values)
 
-    def _one_kind(self, i: int, name: str, found: np.dtype[Any]) -> None:
+    def _one_kind(self, name: str, found: np.dtype[Any]) -> None:
         """Refuse labels of another kind than those before."""
-        known = self.kinds[i]
-        if known is None:
-            self.kinds[i] = found
-        elif KINDS[known.kind] != KINDS[found.kind] or (known.kind == "f" and known != found):
+        known = self.kinds.setdefault(name, found)
+        if KINDS[known.kind] != KINDS[found.kind] or (known.kind == "f" and known != found):
             one, two = (f"{KINDS[kind.kind]} ({kind})" if kind.kind == "f" else KINDS[kind.kind] for kind in (known, found))
             raise InputError(f"Column {name!r} holds {one} in some rows and {two} in others; convert one of them.", column=name)
 
@@ -146,9 +135,9 @@ class Labels:
         known, found = list(self.numbers), []
         for i, name in enumerate(self.layout.by):
             values = [known[place][i] for place in which.tolist()]
-            kind = self.kinds[i]
-            if kind is None or kind.kind in "bfU":
-                found.append(np.array(values, dtype=None if kind is None or kind.kind == "U" else kind))
+            kind = self.kinds[name]
+            if kind.kind in "bfU":
+                found.append(np.array(values, dtype=None if kind.kind == "U" else kind))
             else:
                 found.append(as_times(np.array(values, np.int64)) if kind.kind == "M" else whole_numbers(values, name))
         return tuple(found)
@@ -169,8 +158,3 @@ def _present(codes: Indices, most: int) -> tuple[Indices, Indices]:
     place = np.empty(most, dtype=np.intp)
     place[found] = np.arange(len(found))
     return found, place[codes]
-
-
-def named_columns(layout: CellLayout) -> Sequence[str]:
-    """The columns of kept rows: features, then targets."""
-    return (*layout.roles.features, *layout.roles.targets)

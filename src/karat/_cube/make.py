@@ -12,7 +12,7 @@ from karat._cube.file import output_path
 from karat._cube.gather import gather
 from karat._cube.layout import CellLayout
 from karat._stream.sketch import Sketch
-from karat.errors import InputError, check_memory, check_whole
+from karat.errors import InputError, check_memory
 from karat.io.build import MEMORY, checked_problem
 from karat.problems import Problem
 
@@ -79,12 +79,11 @@ def cube(
     6000
     """
     problem = checked_problem(problem, target)
-    Sketch(problem)  # refuses what cannot be merged
+    Sketch(problem, random_state=random_state)  # refuses what cannot be merged
     if problem.absorb is not None:
         raise InputError("absorb and cells do not go together: an absorbed coreset serves one fit of one alpha.")
     if problem.transform is not None:
         raise InputError("A cube keeps columns as they are; transform the rows first.")
-    check_whole("random_state", random_state, 0)
     check_memory(memory)
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function of two numbers, not {progress!r}.", argument="progress")

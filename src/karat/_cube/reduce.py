@@ -17,9 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from karat._core.certify import Certificate, certify, certify_union, require_proven
-from karat._cube.cells import Cells, in_order, joined
+from karat._cube.cells import Cells, in_order, joined, starts_of
 from karat._data.offsets import find_offsets
 from karat.engine.groups import reduce_many
+from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
 from karat.engine.reduce import NonFiniteError, Reduction, whole
 from karat.engine.rows import Rows
@@ -58,13 +59,13 @@ class Reducer:
     seed: int = 0
 
     @property
-    def width(self) -> int:
-        """Rows that are kept of a group, apart from peeled ones."""
-        return self.problem.kernel(len(self.names) - self.targets, self.targets).width
+    def kernel(self) -> Kernel:
+        """Its ``width`` is the number of rows that are kept of a group, apart from peeled ones."""
+        return self.problem.kernel(len(self.names) - self.targets, self.targets)
 
     def reduce(
         self, columns: Sequence[np.ndarray], weights: Array | None, starts: Indices, counts: np.ndarray,
-        claims: Sequence[Sequence[Certificate]] = (), name: Callable[[int], str] | None = None,
+        claims: Sequence[Sequence[Certificate]], name: Callable[[int], str] | None = None,
     ) -> list[Kept]:  # fmt: skip
         """Reduce groups of rows, one after the other in ``columns``.
 
@@ -85,17 +86,15 @@ class Reducer:
         if all(column.dtype == np.float64 for column in columns):
             parts = [np.column_stack(columns)]
         rows = self.problem.view(Rows(parts, weights, offsets=find_offsets(parts, shown, self.problem)))
-        kernel = self.problem.kernel(len(self.names) - self.targets, self.targets)
         try:
-            found = reduce_many(rows, starts, kernel, "auto", self.seed)
+            found = reduce_many(rows, starts, self.kernel, "auto", self.seed)
         except NonFiniteError:
             raise _non_finite(columns, self.names) from None
         kept = []
         for g, reduction in enumerate(found):
-            inherited = claims[g] if len(claims) else ()
             some = rows.run(int(starts[g]), int(starts[g + 1]))
             try:
-                kept.append(self._certified(some, reduction, inherited, int(counts[g]), shown))
+                kept.append(self._certified(some, reduction, claims[g], int(counts[g]), shown))
             except NotExactError as error:
                 raise NotExactError(f"{name(g)}: {error}" if name is not None else str(error)) from None
         return kept
@@ -156,12 +155,12 @@ class Reducer:
         numbers = cells.numbers[rows] + np.repeat(before, sizes[which])
         lengths = np.array([int(sizes[some].sum()) for some in members])
         united = Cells(
-            labels, np.concatenate([[0], np.cumsum(lengths)]).astype(np.intp), tuple(column[rows] for column in cells.columns),
-            cells.weights[rows], numbers, None if cells.keys is None else cells.keys[rows],
+            labels, starts_of(lengths), tuple(column[rows] for column in cells.columns), cells.weights[rows], numbers,
+            None if cells.keys is None else cells.keys[rows],
             tuple(union_certificate([cells.certificates[i] for i in some], self.problem) for some in members),
             tuple(tuple(sorted({o for i in some for o in cells.origins[i]})) for some in members),
         )  # fmt: skip
-        much = np.flatnonzero(lengths > (LOOSE if loose else 1) * self.width)
+        much = np.flatnonzero(lengths > (LOOSE if loose else 1) * self.kernel.width)
         if not len(much):
             return united
         claims = [[cells.certificates[i] for i in members[g]] for g in much]
@@ -175,10 +174,9 @@ class Reducer:
         sizes = np.array([len(one.positions) for one in kept])
         rows = np.concatenate([start + one.positions for start, one in zip(cells.starts[:-1], kept, strict=True)])
         return Cells(
-            cells.labels, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp),
-            tuple(column[rows] for column in cells.columns), np.concatenate([one.weights for one in kept]),
-            cells.numbers[rows], None if cells.keys is None else cells.keys[rows],
-            tuple(one.certificate for one in kept), cells.origins,
+            cells.labels, starts_of(sizes), tuple(column[rows] for column in cells.columns),
+            np.concatenate([one.weights for one in kept]), cells.numbers[rows],
+            None if cells.keys is None else cells.keys[rows], tuple(one.certificate for one in kept), cells.origins,
         )  # fmt: skip
 
 

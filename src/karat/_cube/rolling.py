@@ -13,12 +13,13 @@ a window costs two merges, whatever w is, and no result goes through more than w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._cube.cells import Cells, joined
+from karat._cube.cells import Cells, in_order, joined
 from karat._cube.fits import Fits, Place, check_estimator, fit_one, plain_coreset
 from karat._cube.reduce import Reducer
 from karat._cube.select import check_name
@@ -60,13 +61,8 @@ class Rolling:
 
     def _runs(self) -> list[Indices]:
         """The steps of each label of ``by``, in order."""
-        cells = self.steps.cells
-        if not self.by:
-            return [np.arange(len(cells))]
-        change = np.zeros(len(cells), dtype=bool)
-        for values in cells.labels[:-1]:
-            change[1:] |= values[1:] != values[:-1]
-        return list(np.split(np.arange(len(cells)), np.flatnonzero(change)))
+        order, edges = in_order(self.steps.cells.labels[:-1], len(self.steps))
+        return np.split(order, edges[1:-1])
 
     def __iter__(self) -> Iterator[tuple[Any, Coreset]]:
         """The label of the last step of each window (with those of ``by`` before it), and the coreset of the window."""
@@ -122,7 +118,8 @@ def _scanned(steps: Cells, runs: Sequence[Indices], window: int, reducer: Reduce
         if not alive:
             break
         numbers = np.array(alive)
-        step = steps.chosen(np.array([blocks[b][2][-1 - place if backwards else place] for b in alive])).labelled((numbers,))
+        step = steps.chosen(np.array([blocks[b][2][-1 - place if backwards else place] for b in alive]))
+        step = replace(step, labels=(numbers,))
         if held is not None:
             before = held.chosen(np.flatnonzero(np.isin(held.labels[0], numbers)))
             step = reducer.merged(joined([step, before] if backwards else [before, step]), loose=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from karat._cube.cells import Cells
-from karat._cube.kinds import as_date
+from karat._cube.kinds import as_date, shown
 from karat.engine.linalg import Flags, Indices
 from karat.errors import InputError, UnknownLabelError
 
@@ -26,7 +26,7 @@ def asked(selection: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
         return dict(labels)
     if not isinstance(selection, Mapping):
         raise InputError(
-            f"A selection is a dict of labels by name, such as {{'region': 'EU'}}, not {_shown(selection)}.",
+            f"A selection is a dict of labels by name, such as {{'region': 'EU'}}, not {shown(selection)}.",
             argument="selection",
         )
     twice = [name for name in selection if name in labels]
@@ -40,7 +40,7 @@ def label_names(names: Any, by: Sequence[str]) -> tuple[str, ...]:
     try:
         found = (names,) if isinstance(names, str) else tuple(names)
     except TypeError:
-        raise InputError(f"by must be a name or a list of names, not {_shown(names)}.", argument="by") from None
+        raise InputError(f"by must be a name or a list of names, not {shown(names)}.", argument="by") from None
     for i, name in enumerate(found):
         check_name(name, by, "by")
         if name in found[:i]:
@@ -53,7 +53,7 @@ def check_name(name: Any, by: Sequence[str], argument: str | None = None) -> Non
     if not isinstance(name, str) or name not in by:
         close = get_close_matches(str(name), by, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"they are labelled by {', '.join(by)}."
-        raise InputError(f"Cells have no label {_shown(name)}; {hint}", argument=str(name) if argument is None else argument)
+        raise InputError(f"Cells have no label {shown(name)}; {hint}", argument=str(name) if argument is None else argument)
 
 
 def matching(cells: Cells, by: Sequence[str], selection: Mapping[str, Any]) -> Indices:
@@ -63,7 +63,7 @@ def matching(cells: Cells, by: Sequence[str], selection: Mapping[str, Any]) -> I
         check_name(name, by)
         found &= _matches(cells.labels[list(by).index(name)], name, wanted)
     if not found.any():
-        said = ", ".join(f"{name}={_shown(wanted)}" for name, wanted in selection.items())
+        said = ", ".join(f"{name}={shown(wanted)}" for name, wanted in selection.items())
         raise InputError(f"There is no cell with {said}.")
     return np.flatnonzero(found)
 
@@ -71,7 +71,7 @@ def matching(cells: Cells, by: Sequence[str], selection: Mapping[str, Any]) -> I
 def _matches(values: np.ndarray, name: str, wanted: Any) -> Flags:
     if isinstance(wanted, slice):
         if wanted.step is not None:
-            raise InputError(f"{name}={_shown(wanted)}: a slice of labels has no step.", argument=name)
+            raise InputError(f"{name}={shown(wanted)}: a slice of labels has no step.", argument=name)
         found = np.ones(len(values), dtype=bool)
         if wanted.start is not None:
             found &= values >= _like(values, name, wanted.start)
@@ -88,8 +88,9 @@ def _matches(values: np.ndarray, name: str, wanted: Any) -> Flags:
         if not same.any():
             known = np.unique(values)
             close = get_close_matches(str(label), [str(value) for value in known], n=1)
-            said = f"did you mean {close[0]!r}?" if close else f"there are {_some(known)}."
-            raise InputError(f"No cell has {name}={_shown(label)}; {said}", argument=name)
+            some = ", ".join(map(str, known[:5])) + (" ..." if len(known) > 5 else "")
+            said = f"did you mean {close[0]!r}?" if close else f"there are {some}."
+            raise InputError(f"No cell has {name}={shown(label)}; {said}", argument=name)
         found |= same
     return found
 
@@ -104,9 +105,9 @@ def _like(values: np.ndarray, name: str, label: Any) -> Any:
     number = isinstance(label, int | float | np.integer | np.floating) and not true_or_false
     if not (isinstance(label, str) if kind == "U" else true_or_false if kind == "b" else number):
         known = {"U": "text", "b": "truth values"}.get(kind, "numbers")
-        raise InputError(f"{name}={_shown(label)}: the labels are {known}, such as {values[0]!r}.", argument=name)
+        raise InputError(f"{name}={shown(label)}: the labels are {known}, such as {values[0]!r}.", argument=name)
     if isinstance(label, str) and "\0" in label:
-        raise InputError(f"{name}={_shown(label)} has a NUL character, which no label has.", argument=name)
+        raise InputError(f"{name}={shown(label)} has a NUL character, which no label has.", argument=name)
     if kind in "iu" and isinstance(label, float | np.floating) and float(label).is_integer():
         return int(label)  # NumPy would compare in double precision, where 2**53 + 1 is 2**53
     if kind == "f" and isinstance(label, int | np.integer) and not _is_double(int(label)):
@@ -121,19 +122,14 @@ def _is_double(whole: int) -> bool:
         return False
 
 
-def label_keys(values: np.ndarray) -> list[Any]:
-    """Labels as a dict knows them."""
-    return values.astype(np.int64).tolist() if values.dtype.kind == "M" else values.tolist()  # type: ignore[no-any-return]
-
-
 def label_key(values: np.ndarray, name: str, label: Any) -> Any:
-    """One label among others, as :func:`label_keys` has it; an error if it means several, or is none."""
+    """One label among others, as :func:`karat._cube.kinds.label_keys` has it; an error if it means several, or is none."""
     found = _like(values, name, label)
     if values.dtype.kind == "M":
         unit = np.datetime_data(values.dtype)[0]
         if np.datetime_data(found.dtype)[0] in COARSE.get(unit, ""):
             raise UnknownLabelError(
-                f"{_shown(label)} may mean several labels of {name!r}, which are {'days' if unit == 'D' else 'times'} such as "
+                f"{shown(label)} may mean several labels of {name!r}, which are {'days' if unit == 'D' else 'times'} such as "
                 f"{values[0]}; name one of them.",
                 argument=name,
             )
@@ -149,14 +145,3 @@ def _until(values: np.ndarray, label: Any) -> Any:
     if values.dtype.kind == "M" and label.dtype != values.dtype and np.promote_types(label.dtype, values.dtype) == values.dtype:
         return (label + 1).astype(values.dtype) - 1
     return label
-
-
-def _shown(wanted: Any) -> str:
-    if isinstance(wanted, slice):
-        return f"slice({wanted.start!r}, {wanted.stop!r})"
-    return str(wanted) if isinstance(wanted, np.generic) else repr(wanted)
-
-
-def _some(values: np.ndarray) -> str:
-    shown = [str(value) for value in values[:5]]
-    return f"{', '.join(shown)}{' ...' if len(values) > 5 else ''}"

@@ -78,6 +78,19 @@ def stack(batches: Sequence[Batch]) -> Batch:
     )
 
 
+def joined(batches: Sequence[Batch]) -> Batch:
+    """The same as one copy of all rows."""
+    first = batches[0]
+    return Batch(
+        [frames.stack_rows(*blocks) for blocks in zip(*(p.parts for p in batches), strict=True)],
+        np.concatenate([p.numbers for p in batches]),
+        _stacked_weights(batches),
+        None if first.groups is None else np.concatenate([p.groups for p in batches]),
+        None if first.keys is None else np.concatenate([p.keys for p in batches]),
+        first.offsets,
+    )
+
+
 def stacked_rows(batches: Sequence[Batch], index: Indices | None) -> Rows:
     """Rows of several batches for the engine, without numbers, groups and keys."""
     return Rows(_stacked_parts(batches), _stacked_weights(batches), index, batches[0].offsets)

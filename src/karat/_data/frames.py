@@ -6,6 +6,7 @@ JSON and made again.  Reading tables and taking rows is :mod:`karat._data.contai
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,11 @@ def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: 
     if not series:
         return frame
     return frame.iloc[:, 0] if hasattr(frame, "iloc") else frame[next(iter(columns))]
+
+
+def native_frame(columns: dict[str, np.ndarray]) -> Any:
+    """A pandas frame, where pandas is installed, else an Arrow table."""
+    return frame_of("pandas" if find_spec("pandas") else "pyarrow", columns, False, None)
 
 
 def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:

@@ -15,7 +15,6 @@ from karat.cli._options import expanded
 
 NARROW = 70  # terminal columns below which help in frames would cut the names of options
 COMMANDS = ("build", "train", "regress", "verify", "report", "inspect", "merge", "cube", "plan", "demo", "reproduce")
-GROUPS = ("cube",)  # of commands of their own
 
 
 def application(arguments: list[str]) -> typer.Typer:
@@ -30,7 +29,7 @@ def application(arguments: list[str]) -> typer.Typer:
     app.callback(epilog="Example:  karat build data.parquet --target y -o core.parquet")(karat)
     for name in arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS:
         module = importlib.import_module(f"karat.cli.{name}")
-        if name in GROUPS:
+        if hasattr(module, "COMMANDS"):
             app.add_typer(_group(name, module), name=name)
         else:
             _add(app, getattr(module, name))

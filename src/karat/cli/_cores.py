@@ -26,11 +26,6 @@ def summary(core: Coreset) -> dict[str, Any]:
     return {"rows_in": found.pop("rows"), "rows_kept": found.pop("kept")} | found
 
 
-def rows_used(core: Coreset) -> int:
-    """Count the rows of the data that were used: all but those left out because a value was missing."""
-    return core.n_represented
-
-
 def lines(core: Coreset) -> dict[str, str]:
     """The summary of a coreset, as rows of a table."""
     from karat._core.facts import facts
@@ -40,14 +35,12 @@ def lines(core: Coreset) -> dict[str, str]:
 
 def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
     """The kept rows by column: row number, weight and target first, then the others."""
+    from karat._core.export import free_name
     from karat._core.facts import kept_columns
 
     found: dict[str, np.ndarray] = {}
     for column in sorted(kept_columns(core), key=lambda column: column.role not in FIRST):
-        name = column.name
-        while name in found:  # a column of the data may be called "weight" or "row", too
-            name += "_"
-        found[name] = column.values
+        found[free_name(column.name, found)] = column.values  # a column of the data may be called "weight" or "row", too
     return found
 
 

@@ -28,8 +28,8 @@ class Database:
         Path | None, typer.Option(metavar="FILE", rich_help_panel=PANEL, help="The DuckDB file that it reads.")
     ] = None
 
-    def source(self, paths: Sequence[str] | None) -> Source | None:
-        """The files or the query; None if neither is given."""
+    def source(self, paths: Sequence[str] | None) -> Source:
+        """The files or the query; one of them must be given."""
         if self.sql is None and self.database is not None:
             raise InputError("--database needs a query: add --sql 'SELECT ...'.")
         if self.sql is not None and paths:
@@ -39,10 +39,14 @@ class Database:
 
             return query(self.sql, self.database)
         if not paths:
-            return None
+            raise InputError("Missing argument 'DATA': name files, or rows of a database with --sql.")
         from karat.io.source import open_source
 
         return open_source(list(paths))
+
+    def source_if_given(self, paths: Sequence[str] | None) -> Source | None:
+        """The same; None if neither is given."""
+        return self.source(paths) if paths or self.sql is not None or self.database is not None else None
 
     @property
     def files(self) -> list[str]:

@@ -114,15 +114,8 @@ def trainer(
     model = model or own
     if model is None:
         raise InputError(f"A coreset of {problem.describe()} has no model of its own; name one with --model.")
-    linear = model in LINEAR
-    given = {"--alpha": alpha is not None, "--l1-ratio": l1_ratio is not None, "--no-intercept": not intercept}
-    takes = {"--alpha": linear and model is not Model.OLS, "--l1-ratio": model is Model.ELASTIC_NET, "--no-intercept": linear}
-    for option, takes_it in takes.items():
-        if given[option] and not takes_it:
-            raise InputError(f"{option} does not apply to --model {model}.")
-    if alpha is not None and not 0 <= alpha < math.inf:
-        raise InputError(f"--alpha must be a number of at least 0, not {alpha:g}.")
-    if not linear:
+    _check_options(model, alpha, l1_ratio, intercept)
+    if model not in LINEAR:
         if model is not own:
             raise NotExactError(f"A coreset of {problem.describe()} cannot train --model {model}; build one for that problem.")
         return model, _by_moments(problem)
@@ -133,11 +126,10 @@ def trainer(
     intercept = intercept and getattr(problem, "fit_intercept", True)
     if model is Model.LP or core.correction is not None:
         return model, _own_problem(problem, model, own, alpha, intercept)
-    share = 0.5 if l1_ratio is None else l1_ratio
-    exact = _by_estimator(_estimator(model, alpha, share, intercept))
+    exact = _by_estimator(_estimator(model, alpha, l1_ratio, intercept))
     if model not in (Model.LASSO, Model.ELASTIC_NET):
         return model, exact
-    plain = _estimator(model, alpha, share, intercept, converged=False)
+    plain = _estimator(model, alpha, l1_ratio, intercept, converged=False)
     return model, exact._replace(tolerance=CONVERGED["tol"], usual=_by_estimator(plain)._replace(tolerance=plain.tol))
 
 
@@ -145,13 +137,21 @@ def linear_estimator(model: Model, alpha: float | None, l1_ratio: float | None, 
     """A linear model of scikit-learn; an option that it does not have is an error."""
     if model not in LINEAR or model is Model.LP:
         raise InputError(f"--model {model} cannot be fitted by label; use ols, ridge, lasso or elastic-net.")
-    if (alpha is None) != (model is Model.OLS):
-        raise InputError(f"--model {model} needs --alpha." if alpha is None else f"--alpha does not apply to --model {model}.")
+    _check_options(model, alpha, l1_ratio, intercept)
+    if alpha is None and model is not Model.OLS:
+        raise InputError(f"--model {model} needs --alpha.")
+    return _estimator(model, alpha, l1_ratio, intercept)
+
+
+def _check_options(model: Model, alpha: float | None, l1_ratio: float | None, intercept: bool) -> None:
+    linear = model in LINEAR
+    given = {"--alpha": alpha is not None, "--l1-ratio": l1_ratio is not None, "--no-intercept": not intercept}
+    takes = {"--alpha": linear and model is not Model.OLS, "--l1-ratio": model is Model.ELASTIC_NET, "--no-intercept": linear}
+    for option, takes_it in takes.items():
+        if given[option] and not takes_it:
+            raise InputError(f"{option} does not apply to --model {model}.")
     if alpha is not None and not 0 <= alpha < math.inf:
         raise InputError(f"--alpha must be a number of at least 0, not {alpha:g}.")
-    if l1_ratio is not None and model is not Model.ELASTIC_NET:
-        raise InputError(f"--l1-ratio does not apply to --model {model}.")
-    return _estimator(model, alpha, 0.5 if l1_ratio is None else l1_ratio, intercept)
 
 
 def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | None, intercept: bool) -> Trainer:
@@ -179,7 +179,7 @@ def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | N
     return Trainer(lambda core: _shaped(*served.solve(core)), on_rows)
 
 
-def _estimator(model: Model, alpha: float | None, l1_ratio: float, intercept: bool, converged: bool = True) -> Any:
+def _estimator(model: Model, alpha: float | None, l1_ratio: float | None, intercept: bool, converged: bool = True) -> Any:
     try:
         from sklearn import linear_model as skl
 
@@ -193,7 +193,8 @@ def _estimator(model: Model, alpha: float | None, l1_ratio: float, intercept: bo
     solver = CONVERGED if converged else {}
     if model is Model.LASSO:
         return skl.Lasso(alpha, fit_intercept=intercept, **solver)
-    return skl.ElasticNet(alpha, l1_ratio=l1_ratio, fit_intercept=intercept, **solver)
+    share = 0.5 if l1_ratio is None else l1_ratio
+    return skl.ElasticNet(alpha, l1_ratio=share, fit_intercept=intercept, **solver)
 
 
 def timed(job: Callable[[], Value]) -> tuple[Value, float]:

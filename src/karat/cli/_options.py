@@ -73,7 +73,7 @@ def count(text: str | int) -> int:
 
 def size(text: str) -> int:
     """Parse a number of bytes, such as 500MB or 2GB."""
-    number = text.rstrip("".join({*"".join(UNITS), *"".join(UNITS).upper()}) + " ")
+    number = text.lower().rstrip("bkmgt ")
     unit = text[len(number) :].strip().lower()
     try:
         return int(float(number) * UNITS[unit])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+import karat
 from karat.errors import InputError, StorageError
 
 
@@ -21,9 +22,21 @@ class Kind:
     is_one: Callable[[Path], bool]
 
 
-def check_output(output: Path, sources: Sequence[str], force: bool, kind: Kind | None = None) -> None:
+def loads(load: Callable[[Path], object], path: Path) -> bool:
+    """Whether a file is what ``load`` reads."""
+    try:
+        load(path)
+    except InputError as error:
+        # One that holds a user's function loads with problem=... only, but it is one.
+        return error.argument == "problem"
+    return True
+
+
+CORESET = Kind("a coreset", (".parquet", ".npz"), lambda path: loads(karat.load, path))
+
+
+def check_output(output: Path, sources: Sequence[str], force: bool, kind: Kind = CORESET) -> None:
     """Refuse an output that could not be written or would overwrite other data; an older result may be replaced."""
-    kind = kind or CORESET
     if output.suffix not in kind.suffixes:
         raise InputError(f"--output must end in {' or '.join(kind.suffixes)}, not {output.name!r}.")
     if not output.parent.is_dir():
@@ -44,17 +57,3 @@ def check_output(output: Path, sources: Sequence[str], force: bool, kind: Kind |
 def _local(source: str) -> str:
     """The path of a file: URL."""
     return unquote(urlparse(source).path) if source.startswith("file:") else source
-
-
-def _is_coreset(path: Path) -> bool:
-    import karat
-
-    try:
-        karat.load(path)
-    except InputError as error:
-        # One that holds a user's function loads with problem=... only, but it is one.
-        return error.argument == "problem"
-    return True
-
-
-CORESET = Kind("a coreset", (".parquet", ".npz"), _is_coreset)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import karat
 from karat.cli import _cores, _show
 from karat.cli._columns import Roles, named, panel_option
 from karat.cli._database import Database
@@ -23,19 +24,8 @@ from karat.errors import InputError
 if TYPE_CHECKING:
     from karat.io.source import Source
 
-
-class OnMissing(StrEnum):
-    """What to do with rows that lack a value."""
-
-    ERROR = "error"
-    DROP = "drop"
-    MEAN = "mean"
-
-
-class Algorithm(StrEnum):
-    """Cryptographic digests of the rows."""
-
-    SHA256 = "sha256"
+OnMissing = StrEnum("OnMissing", ["ERROR", "DROP", "MEAN"])
+Algorithm = StrEnum("Algorithm", ["SHA256"])  # cryptographic digests of the rows
 
 
 def build(
@@ -77,20 +67,16 @@ def build(
     check_output(output, [*(source or ()), *stored.files], force)
     if checkpoint is not None and checkpoint.resolve() == output.resolve():
         raise InputError("--checkpoint and --output are the same file; choose another name for the checkpoint.")
-    from karat import coreset_files
-
     resumed = checkpoint is not None and checkpoint.exists()  # one of another call is refused
     start = time.perf_counter()
     opened = stored.source(source)
-    if opened is None:
-        raise InputError("Missing argument 'DATA': name files, or rows of a database with --sql.")
     known = opened.schema().names
-    options = roles.arguments(known) | ({} if memory is None else {"memory": memory})
-    options["one_hot"] = named("--one-hot", one_hot, known)
+    options = roles.arguments(known) | {"one_hot": named("--one-hot", one_hot, known), "on_missing": on_missing.value}
+    options |= {} if memory is None else {"memory": memory}
     with progress("Reading", not shown.as_json, lambda: _rows(opened)) as advance:
-        core = coreset_files(
-            opened, problem=chosen, on_missing=on_missing.value, checkpoint=checkpoint, progress=advance, random_state=seed,
-            content=not no_hashes, digest=None if digest is None else "sha256", **options,
+        core = karat.coreset_files(
+            opened, problem=chosen, checkpoint=checkpoint, progress=advance, random_state=seed, content=not no_hashes,
+            digest=None if digest is None else "sha256", **options,
         )  # fmt: skip
     seconds = time.perf_counter() - start
     core = replace(core, provenance=(core.provenance or {}) | {"command": shlex.join(["karat", *context.obj])})
@@ -102,7 +88,7 @@ def build(
     speed = {"time": f"{_show.seconds(seconds)} ({core.n_rows / seconds:,.0f} rows/s)"}
     if checkpoint is not None:
         speed["checkpoint"] = f"{'resumed from ' if resumed else ''}{checkpoint}, which can be deleted now"
-    used = _cores.rows_used(core)
+    used = core.n_represented
     rows = f"{used:,} of {core.n_rows:,} rows" if used < core.n_rows else f"{used:,} rows"
     _show.facts(f"{rows} became {len(core):,} in {output}", _cores.lines(core) | speed, _show.GOLD)
 

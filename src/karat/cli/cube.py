@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import karat
 from karat.cli import _show
 from karat.cli._columns import Roles, named
 from karat.cli._database import Database
 from karat.cli._models import LINEAR, Model, linear_estimator
 from karat.cli._options import Common, size
-from karat.cli._outputs import Kind, check_output
+from karat.cli._outputs import Kind, check_output, loads
 from karat.cli._problems import ProblemOptions
 from karat.cli._progress import progress
 from karat.errors import InputError
-
-if TYPE_CHECKING:
-    from karat import Cube
 
 File = Annotated[Path, typer.Argument(metavar="CUBE", help="A cube file.")]
 Data = Annotated[list[str] | None, typer.Argument(metavar="DATA", help="Parquet, CSV or Arrow files, folders or globs.")]
@@ -29,13 +28,8 @@ Where = Annotated[
     list[str] | None,
     typer.Option(metavar="LABEL=VALUE", help="Only some cells: region=EU, or day=2026-01-01..2026-06-30. Repeat for several."),
 ]
-
-
-class Missing(StrEnum):
-    """What to do with rows that lack a value."""
-
-    ERROR = "error"
-    DROP = "drop"
+Missing = StrEnum("Missing", ["ERROR", "DROP"])
+CUBE = Kind("a cube", (".parquet",), lambda path: loads(karat.Cube.load, path))
 
 
 def build(
@@ -59,23 +53,16 @@ def build(
         if value is not None:
             raise InputError(f"{option} does not apply to cubes.")
     chosen = problem.chosen(bool(roles.target))
-    check_output(output, [*(source or ()), *stored.files], force, Kind("a cube", (".parquet",), _is_cube))
-    import karat
-
+    check_output(output, [*(source or ()), *stored.files], force, CUBE)
     start = time.perf_counter()
     opened = stored.source(source)
-    if opened is None:
-        raise InputError("Missing argument 'DATA': name files, or rows of a database with --sql.")
     known = opened.schema().names
     labels = named("--by", by, known)
     options = roles.arguments([name for name in known if name not in labels or name in (roles.columns or ())])
     options = {name: value for name, value in options.items() if name not in ("groups", "sequence")}
-    options |= {} if memory is None else {"memory": memory}
+    options |= {"on_missing": on_missing.value} | ({} if memory is None else {"memory": memory})
     with progress("Reading", not shown.as_json) as advance:
-        cube = karat.cube(
-            opened, by=labels, problem=chosen, on_missing=on_missing.value, path=output, random_state=seed, progress=advance,
-            **options,
-        )  # fmt: skip
+        cube = karat.cube(opened, by=labels, problem=chosen, path=output, random_state=seed, progress=advance, **options)
     _told(cube, output, time.perf_counter() - start, shown, f"{int(cube.cells.counts.sum()):,} rows became {len(cube):,} cells")
 
 
@@ -94,8 +81,6 @@ def fit(
 
     Example:  karat cube fit cube.parquet --by region --model ridge --alpha 1
     """
-    import karat
-
     loaded = karat.Cube.load(cube)
     names = named("--by", by, loaded.by)
     estimator = linear_estimator(model, alpha, l1_ratio, not no_intercept)
@@ -136,13 +121,9 @@ def update(
 
     Example:  karat cube update cube.parquet today.parquet
     """
-    import karat
-
     start = time.perf_counter()
     loaded = karat.Cube.load(cube)
     opened = stored.source(source)
-    if opened is None:
-        raise InputError("Missing argument 'DATA': name files, or rows of a database with --sql.")
     before = len(loaded)
     changed = loaded.replace(opened) if replace else loaded.update(opened)
     rows = changed.history[-1]["rows"]
@@ -160,11 +141,9 @@ def show(
 
     Example:  karat cube show cube.parquet --where region=EU
     """
-    import karat
-
-    loaded = karat.Cube.load(cube)
     from karat._cube.select import matching
 
+    loaded = karat.Cube.load(cube)
     table, facts = loaded.table(), loaded.facts()
     which = matching(loaded.cells, loaded.by, _selection(loaded, where))
     worst = which[(-facts["loss_error"][which]).argsort(kind="stable")][:cells]
@@ -185,7 +164,7 @@ def show(
 COMMANDS = (build, fit, update, show)
 
 
-def _facts(cube: Cube, path: Path) -> dict[str, Any]:
+def _facts(cube: karat.Cube, path: Path) -> dict[str, Any]:
     kept, rows = int(cube.cells.starts[-1]), int(cube.cells.counts.sum())
     found = {"cells": len(cube), "by": list(cube.by), "rows_in": rows, "rows_kept": kept, "problem": cube.problem.describe()}
     errors = {"worst_error": float(max(one.loss_error for one in cube.cells.certificates))}
@@ -193,7 +172,7 @@ def _facts(cube: Cube, path: Path) -> dict[str, Any]:
     return found | errors | exact | {"bytes": path.stat().st_size}
 
 
-def _lines(cube: Cube, path: Path) -> dict[str, str]:
+def _lines(cube: karat.Cube, path: Path) -> dict[str, str]:
     found = _facts(cube, path)
     return {
         "cells": f"{found['cells']:,} by {', '.join(cube.by)}",
@@ -205,7 +184,7 @@ def _lines(cube: Cube, path: Path) -> dict[str, str]:
     }
 
 
-def _told(cube: Cube, path: Path, seconds: float, shown: Common, title: str) -> None:
+def _told(cube: karat.Cube, path: Path, seconds: float, shown: Common, title: str) -> None:
     if shown.as_json:
         _show.document(_facts(cube, path) | {"output": str(path), "seconds": seconds})
     else:
@@ -218,14 +197,14 @@ def _records(columns: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, line, strict=True)) for line in zip(*plain, strict=True)]
 
 
-def _selection(cube: Cube, where: list[str] | None) -> dict[str, Any]:
+def _selection(cube: karat.Cube, where: list[str] | None) -> dict[str, Any]:
     """Labels by name; two dots are a slice."""
     found: dict[str, Any] = {}
     for text in where or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"--where {text}: write it as LABEL=VALUE, such as region=EU.")
-        read = _read(cube, name)
+        read = partial(_read, cube.labels(name).dtype.kind, name)
         first, dots, last = value.partition("..")
         if dots and name not in found:
             found[name] = slice(read(first) if first else None, read(last) if last else None)
@@ -236,24 +215,16 @@ def _selection(cube: Cube, where: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def _read(cube: Cube, name: str) -> Callable[[str], Any]:
-    """How a label is read: as a number, where the labels are numbers."""
-    kind = cube.labels(name).dtype.kind
-
-    def read(text: str) -> Any:
-        if kind in "US" or kind == "M":
-            return text
-        if kind == "b":
-            return {"true": True, "false": False}.get(text.lower(), text)
-        try:
-            return int(text)
-        except ValueError:
-            try:
-                return float(text)
-            except ValueError:
-                raise InputError(f"--where {name}={text}: the labels are numbers.") from None
-
-    return read
+def _read(kind: str, name: str, text: str) -> Any:
+    """A label: a number, where the labels are numbers."""
+    if kind in "USM":
+        return text
+    if kind == "b":
+        return {"true": True, "false": False}.get(text.lower(), text)
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(text)
+    raise InputError(f"--where {name}={text}: the labels are numbers.")
 
 
 def _window(text: str) -> tuple[str, int]:
@@ -261,13 +232,3 @@ def _window(text: str) -> tuple[str, int]:
     if not colon or not steps.isdigit():
         raise InputError(f"--rolling {text}: write it as LABEL:STEPS, such as day:28.")
     return name, int(steps)
-
-
-def _is_cube(path: Path) -> bool:
-    import karat
-
-    try:
-        karat.Cube.load(path)
-    except InputError as error:
-        return error.argument == "problem"
-    return True

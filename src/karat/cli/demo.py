@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import karat
 from karat._core import wording
 from karat.cli import _cores, _show
 from karat.cli._models import timed
 from karat.cli._options import Common, count
-from karat.errors import MissingExtraError
+from karat.errors import MissingExtraError, NotExactError
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from karat import Coreset
 
 COLUMNS, ALPHAS = 10, 20
 BAR = 24  # characters of the longest bar
@@ -51,7 +50,6 @@ def run(rows: int, seed: int = 0) -> dict[str, Any]:
     """Run the demo and return its results."""
     import numpy as np
 
-    from karat import coreset
     from karat.engine.linalg import one_blas_thread
 
     try:
@@ -59,7 +57,7 @@ def run(rows: int, seed: int = 0) -> dict[str, Any]:
     except ImportError as error:
         raise MissingExtraError("karat demo", "sklearn") from error
     X, y = made_up(rows, seed)
-    core, building = timed(lambda: coreset(X, y, random_state=seed))
+    core, building = timed(lambda: karat.coreset(X, y, random_state=seed))
     chance = np.random.default_rng(seed + 1).choice(rows, size=len(core), replace=False)
     alphas = np.geomspace(2.0, 0.002, ALPHAS)
     with one_blas_thread():
@@ -137,9 +135,7 @@ def _relative(path: np.ndarray, truth: np.ndarray) -> float:
     return float(abs(path - truth).max() / abs(truth).max())
 
 
-def _refusal(core: Coreset, estimator: Any) -> str:
-    from karat.errors import NotExactError
-
+def _refusal(core: karat.Coreset, estimator: Any) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

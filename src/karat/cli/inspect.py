@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import karat
 from karat._core import wording
 from karat.cli import _cores, _show
 from karat.cli._options import Common
-
-if TYPE_CHECKING:
-    from karat import Coreset
 
 FILES = 5  # source files that are named
 NAMED = 20  # hidden columns that are named
@@ -28,8 +26,6 @@ def inspect(
 
     Example:  karat inspect core.parquet --rows 10
     """
-    import karat
-
     loaded = karat.load(core)
     columns = _cores.kept_columns(loaded)
     heaviest = (-loaded.weights).argsort(kind="stable")[:rows]
@@ -42,7 +38,7 @@ def inspect(
         _print_rows(columns, heaviest, len(loaded))
 
 
-def _details(core: Coreset) -> dict[str, str]:
+def _details(core: karat.Coreset) -> dict[str, str]:
     from karat._core.facts import facts
 
     found = wording.details(facts(core), wording.TERMINAL)
@@ -51,7 +47,7 @@ def _details(core: Coreset) -> dict[str, str]:
     return found | _answers(core) | _origin(core)
 
 
-def _answers(core: Coreset) -> dict[str, str]:
+def _answers(core: karat.Coreset) -> dict[str, str]:
     """Rows about the regression tables that it can answer."""
     from karat._core.regression import answers
 
@@ -65,7 +61,7 @@ def _answers(core: Coreset) -> dict[str, str]:
     return shown | residuals
 
 
-def _origin(core: Coreset) -> dict[str, str]:
+def _origin(core: karat.Coreset) -> dict[str, str]:
     """Rows about the source files and the command; a merged coreset lists those of all its parts."""
     from karat._core.provenance import Provenance
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+import karat
 from karat.cli import _cores, _show
 from karat.cli._options import Common
 from karat.cli._outputs import check_output
@@ -25,8 +26,6 @@ def merge(
 
     Example:  karat merge monday.parquet tuesday.parquet -o week.parquet
     """
-    import karat
-
     if len(cores) < 2:
         raise InputError("Name at least two coresets to merge.")
     check_output(output, [str(path) for path in cores], force)

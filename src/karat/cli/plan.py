@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+import karat
 from karat.cli import _show
 from karat.cli._columns import named
 from karat.cli._options import Common, count
@@ -41,8 +42,6 @@ def plan(
 
     Example:  karat plan --rows 1e9 --columns 12 --problem ridge --alpha 10
     """
-    import karat
-
     left_out: list[str] = []
     if source:
         if (rows, columns, targets) != (None, None, None):

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+import karat
 from karat.cli import _show
 from karat.cli._options import Common
 from karat.cli._outputs import check_output
 from karat.cli._progress import progress
 from karat.cli.build import OnMissing
-from karat.errors import InputError
+from karat.errors import InputError, StorageError
 
 
 def regress(
@@ -101,9 +102,6 @@ def _covariances(typed: list[str]) -> tuple[list[str], str | None]:
 
 def _coreset(paths: list[str]) -> Any:
     """The coreset in a file, or None where the paths are data."""
-    import karat
-    from karat.errors import StorageError
-
     if len(paths) != 1 or Path(paths[0]).suffix not in (".npz", ".parquet") or not Path(paths[0]).is_file():
         return None
     try:

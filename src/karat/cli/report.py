@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+import karat
 from karat._core import wording
 from karat.cli import _show
 from karat.cli._database import Database
@@ -33,14 +34,12 @@ def report(
     Example:  karat report core.parquet --data data.parquet -o report.html
     """
     check_output(output, [str(core), *(data or ())], force, Kind("a report", (".html", ".htm"), _is_report))
-    import karat
-    from karat.report import facts
-    from karat.report.page import write_page
+    from karat.report.page import facts, write_page
 
     start = time.perf_counter()
     loaded = karat.load(core)
     with progress("Reading", not shown.as_json) as advance:
-        found = facts(loaded, stored.source(data), progress=advance)
+        found = facts(loaded, stored.source_if_given(data), progress=advance)
     write_page(found, output)
     seconds, verified = time.perf_counter() - start, found["verified"]
     if shown.as_json:

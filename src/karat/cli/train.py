@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import karat
 from karat.cli import _cores, _show
 from karat.cli._errors import FAILED
 from karat.cli._models import Fitted, Model, Trainer, trainer
 from karat.cli._options import Common
-
-if TYPE_CHECKING:
-    from karat import Coreset
 
 SAME = 1e-6  # relative to the largest parameter; converged solvers differ by far less on the same data
 
@@ -38,8 +36,6 @@ def train(
 
     Example:  karat train core.parquet --model lasso --alpha 0.1 --check data.parquet
     """
-    import karat
-
     loaded = karat.load(core)
     chosen, learner = trainer(loaded, model, alpha, l1_ratio, not no_intercept)
     fitted = Fitted(learner.on_coreset(loaded), learner.seconds_on_coreset(loaded))
@@ -57,7 +53,7 @@ def train(
         full = learner.on_all_rows(rows)
         at = found["check"] = _compared(fitted, full) | {
             "rows": len(rows.X[0] if isinstance(rows.X, tuple) else rows.X),
-            "rows_expected": _cores.rows_used(loaded),
+            "rows_expected": loaded.n_represented,
             "parameters": _named(loaded, full),
             "solver_tolerance": {"compared": learner.tolerance, "timed": learner.usual.tolerance if learner.usual else None},
         }
@@ -94,7 +90,7 @@ def _compared(few: Fitted, all_rows: Fitted) -> dict[str, Any]:
     }
 
 
-def _lines(check: dict[str, Any], core: Coreset, fitted: Fitted, learner: Trainer) -> dict[str, str]:
+def _lines(check: dict[str, Any], core: karat.Coreset, fitted: Fitted, learner: Trainer) -> dict[str, str]:
     rows = f"{check['rows']:,}, against {len(core):,}"
     if check["rows"] != check["rows_expected"]:
         rows += f"; this is other data: the coreset represents {check['rows_expected']:,}"
@@ -111,7 +107,7 @@ def _lines(check: dict[str, Any], core: Coreset, fitted: Fitted, learner: Traine
     return lines
 
 
-def _named(core: Coreset, fitted: Fitted) -> dict[str, Any]:
+def _named(core: karat.Coreset, fitted: Fitted) -> dict[str, Any]:
     """Label the parameters of linear models with columns and targets."""
     if "coef" not in fitted.parameters:
         return dict(fitted.parameters)
@@ -123,7 +119,7 @@ def _named(core: Coreset, fitted: Fitted) -> dict[str, Any]:
     }
 
 
-def _print(core: Coreset, fitted: Fitted, full: Fitted | None) -> None:
+def _print(core: karat.Coreset, fitted: Fitted, full: Fitted | None) -> None:
     if "coef" not in fitted.parameters:
         for name, value in fitted.parameters.items():
             _show.say(f"\n{name.rstrip('_')} {' x '.join(map(str, value.shape))}", style="bold")

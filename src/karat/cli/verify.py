@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+import karat
 from karat._core import wording
 from karat.cli import _show
 from karat.cli._columns import named
@@ -43,11 +44,8 @@ def verify(
 
     Example:  karat verify core.parquet data.parquet
     """
-    import karat
-
-    verify_files = karat.verify_files
     start = time.perf_counter()
-    opened = stored.source(source)
+    opened = stored.source_if_given(source)
     known: list[str] = opened.schema().names if opened is not None and (target or columns) else []
     options: dict[str, Any] = {
         "target": named("--target", target, known) or None,
@@ -56,7 +54,9 @@ def verify(
     options |= {} if memory is None else {"memory": memory}
     loaded = karat.load(core)
     with progress("Reading", not shown.as_json, lambda: loaded.n_rows) as advance:
-        found = verify_files(loaded, opened, sample_weight=weight, groups=groups, progress=advance, locate=locate, **options)
+        found = karat.verify_files(
+            loaded, opened, sample_weight=weight, groups=groups, progress=advance, locate=locate, **options
+        )
     seconds = time.perf_counter() - start
     if shown.as_json:
         _show.document(found.to_dict() | {"seconds": seconds})

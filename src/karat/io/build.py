@@ -27,7 +27,7 @@ from karat._storage.damage import reading
 from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
 from karat.errors import InputError, check_whole
-from karat.io.checkpoint import Checkpoint
+from karat.io.checkpoint import Checkpoint, transform_digest
 from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.content_digest import ALGORITHM, Digest
 from karat.io.layout import Layout
@@ -35,7 +35,6 @@ from karat.io.learn import learned
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source, open_source
-from karat.io.transform_digest import transform_digest
 from karat.problems import Kernel, Moments, Problem
 from karat.problems.latent import KnownMaps, Latent, MultiView
 
@@ -181,7 +180,6 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     most = (memory - fixed) // each
     if wanted is None:
         return int(min(FOLD, most))
-    check_whole("batch_rows", wanted)
     if wanted > most:
         raise InputError(f"batch_rows={wanted:,} do not fit into {memory:,} bytes of memory; at most {most:,} do.")
     return int(wanted)
@@ -192,19 +190,16 @@ class _Build:
 
     def __init__(
         self, source: Source, layout: Layout, problem: Problem, rows: int, seed: int, content: bool, memory: int,
-        checkpoint: str | Path | None, progress: Progress | None, digest: bool = False,
+        checkpoint: str | Path | None, progress: Progress | None, digest: bool,
     ) -> None:  # fmt: skip
         self.source, self.layout, self.problem, self.rows, self.seed = source, layout, problem, rows, seed
         self.progress, self.position = progress, Position()
         self.content = content
+        self.first = LatentSums(problem, layout, layout.roles.widths, memory) if isinstance(problem, Latent) else None
         # The rows of both passes of a latent problem are compared by their hashes, also where these are not stored.
-        hashed = content or isinstance(problem, Latent)
-        self.hashes = [Hashes(RowHashes(layout.columns, layout.gaps))] if hashed else []
-        self.again = Hashes(RowHashes(layout.columns, layout.gaps)) if isinstance(problem, Latent) else None
+        self.hashes = [Hashes(RowHashes(layout.columns, layout.gaps))] if content or self.first is not None else []
+        self.again = None if self.first is None else Hashes(RowHashes(layout.columns, layout.gaps))
         self.digests = [Digest(layout.columns)] if digest else []
-        self.first: LatentSums | None = None
-        if isinstance(problem, Latent):
-            self.first = LatentSums(problem, layout, layout.roles.widths, memory)
         self.seconds = 0.0  # of the first pass
         self.samples: Samples | None = None
         self.reduce: Reduce | None = None
@@ -276,7 +271,7 @@ class _Build:
         source = described_source(self.source, self.checkpoint.files, self.position.counts)
         dropped = {"missing": self.position.dropped, "broken": self.position.bad}
         content = self.hashes[0].rows.to_dict() if self.content else None
-        digest = self.digests[0].rows.to_dict() if self.digests else None
+        digest = self.digests[0].to_dict() if self.digests else None
         return self.layout.provenance(self.problem, self.seed, source, dropped, content, digest)
 
     def _call(self, resumable: bool) -> dict[str, Any]:
@@ -307,11 +302,9 @@ class _Build:
         header: dict[str, Any] = {}
         extra: dict[str, Any] = self.position.state(len(self.checkpoint.files)) | {"content": None}
         arrays: dict[str, Any] = {}
-        for hashes in self.hashes:
-            extra |= hashes.state()[0]
-        for digest in self.digests:
-            numbers, arrays = digest.state()
-            extra |= numbers
+        for consumer in (*self.hashes, *self.digests):
+            numbers, rows = consumer.state()
+            extra, arrays = extra | numbers, arrays | rows
         if self.again is not None:
             extra |= {"content_again": self.again.state()[0]["content"]}
         if self.first is not None:
@@ -322,10 +315,11 @@ class _Build:
         if self.reduce is not None:
             own, held = self.reduce.state()
             header, arrays = header | own, arrays | held
-            if self.samples is not None:
+            known = self.reduce.sketch.problem
+            if self.samples is not None and isinstance(known, KnownMaps):
                 numbers, open_rows = self.samples.state()
                 extra |= {"second": numbers}
-                arrays |= prefixed("second", open_rows) | prefixed("maps", _known(self.reduce).maps)
+                arrays |= prefixed("second", open_rows) | prefixed("maps", known.maps)
                 header["pass"] = 2
         self.checkpoint.save(header, extra, arrays)
 
@@ -359,11 +353,6 @@ class _Build:
             self._begin(known, Sketch.restore(header, own, path, known))
             assert self.samples is not None
             self.samples.restore(extra["second"], without_prefix("second", arrays))
-
-
-def _known(reduce: Reduce) -> KnownMaps:
-    assert isinstance(reduce.sketch.problem, KnownMaps)
-    return reduce.sketch.problem
 
 
 def described_source(source: Source, files: Sequence[Sequence[Any]], rows: dict[int, int]) -> dict[str, Any]:

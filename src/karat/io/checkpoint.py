@@ -1,18 +1,32 @@
-"""The checkpoint of a run over files: written by one process at a time, and read only by a run of the same call."""
+"""The checkpoint of a run over files: written by one process at a time, and read only by a run of the same call.
+
+A pipeline, or the function of a Kernel, cannot be stored, and a run that went on with another one would sum two kinds of
+features.  So the checkpoint holds a digest of what it does to the first rows.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from karat._storage.archive import DIGESTED, Stored, read_archive, write_archive
+from karat._storage.atomic import LOCKS
 from karat._storage.damage import reading, require
 from karat._stream.stored import admit
 from karat.errors import InputError, StorageError
+from karat.io.layout import Layout
 from karat.io.scan import changed_file
+from karat.io.source import ResumePoint, Source
+from karat.problems import Kernel, Problem
+
+FIRST = 1024  # rows that are read for the digest
+ROWS = 32  # of those that count, compared
 
 
 class Checkpoint:
@@ -71,16 +85,11 @@ class Checkpoint:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Two runs must not write one checkpoint; the lock goes with the process, however it ends."""
-        try:
-            import fcntl
-        except ImportError:  # not on this system: writes are atomic in any case
-            yield
-            return
-        if self.path is None:
+        if self.path is None or not LOCKS:  # writes are atomic in any case
             yield
             return
         lock = self.path.with_name(self.path.name + ".lock")
-        with _locked(lock, fcntl, self.path):
+        with _locked(lock, self.path):
             try:
                 yield
             finally:
@@ -88,8 +97,10 @@ class Checkpoint:
 
 
 @contextmanager
-def _locked(lock: Path, fcntl: Any, path: Path) -> Iterator[None]:
+def _locked(lock: Path, path: Path) -> Iterator[None]:
     """Hold the lock file; one that another run has removed meanwhile is made anew."""
+    import fcntl
+
     while True:
         try:
             file = lock.open("w")
@@ -106,3 +117,25 @@ def _locked(lock: Path, fcntl: Any, path: Path) -> Iterator[None]:
                 continue
             yield
             return
+
+
+def transform_digest(source: Source, layout: Layout, problem: Problem) -> str:
+    """SHA-256 of the first rows after the pipeline and after the function of a Kernel."""
+    chunks = source.chunks(layout.columns, layout.numeric, FIRST, ResumePoint(), strict=not layout.drop)
+    for chunk in chunks:
+        batch, _ = layout.batch(chunk.table.slice(0, FIRST), 0, chunk.where)
+        if not len(batch):
+            continue
+        some = batch.take(np.arange(min(ROWS, len(batch))))
+        width, targets = sum(part.shape[1] for part in some.parts), len(layout.roles.targets)
+        found = [_doubles(some.block(0, width - targets))]
+        found += [_doubles(some.block(width - targets, width))] if targets else []
+        if isinstance(problem, Kernel):
+            y = [found[1][:, 0] if targets == 1 else found[1]] if targets else []
+            found = [problem.function(found[0], *y)]
+        return hashlib.sha256(b"".join(_doubles(one).tobytes() for one in found)).hexdigest()
+    raise InputError("The source has no row that counts, so there is nothing to resume; leave checkpoint out.")
+
+
+def _doubles(table: Any) -> np.ndarray:
+    return np.ascontiguousarray(table.toarray() if hasattr(table, "toarray") else table, dtype=np.float64)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +57,7 @@ class ColumnarFiles(Files):
                 self.bounds[file] = np.cumsum([0, *counts])
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{one.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'} ({_brief(error)}); it may be cut off: "
+                f"{one.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'} ({brief(error)}); it may be cut off: "
                 "write it again or leave it out."
             ) from error
         refuse_twins(one.path, schema.names)
@@ -86,11 +87,12 @@ class ColumnarFiles(Files):
         own = [c for c in columns if c in fragment.physical_schema.names]
         done = 0
         try:
-            for part, first in self._parts(fragment, file, rows, start):
+            for groups, first in self._parts(file, rows, start):
                 done = first
                 if RESERVED & set(own):
-                    batches = self._batches(fragment, file, first, own, rows)
+                    batches = self._batches(file, groups, own, rows)
                 else:
+                    part = fragment.subset(row_group_ids=groups) if self.parquet else fragment
                     batches = part.to_batches(columns=own, batch_size=rows, batch_readahead=READAHEAD, **options)
                 for batch in batches:
                     done += batch.num_rows
@@ -99,34 +101,30 @@ class ColumnarFiles(Files):
                         yield Chunk(self, whole, file, done - batch.num_rows, ResumePoint(file, done))
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{self.where(file, done)} cannot be read ({_brief(error)}); the file is damaged: write it again or "
+                f"{self.where(file, done)} cannot be read ({brief(error)}); the file is damaged: write it again or "
                 "leave it out."
             ) from error
 
-    def _batches(self, fragment: Any, file: int, first: int, columns: Sequence[str], rows: int) -> Iterator[Any]:
+    def _batches(self, file: int, groups: range, columns: list[str], rows: int) -> Iterator[Any]:
         """The batches of a part, read without the scanner, which takes some names of columns for its own."""
         with self.filesystem.open_input_file(self.names[file]) as stream:
             if self.parquet:
-                bounds = self.bounds[file]
-                group = int(np.searchsorted(bounds, first, side="right")) - 1
-                after = max(group + 1, int(np.searchsorted(bounds, bounds[group] + rows, side="right")) - 1)
-                reader = pq.ParquetFile(stream)
-                yield from reader.iter_batches(rows, row_groups=range(group, after), columns=list(columns))
+                yield from pq.ParquetFile(stream).iter_batches(rows, row_groups=groups, columns=columns)
             else:
                 opened = pa.ipc.open_file(stream)
                 for i in range(opened.num_record_batches):
-                    yield opened.get_batch(i).select(list(columns))
+                    yield opened.get_batch(i).select(columns)
 
-    def _parts(self, fragment: Any, file: int, rows: int, start: ResumePoint) -> Iterator[tuple[Any, int]]:
-        """A file in parts, each with its first row; row groups of about ``rows`` rows, because pyarrow reads a part ahead."""
+    def _parts(self, file: int, rows: int, start: ResumePoint) -> Iterator[tuple[range, int]]:
+        """A file in parts, each with its row groups (of about ``rows`` rows: pyarrow reads a part ahead) and its first row."""
         if not self.parquet:
-            yield fragment, 0
+            yield range(0), 0
             return
         bounds = self.bounds[file]
         group = int(np.searchsorted(bounds, start.row, side="right")) - 1
         while group < len(bounds) - 1:
             after = max(group + 1, int(np.searchsorted(bounds, bounds[group] + rows, side="right")) - 1)
-            yield fragment.subset(row_group_ids=range(group, after)), int(bounds[group])
+            yield range(group, after), int(bounds[group])
             group = after
 
     def where(self, file: int, row: int) -> str:
@@ -141,8 +139,31 @@ class ColumnarFiles(Files):
         return int(point.row / self.bounds[point.file][-1] * self.files[point.file].size)
 
 
-class Stream(Source):
-    """Record batches: of a reader, a DuckDB relation or a table, which ``open`` gives for every pass."""
+class Batches(Source):
+    """Record batches, one after the other."""
+
+    @abstractmethod
+    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
+        """The batches of some columns, of about ``rows`` rows where that can be chosen."""
+
+    def chunks(
+        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+    ) -> Iterator[Chunk]:
+        Expected(columns).check(self.names[0], self.schema())
+        place = start
+        try:
+            for batch in self.batches(list(columns), rows):
+                for first in range(0, batch.num_rows, rows):
+                    some = batch.slice(first, rows)
+                    after = replace(place, row=place.row + some.num_rows)
+                    yield Chunk(self, some, 0, place.row, after)
+                    place = after
+        except (pa.ArrowException, OSError) as error:  # a database may fail at any row
+            raise InputError(f"{self.where(0, place.row)} cannot be read ({brief(error)}).") from error
+
+
+class Stream(Batches):
+    """Record batches of a reader, a DuckDB relation or a table, which ``open`` gives for every pass."""
 
     def __init__(self, open: Callable[[], Any], name: str = "The stream", once: bool = False) -> None:
         self.open, self.names, self.once = open, [name], once
@@ -152,28 +173,12 @@ class Stream(Source):
         refuse_twins(self.names[0], self.reader.schema.names)
         return self.reader.schema
 
-    def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
-    ) -> Iterator[Chunk]:
-        Expected(columns).check(self.names[0], self.schema())
+    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
         reader, self.reader = self.reader or self.open(), None
-        place = start
-        while (batch := self._next(reader, place)) is not None:
-            for first in range(0, batch.num_rows, rows):
-                some = batch.select(list(columns)).slice(first, rows)
-                after = replace(place, row=place.row + some.num_rows)
-                yield Chunk(self, some, 0, place.row, after)
-                place = after
-
-    def _next(self, reader: Any, place: ResumePoint) -> Any:
-        """The next batch; a database may fail at any row."""
-        try:
-            return next(reader, None)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self.where(0, place.row)} cannot be read ({_brief(error)}).") from error
+        return (batch.select(columns) for batch in reader)
 
 
-class Scan(Source):
+class Scan(Batches):
     """A pyarrow Dataset or Scanner, with its own filter, partitioning, format and file system."""
 
     def __init__(self, scanned: Any) -> None:
@@ -188,29 +193,13 @@ class Scan(Source):
     def row_count(self) -> tuple[int, bool]:
         return int(self.scanned.count_rows()), True
 
-    def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
-    ) -> Iterator[Chunk]:
-        Expected(columns).check(self.names[0], self.schema())
-        place = start
-        try:
-            for batch in self._batches(columns, rows):
-                for first in range(0, batch.num_rows, rows):
-                    some = batch.slice(first, rows)
-                    after = replace(place, row=place.row + some.num_rows)
-                    yield Chunk(self, some, 0, place.row, after)
-                    place = after
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self.where(0, place.row)} cannot be read ({_brief(error)}).") from error
-
-    def _batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
         if isinstance(self.scanned, pads.Dataset):
-            wanted = self.scanned.scanner(
-                columns=list(columns), batch_size=rows, batch_readahead=READAHEAD, fragment_readahead=1
-            )
-            return iter(wanted.to_batches())
-        return (batch.select(list(columns)) for batch in self.scanned.to_batches())
+            return self.scanned.to_batches(columns=columns, batch_size=rows, batch_readahead=READAHEAD, fragment_readahead=1)  # type: ignore[no-any-return]
+        return (batch.select(columns) for batch in self.scanned.to_batches())
 
 
-def _brief(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")
+def brief(error: BaseException) -> str:
+    """The first line of an error, or its kind where it has no text."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

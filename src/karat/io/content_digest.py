@@ -23,27 +23,29 @@ import numpy as np
 import pyarrow as pa
 
 from karat._data.batch import Batch
+from karat._data.containers import rounds
 from karat._storage.archive import Stored
-from karat.engine.offsets import WHOLE
 from karat.io.consumers import Consumer
-from karat.io.numbers import as_doubles
-from karat.io.source import Chunk
+from karat.io.numbers import as_doubles, decoded
+from karat.io.source import Chunk, sort_of
 
 BLOCK = 4096
 ALGORITHM = "sha256"
 PENDING = "digest:rows"
 
 
-class ContentDigest:
-    """SHA-256 of rows as they are read; :meth:`state` can be stored between any two batches."""
+class Digest(Consumer):
+    """SHA-256 of all rows, also of those that do not count; the state can be stored between any two batches."""
+
+    background = True
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns, self.rows = sorted(columns), 0
         self.chain = hashlib.sha256(json.dumps(self.columns).encode()).digest()
         self.pending: pa.Table | None = None  # rows of the open block
 
-    def add(self, table: Any) -> None:
-        """Go on with the rows of a table or record batch."""
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        table = chunk.table
         some = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         some = some.select(self.columns)
         self.rows += some.num_rows
@@ -54,11 +56,6 @@ class ContentDigest:
             self.chain = self._chained(some.slice(start, BLOCK))
         self.pending = some.slice(whole)
 
-    def hexdigest(self) -> str:
-        """Of all rows so far."""
-        rest = self.pending is not None and self.pending.num_rows
-        return (self._chained(self.pending) if rest else self.chain).hex()
-
     def _chained(self, block: pa.Table) -> bytes:
         found = hashlib.sha256(self.chain)
         for name in self.columns:
@@ -66,11 +63,11 @@ class ContentDigest:
         return found.digest()
 
     def to_dict(self) -> dict[str, Any]:
-        """For the provenance."""
-        return {"algorithm": ALGORITHM, "columns": self.columns, "rows": self.rows, "value": self.hexdigest()}
+        """For the provenance: the digest of all rows so far."""
+        found = self._chained(self.pending) if self.pending is not None and self.pending.num_rows else self.chain
+        return {"algorithm": ALGORITHM, "columns": self.columns, "rows": self.rows, "value": found.hex()}
 
     def state(self) -> Stored:
-        """A header and arrays from which :meth:`restore` goes on."""
         arrays = {}
         if self.pending is not None:
             sink = io.BytesIO()
@@ -85,35 +82,11 @@ class ContentDigest:
             self.pending = pa.ipc.open_stream(pa.py_buffer(arrays[PENDING].tobytes())).read_all()
 
 
-class Digest(Consumer):
-    """A cryptographic digest of all rows, also of those that do not count."""
-
-    background = True
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self.rows = ContentDigest(columns)
-
-    def add(self, chunk: Chunk, batch: Batch) -> None:
-        self.rows.add(chunk.table)
-
-    def state(self) -> Stored:
-        return self.rows.state()
-
-    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self.rows.restore(header, arrays)
-
-
 def _column_bytes(column: pa.ChunkedArray) -> bytes:
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if pa.types.is_int64(kind) or pa.types.is_uint64(kind):
-        values = np.asarray(column.fill_null(0))
-        if len(values) and max(abs(int(values.max())), abs(int(values.min()))) > WHOLE and _rounded(values):
-            column, kind = column.cast(pa.large_string()), pa.large_string()
-    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    if numeric or pa.types.is_decimal(kind) or pa.types.is_null(kind):
+    column = decoded(column)
+    if pa.types.is_integer(column.type) and rounds(np.asarray(column.fill_null(0))):
+        column = column.cast(pa.large_string())
+    if sort_of(column.type) in ("number", "null"):
         doubles = as_doubles(column) + 0.0
         doubles[np.isnan(doubles)] = np.nan
         return b"f" + doubles.astype("<f8").tobytes()
@@ -122,7 +95,3 @@ def _column_bytes(column: pa.ChunkedArray) -> bytes:
     ]
     lengths = np.array([-1 if text is None else len(text) for text in texts], dtype="<i8")
     return b"t" + lengths.tobytes() + b"".join(text for text in texts if text is not None)
-
-
-def _rounded(values: np.ndarray) -> bool:
-    return any(int(float(value)) != int(value) for value in values.tolist())

@@ -10,15 +10,13 @@ coreset's exactness does not; ``ORDER BY`` or a key column makes rows easy to fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from karat.errors import InputError, MissingExtraError
-from karat.io.columnar import Stream
+from karat.io.columnar import Stream, brief
 
 ROWS = 10**6  # of a query at a time
 READERS = ("to_arrow_reader", "fetch_arrow_reader")  # of a DuckDB relation, new and old
@@ -30,20 +28,21 @@ def stream_of(source: Any, rows: int) -> Stream | None:
         return Stream(lambda: source, once=True)
     if hasattr(source, "iloc") and hasattr(source, "columns"):  # the index of a pandas frame is no feature
         source = _from_pandas(source)
-    for method in READERS:
-        if hasattr(source, method) and hasattr(source, "columns"):  # a relation; a connection has no columns
-            return Stream(partial(_run_again, source, method, rows), "The query")
+    if any(hasattr(source, method) for method in READERS) and hasattr(source, "columns"):  # a connection has no columns
+        # Old versions give the rows of one and the same relation only once.
+        return Stream(lambda: _relation_reader(source.project("*"), rows), "The query")
     if hasattr(source, "execute"):
-        return Stream(_cursor(source), "The result of the cursor", once=True)
+        return Stream(lambda: _cursor_reader(source), "The result of the cursor", once=True)
     if hasattr(source, "__arrow_c_stream__"):
         whole = hasattr(source, "__len__")  # rows in memory can be counted, and read again
         return Stream(lambda: pa.RecordBatchReader.from_stream(source), once=not whole)
     return None
 
 
-def _run_again(relation: Any, method: str, rows: int) -> Any:
-    """A reader of a DuckDB relation; old versions give the rows of one and the same relation only once."""
-    return getattr(relation.project("*"), method)(rows)
+def _relation_reader(relation: Any, rows: int) -> Any:
+    """The batches of a DuckDB relation."""
+    method = next(method for method in READERS if hasattr(relation, method))
+    return getattr(relation, method)(rows)
 
 
 def _from_pandas(frame: Any) -> Any:
@@ -59,22 +58,18 @@ def _from_pandas(frame: Any) -> Any:
         raise InputError(f"The frame has a column that cannot be read: {said}. Convert it to one type throughout.") from error
 
 
-def _cursor(cursor: Any) -> Callable[[], Any]:
-    """What opens the batches of a database cursor that has run a query (ADBC)."""
+def _cursor_reader(cursor: Any) -> Any:
+    """The batches of a database cursor that has run a query (ADBC)."""
     if hasattr(cursor, "sql"):  # a DuckDB connection, whose results are copies
         raise InputError("source is a DuckDB connection; pass the relation that a query gives: connection.sql('SELECT ...').")
     if not hasattr(cursor, "fetch_record_batch"):
         raise InputError(
             f"source is a {type(cursor).__name__}, which gives no Arrow batches; use an ADBC cursor, or DuckDB, or write files."
         )
-
-    def opened() -> Any:
-        try:
-            return cursor.fetch_record_batch()
-        except Exception as error:
-            raise InputError(f"The cursor has no rows to give ({_brief(error)}); call its execute first.") from error
-
-    return opened
+    try:
+        return cursor.fetch_record_batch()
+    except Exception as error:
+        raise InputError(f"The cursor has no rows to give ({brief(error)}); call its execute first.") from error
 
 
 class Query(Stream):
@@ -100,10 +95,9 @@ class Query(Stream):
             kinds = [statement.type for statement in self.connection.extract_statements(sql)]
             if kinds != [duckdb.StatementType.SELECT]:  # it runs more than once, so it must not change anything
                 raise InputError(f"The query must be one SELECT, not {sql[:60]!r}.", argument="sql")
-            method = next(method for method in READERS if hasattr(duckdb.DuckDBPyRelation, method))
-            super().__init__(lambda: getattr(self.connection.sql(sql), method)(rows), "The query")
+            super().__init__(lambda: _relation_reader(self.connection.sql(sql), rows), "The query")
         except duckdb.Error as error:
-            raise InputError(f"DuckDB refuses the query: {_brief(error)}.", argument="sql") from error
+            raise InputError(f"DuckDB refuses the query: {brief(error)}.", argument="sql") from error
 
 
 def query(sql: str, database: str | Path | None = None, *, rows: int = ROWS) -> Query:
@@ -121,8 +115,3 @@ def query(sql: str, database: str | Path | None = None, *, rows: int = ROWS) -> 
     if not isinstance(sql, str) or not sql.strip():
         raise InputError(f"sql must be the text of a query, not {sql!r}.", argument="sql")
     return Query(sql, None if database is None else str(database), rows)
-
-
-def _brief(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__

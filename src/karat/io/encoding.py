@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from karat.errors import InputError
+from karat.io.numbers import decoded
 
 MISSING = "(missing)"
 
@@ -95,8 +96,7 @@ def as_text(column: Any) -> Any:
     """The levels of a column, as text; missing ones and NaN are null."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = decoded(column)
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, pc.add(column, pa.scalar(0.0, column.type)))  # -0.0 and 0.0 are one level
     return column.cast(pa.large_string())

@@ -36,7 +36,6 @@ class File:
 
     path: str
     size: int
-    changed: int
     folders: tuple[tuple[str, str], ...]
 
 
@@ -99,7 +98,7 @@ def _find(source: str) -> tuple[Any, list[File]]:
     except (OSError, UnicodeError, pa.ArrowException) as error:
         raise InputError(f"{source!r} cannot be searched ({error}).") from error
     found.sort(key=lambda f: f.path)
-    return filesystem, [File(f.path, f.size or 0, f.mtime_ns or 0, _folders(f.path[len(path) :])) for f in found]
+    return filesystem, [File(f.path, f.size or 0, _folders(f.path[len(path) :])) for f in found]
 
 
 def _is_data(path: str) -> bool:

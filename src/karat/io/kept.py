@@ -9,7 +9,7 @@ import numpy as np
 
 from karat._core.coreset import Coreset
 from karat._data import containers
-from karat._data.batch import Batch, labels_of, members
+from karat._data.batch import Batch, members
 from karat._data.checks import read_input
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Flags
@@ -55,11 +55,6 @@ class Kept:
     @property
     def kernel(self) -> Kernel:
         return self.problem.kernel(self.columns, self.targets)
-
-    @property
-    def labels(self) -> list[Any]:
-        """The groups, None alone if there are none."""
-        return labels_of(self.batch)
 
     def rows(self, label: Any = None, apart: Flags | None = None) -> Rows:
         """The rows of a group as the problem looks at them, without those that are ``apart``."""

@@ -19,12 +19,14 @@ from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
 from karat.errors import InputError
 from karat.io.encoding import Encoding, as_text
-from karat.io.numbers import decimals_as_doubles
+from karat.io.numbers import decimals_as_doubles, decoded
 from karat.io.source import DROP_ROWS, NOT_A_NUMBER, is_number, sort_of
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, MultiView
 
 INDEX = re.compile(r"__index_level_\d+__")
+IMPUTE = "Impute it, or leave such rows out with on_missing='drop' (or, features only, on_missing='mean')."
+FILL = "A target or weight cannot be filled with a mean: leave such rows out ('drop' instead of 'mean'), or fill it."
 
 
 @dataclass(frozen=True)
@@ -149,33 +151,26 @@ class Layout:
     def check_numbers(self, schema: pa.Schema) -> None:
         """Refuse a column that must hold numbers and does not."""
         for name in self.numeric:
-            self._check_number(schema.field(name))
+            field = schema.field(name)
+            culprit = (field.metadata or {}).get(NOT_A_NUMBER)
+            if culprit is not None and not self.drop:  # else rows without a number are left out
+                raise InputError(culprit.decode(), DROP_ROWS, argument="on_missing", column=name)
+            if not is_number(field):
+                raise self._not_numeric(name, field.type)
 
-    def _check_number(self, field: pa.Field) -> None:
-        culprit = (field.metadata or {}).get(NOT_A_NUMBER)
-        if is_number(field) and (culprit is None or self.drop):  # rows without a number are then left out
-            return
-        if culprit is not None:
-            raise InputError(culprit.decode(), DROP_ROWS, argument="on_missing", column=field.name)
-        if field.name in self.roles.targets:
-            kind = "is text" if sort_of(field.type) == "text" else f"has type {field.type}"
-            raise InputError(
-                f"The target {field.name!r} {kind}; karat needs a numeric target: encode it as numbers, or choose another."
-            )
+    def _not_numeric(self, name: str, kind: pa.DataType) -> InputError:
         from karat._data.advice import about_time
 
-        advice = about_time(field.type)
-        if advice is not None:
-            raise InputError(
-                f"Column {field.name!r} has type {field.type}, which is not numeric; {advice}. Or leave the column out.",
-                column=field.name,
+        if name in self.roles.targets:
+            found = "is text" if sort_of(kind) == "text" else f"has type {kind}"
+            return InputError(
+                f"The target {name!r} {found}; karat needs a numeric target: encode it as numbers, or choose another."
             )
-        raise InputError(
-            f"Column {field.name!r} has type {field.type}, which is not numeric.",
-            "Leave it out of columns=, name it in one_hot=, or encode it by a fitted pipeline=.",
-            argument="pipeline",
-            column=field.name,
-        )
+        said, advice = f"Column {name!r} has type {kind}, which is not numeric", about_time(kind)
+        if advice is not None:
+            return InputError(f"{said}; {advice}. Or leave the column out.", column=name)
+        remedy = "Leave it out of columns=, name it in one_hot=, or encode it by a fitted pipeline=."
+        return InputError(f"{said}.", remedy, argument="pipeline", column=name)
 
     def like(self, batch: Batch) -> dict[str, Any]:
         """The container in which rows of a batch are given back (:func:`karat._data.containers.describe`)."""
@@ -258,12 +253,8 @@ class Layout:
             keep &= np.asarray(column.is_valid())
             column = column.fill_null(0)
         # Nulls become NaN; a column of a single chunk without nulls is not copied.
-        values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
-        if column.null_count == len(values):
-            values = np.full(len(values), np.nan)
-        elif values.dtype.kind == "O":  # booleans, some of them missing
-            values = np.array([np.nan if value is None else float(value) for value in values])
-        return np.asarray(values)
+        values = column.to_numpy(zero_copy_only=False)
+        return np.full(len(values), np.nan) if column.null_count == len(values) else np.asarray(values)
 
     def _transformed(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> Any:
         frame = table.select(list(self.roles.features)).to_pandas()
@@ -295,27 +286,15 @@ class Layout:
             count = int(missing[:, column].sum())
             raise InputError(
                 f"{where(int(row))}: column {names[column]!r} has no value ({count:,} missing in this batch).",
-                self._remedy,
+                FILL if self._fills else IMPUTE,
                 argument=None if self._fills else "on_missing",
                 column=names[column],
             )
         keep &= ~missing.any(axis=1)
 
-    @property
-    def _remedy(self) -> str:
-        if self._fills:
-            return (
-                "A target or weight cannot be filled with a mean: leave such rows out ('drop' instead of 'mean'), or fill it."
-            )
-        return "Impute it, or leave such rows out with on_missing='drop' (or, features only, on_missing='mean')."
-
     def labels(self, table: Any, name: str, where: Callable[[int], str]) -> np.ndarray:
-        column = table.column(name)
-        if column.null_count:
-            row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-            raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one.")
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
+        require_values(table.column(name), name, where)
+        column = decoded(table.column(name))
         if (
             pa.types.is_binary(column.type)
             or pa.types.is_large_binary(column.type)
@@ -329,8 +308,14 @@ class Layout:
                     "the file in UTF-8, or the column as text or numbers.",
                     column=name,
                 ) from error
-        values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
-        return frames.as_keys(values)
+        return frames.as_keys(column.to_numpy(zero_copy_only=False))
+
+
+def require_values(column: Any, name: str, where: Callable[[int], str]) -> None:
+    """Refuse a column in which a value is missing."""
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one.", column=name)
 
 
 def pandas_index(schema: pa.Schema) -> list[str]:

@@ -22,7 +22,7 @@ from karat.errors import InputError
 from karat.io.consumers import Consumer
 from karat.io.encoding import Encoding, as_text
 from karat.io.layout import Layout
-from karat.io.scan import changed_file, require_rows, scan
+from karat.io.scan import require_rows, scan
 from karat.io.source import Chunk, ResumePoint, Source
 
 MOST = 10_000  # levels of a column
@@ -39,11 +39,9 @@ def learned(
     stored = _stored(checkpoint, layout.encoding)
     if stored is not None:
         return replace(layout, encoding=stored), progress
-    before, learn = source.identity(), Learn(layout.encoding, layout.roles.features)
+    learn = Learn(layout.encoding, layout.roles.features)
     first = None if progress is None else lambda done, total: progress(done, 2 * total)
     require_rows(source, layout, scan(source, layout, [learn], rows, progress=first))
-    if source.identity() != before:
-        raise InputError(f"{changed_file(before, source.identity())} changed while it was read; run again.")
     encoding = learn.learned()
     encoding.names(layout.roles.features)  # refused here, if two have one name
     whole = source.bytes_done(ResumePoint(len(source.names)))[1] if progress is not None else 0
@@ -68,10 +66,9 @@ class Learn(Consumer):
 
     def __init__(self, encoding: Encoding, features: Sequence[str]) -> None:
         self.encoding = encoding
-        self.numbers = [name for name in features if name not in encoding.columns]
-        self.places = [i for i, name in enumerate(features) if name not in encoding.columns]
+        self.places = {name: i for i, name in enumerate(features) if name not in encoding.columns}
         self.levels: dict[str, set[str | None]] = {name: set() for name in encoding.columns}
-        self.sums: dict[str, list[tuple[float, float]]] = {name: [] for name in self.numbers}
+        self.sums: dict[str, list[tuple[float, float]]] = {name: [] for name in self.places}
         self.rows = 0
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
@@ -86,7 +83,7 @@ class Learn(Consumer):
                     column=name,
                 )
         if self.encoding.fill:
-            for name, place in zip(self.numbers, self.places, strict=True):
+            for name, place in self.places.items():
                 self.sums[name].append(_sums(batch.parts[place][:, 0], batch.weights))
 
     def learned(self) -> Encoding:

@@ -163,8 +163,8 @@ def open_source(source: Any, *, rows: int = ROWS, block_bytes: int = 2**24, firs
         source = [source]
     if not isinstance(source, list | tuple) or not source:
         raise InputError(f"source must be a path, a list of paths or a stream of Arrow batches, not {type(source).__name__}.")
-    kind, filesystem, files = find_files([os.fspath(one) if hasattr(one, "__fspath__") else one for one in source])
-    given = [os.fspath(one) for one in source]
+    given = [os.fspath(one) if hasattr(one, "__fspath__") else one for one in source]
+    kind, filesystem, files = find_files(given)
     if kind == "csv":
         return CsvFiles(filesystem, files, given, block_bytes, first_bytes)
     return ColumnarFiles(filesystem, files, given, kind)

@@ -1,4 +1,7 @@
-"""The verdict on data that was read again: the moments, and the rows themselves against the hashes that were stored."""
+"""The verdict on data that was read again: the moments, and the rows themselves against the hashes that were stored.
+
+What changed rows hold now is read once more where it is asked for (:func:`read_changed`).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from typing import Any, Literal
 
 from karat._core.certify import Certificate
 from karat._core.wording import data_verdict, several
-from karat.io.row_hashes import RowHashes, changed_row, spans
+from karat.errors import InputError
+from karat.io.layout import Layout
+from karat.io.row_hashes import BLOCK, RowHashes, changed_row, spans
+from karat.io.source import ResumePoint, Source
 
 Data = Literal["identical", "reordered", "changed", "unknown"]
 
@@ -129,3 +135,24 @@ def _places(start: int, stop: int, names: Sequence[str], counts: dict[int, int])
             found.append((name, a, b))
         first += counts.get(file, 0)
     return tuple(found)
+
+
+def read_changed(source: Source, layout: Layout, changed: tuple[Changed, ...]) -> tuple[Changed, ...]:
+    """The blocks with the values of their changed rows; reading stops after the last of these rows."""
+    wanted = {block.row for block in changed if block.row is not None}
+    if not wanted:
+        return changed
+    if source.once:
+        raise InputError("A stream comes only once, so changed rows cannot be read again; leave locate out, or use files.")
+    found: dict[int, dict[str, Any]] = {}
+    first = 0
+    layout = layout.among(source.schema())
+    for chunk in source.chunks(layout.columns, layout.numeric, BLOCK, ResumePoint(), strict=not layout.drop):
+        rows = chunk.table.num_rows
+        for row in sorted(row for row in wanted - found.keys() if first <= row < first + rows):
+            one = chunk.table.slice(row - first, 1)
+            found[row] = {name: one.column(name)[0].as_py() for name in layout.columns}
+        first += rows
+        if len(found) == len(wanted):
+            break
+    return tuple(replace(block, values=found.get(block.row)) if block.row is not None else block for block in changed)

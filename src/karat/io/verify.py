@@ -10,7 +10,7 @@ in one scan and bounded memory.  The problem is lowered first: the maps of a lat
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -38,12 +38,11 @@ from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, 
 from karat.io.content_digest import Digest
 from karat.io.kept import Kept
 from karat.io.layout import Layout
-from karat.io.locate import read_changed
 from karat.io.read_all import own_targets, stored_encoding
 from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source, open_source
-from karat.io.verdict import FileVerification, compare
+from karat.io.verdict import FileVerification, compare, read_changed
 from karat.problems import Problem
 from karat.problems.latent import KnownMaps, Latent
 
@@ -92,34 +91,24 @@ def verify_files(
     known = Provenance.read(core.provenance)
     source = source if source is not None else known.given
     if isinstance(source, list) and not source and known.query is not None:  # a file must not run queries by itself
-        raise InputError("The coreset was made from a query.", f"Pass it as the source: {_called(known.query)}", argument="sql")
+        call = f"karat.io.query({known.query.get('sql')!r}, {known.query.get('database')!r})"
+        raise InputError("The coreset was made from a query.", f"Pass it as the source: {call}.", argument="sql")
     if isinstance(source, list) and not source:
         raise InputError("The coreset does not say what it was made from; pass the source.")
-    roles = _roles(core, target, columns, sample_weight, groups, key)
-    layout = Layout(roles, pipeline, (on_missing or known.on_missing) == "drop", encoding=stored_encoding(known))
+    layout = file_layout(core, target, columns, sample_weight, groups, key, pipeline, on_missing)
     with progress_bar(progress, "B") as advance:
         opened = open_source(source)
         found = FileCheck(core, opened, layout, memory, advance).run()
     return replace(found, changed=read_changed(opened, layout, found.changed)) if locate else found
 
 
-def _called(known: Mapping[str, Any]) -> str:
-    """A stored query as a call."""
-    return f"karat.io.query({known.get('sql')!r}, {known.get('database')!r})."
-
-
-def stored_layout(core: Coreset) -> Layout:
-    """How the data of a coreset is read, as far as the coreset knows."""
-    known = Provenance.read(core.provenance)
-    return Layout(_roles(core), None, known.on_missing == "drop", encoding=stored_encoding(known))
-
-
-def _roles(
+def file_layout(
     core: Coreset, target: Any = None, columns: Sequence[str] | None = None, weight: str | None = None,
-    groups: str | None = None, key: str | None = None,
-) -> ColumnRoles:  # fmt: skip
-    """The roles of the columns: those that are named, else those that the coreset knows."""
-    stored = Provenance.read(core.provenance).column_roles
+    groups: str | None = None, key: str | None = None, pipeline: Any = None, on_missing: str | None = None,
+) -> Layout:  # fmt: skip
+    """How the data of a coreset is read: by what is named, else by what the coreset knows."""
+    known = Provenance.read(core.provenance)
+    stored = known.column_roles
     named = [target] if isinstance(target, str) else target or stored.targets or own_targets(core)
     if named is None and core.y is not None:
         raise InputError(
@@ -132,9 +121,10 @@ def _roles(
         raise InputError(
             f"The coreset has {'no ' if core.groups is None else ''}groups; name their column, or none, in groups=."
         )
-    return ColumnRoles(
+    roles = ColumnRoles(
         tuple(features), tuple(named or ()), weight or stored.weight, group, key or stored.key, stored.sequence, widths
     )
+    return Layout(roles, pipeline, (on_missing or known.on_missing) == "drop", encoding=stored_encoding(known))
 
 
 def _own_names(core: Coreset) -> list[str]:
@@ -209,7 +199,7 @@ class FileCheck:
         refutations = [*other_maps, *other_groups]
         if found.moved and (data != "reordered" or (again and not self._all_present())):
             refutations.append(OTHER_ROWS)
-        if data == "identical" and digests and digests[0].rows.to_dict() != known.parts[0].digest:
+        if data == "identical" and digests and digests[0].to_dict() != known.parts[0].digest:
             data = "changed"  # by somebody who made the hashes agree
             refutations.append("The SHA-256 digest of the rows is not the one that was stored.")
         if core.n_rows != position.rows:
@@ -222,7 +212,7 @@ class FileCheck:
         """Refuse a source that changed from one pass to the next."""
         if self.source.identity() != files:
             raise InputError(f"{changed_file(files, self.source.identity())} changed while it was read; run again.")
-        if self.first_hashes is not None and self.first_hashes.to_dict()["sums"] != hashes.rows.to_dict()["sums"]:
+        if self.first_hashes is not None and self.first_hashes.sums != hashes.rows.sums:
             raise InputError("The source gave other rows in the second pass than in the first; write it to files first.")
 
     def _lowered(self) -> tuple[Problem, Sequence[str], Sequence[str]]:
@@ -246,14 +236,12 @@ class FileCheck:
         sketch.summary.offsets = self.kept.batch.offsets  # moments are compared about one origin
         return sketch
 
-    def _samples(self) -> Samples | None:
-        return Samples(self.core.problem, self.layout.roles.widths) if isinstance(self.core.problem, Latent) else None
-
     def _scans(self, consumers: list[Consumer]) -> tuple[Position, int]:
         """Read the rows until nobody asks for another pass; the position, and the number of passes."""
-        passes, position = 0, Position()
+        passes, position, problem = 0, Position(), self.core.problem
         while consumers:
-            found = scan(self.source, self.layout, consumers, self.rows, samples=self._samples(), progress=self.progress)
+            samples = Samples(problem, self.layout.roles.widths) if isinstance(problem, Latent) else None
+            found = scan(self.source, self.layout, consumers, self.rows, samples=samples, progress=self.progress)
             require_rows(self.source, self.layout, found)
             passes, position = passes + 1, found if not passes else position
             consumers = [consumer for consumer in consumers if consumer.another_pass()]

@@ -86,6 +86,11 @@ def _padded(values: np.ndarray, share: float = 0.05) -> tuple[float, float]:
     return low - pad, high + pad
 
 
+def _dots(x: np.ndarray, y: np.ndarray) -> str:
+    """A path of points."""
+    return "".join(f"M{a:g} {b:g}h0" for a, b in zip(x, y, strict=True))
+
+
 def weights_chart(edges: list[float], counts: list[int]) -> dict[str, Any]:
     """Bars of a histogram on a logarithmic axis."""
     height = 240
@@ -105,8 +110,8 @@ def weights_chart(edges: list[float], counts: list[int]) -> dict[str, Any]:
 
 def projection_chart(projection: dict[str, Any], weights: np.ndarray) -> dict[str, Any]:
     """Dots for the data, and circles for the kept rows, with areas proportional to the weights."""
-    kept, background = np.array(projection["kept"]), projection["background"]
-    every = kept if background is None else np.concatenate([kept, np.array(background)])
+    kept, background = (np.array(projection[name] or []).reshape(-1, 2) for name in ("kept", "background"))
+    every = np.concatenate([kept, background])
     x, y = _across(*_padded(every[:, 0])), _up(*_padded(every[:, 1]))
     radii = np.round(np.sqrt(6 + 60 * weights / weights.max()), 1)
     circles = [
@@ -114,15 +119,11 @@ def projection_chart(projection: dict[str, Any], weights: np.ndarray) -> dict[st
         for i, (a, b, r) in enumerate(zip(x(kept[:, 0]), y(kept[:, 1]), radii, strict=True))
     ]
     circles.sort(key=lambda circle: -circle["r"])  # small ones on top
-    dots = ""
-    if background is not None:
-        places = np.array(background)
-        dots = "".join(f"M{a:g} {b:g}h0" for a, b in zip(x(places[:, 0]), y(places[:, 1]), strict=True))
     first, second = (
         f"{part} principal component, {share:.0%} of the variance"
         for part, share in zip(("first", "second"), projection["share"], strict=True)
     )
-    return _axes(x, y, first, second) | {"circles": circles, "dots": dots}
+    return _axes(x, y, first, second) | {"circles": circles, "dots": _dots(x(background[:, 0]), y(background[:, 1]))}
 
 
 def moments_chart(moments: dict[str, Any]) -> dict[str, Any]:
@@ -131,9 +132,8 @@ def moments_chart(moments: dict[str, Any]) -> dict[str, Any]:
     kept = full + np.array(moments["difference"])
     low, high = _padded(np.concatenate([full, kept]))
     x, y = _across(low, high), _up(low, high)
-    dots = "".join(f"M{a:g} {b:g}h0" for a, b in zip(x(full), y(kept), strict=True))
     line = {"x1": float(x(low)), "y1": float(y(low)), "x2": float(x(high)), "y2": float(y(high))}
-    return _axes(x, y, "moment of the full data", "moment of the coreset") | {"dots": dots, "line": line}
+    return _axes(x, y, "moment of the full data", "moment of the coreset") | {"dots": _dots(x(full), y(kept)), "line": line}
 
 
 def differences_chart(moments: dict[str, Any], tolerance: float) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def differences_chart(moments: dict[str, Any], tolerance: float) -> dict[str, An
     full, difference = np.array(moments["full"]), np.abs(moments["difference"])
     top = 10 * max(tolerance, float(difference.max(initial=0.0)))
     x, y = _across(*_padded(full)), _up(FLOOR, top, logarithmic=True)
-    dots = "".join(f"M{a:g} {b:g}h0" for a, b in zip(x(full), y(np.maximum(difference, 2 * FLOOR)), strict=True))
+    dots = _dots(x(full), y(np.maximum(difference, 2 * FLOOR)))
     level = float(y(tolerance))
     line = {"x1": LEFT, "y1": level, "x2": WIDTH - RIGHT, "y2": level}
     return _axes(x, y, "moment of the full data", "difference") | {"dots": dots, "line": line, "level": level}

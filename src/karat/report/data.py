@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from karat._data.batch import column_sums
 from karat._data.checks import read_input
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Progress, Rows, sample
-from karat.errors import InputError, MissingExtraError
+from karat.errors import InputError
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample
 from karat.report.moments import ColumnMatch, MomentMatch, match_columns, match_in_memory, match_latent
@@ -76,8 +75,6 @@ def open_data(
     if are_paths(data) or is_source(data):
         if any(value is not None for value in (sample_weight, groups, lengths)):
             raise InputError("sample_weight, groups and lengths are for data in memory; the coreset knows them of files.")
-        if find_spec("pyarrow") is None:
-            raise MissingExtraError("Reading files", "io")
         from karat.report.files import FileData
 
         return FileData(core, list(data) if isinstance(data, tuple) else data, size, seed, progress)
@@ -151,7 +148,7 @@ def kept_block(core: Coreset) -> Array:
 def row_names(core: Coreset) -> list[str]:
     """Names of the columns of :func:`kept_block`; features that a pipeline or a model made are numbered."""
     width = kept_block(core).shape[1]
-    columns = [column for column in kept_columns(core) if column.role in ("feature", "target")]
+    columns = kept_columns(core)
     targets = [column.name for column in columns if column.role == "target"]
     features = [column.name for column in columns if column.role == "feature"]
     if len(features) != width - len(targets):

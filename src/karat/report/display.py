@@ -6,7 +6,7 @@ not change global styles, so that it can draw into any figure.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -36,10 +36,6 @@ class Display:
         self.ax_, self.figure_ = ax, ax.figure
         plain(ax)
         return ax
-
-    def plot(self, ax: Any = None) -> Self:
-        """Draw on the axes, or on those of a new figure."""
-        raise NotImplementedError
 
 
 def plain(ax: Any) -> None:

@@ -5,7 +5,6 @@ A latent-variable problem is lowered first, which takes a scan of its own; its r
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,7 @@ from karat.io.consumers import ColumnSums, Consumer, Moments, Sample
 from karat.io.kept import Kept
 from karat.io.read_all import layout_of
 from karat.io.source import open_source
-from karat.io.verdict import FileVerification
-from karat.io.verify import FileCheck, stored_layout
+from karat.io.verify import FileCheck, file_layout
 from karat.problems.latent import KnownMaps
 from karat.problems.latent.known import tables_of
 from karat.report.data import Data, measured_facts
@@ -31,7 +29,8 @@ class FileData(Data):
     def __init__(self, core: Coreset, source: Any, size: int, seed: int, progress: Progress | None) -> None:
         layout_of(core)  # refused here, if the coreset does not know its columns
         self.core, self.size, self.seed = core, size, seed
-        self.check = FileCheck(core, open_source(source), stored_layout(core), progress=progress, beside=self._consumers)
+        self.check = FileCheck(core, open_source(source), file_layout(core), progress=progress, beside=self._consumers)
+        self.found = self.check.run()
 
     def _consumers(self, check: FileCheck) -> list[Consumer]:
         """What is read beside the verification."""
@@ -51,26 +50,19 @@ class FileData(Data):
         self.all_moments = Moments(kept, check.rows, together=True)
         return [self.drawn, self.sums, self.all_moments]
 
-    @cached_property
-    def _found(self) -> FileVerification:
-        return self.check.run()
-
     def sample(self) -> np.ndarray:
-        assert self._found
         return self.drawn.rows
 
     def moments(self) -> MomentMatch | None:
-        if self.core.absorbed is not None or not self._found:
+        if self.core.absorbed is not None:
             return None
         return match(self.all_moments.running[None].fitted_moments(), self.check.kept.rows())
 
     def columns(self) -> ColumnMatch:
-        assert self._found
         return match_columns(self.sums.sums, column_sums(self.kept, self.shift), self.shift + self.origin)
 
     def verify(self) -> dict[str, Any]:
-        found = self._found
-        changed = [str(block) for block in found.changed]
+        found, changed = self.found, [str(block) for block in self.found.changed]
         return measured_facts(found.certificate, found.ok, found.data, changed, len(found.columns))
 
 

@@ -171,13 +171,13 @@ def _template() -> Any:
         lstrip_blocks=True,
     )  # fmt: skip
     page = wording.PAGE
-    environment.filters |= {"count": page.count, "number": wording.number, "error": page.error, "duration": page.duration}
-    environment.filters |= {"several": page.several, "typeset": wording.typeset}
-    environment.filters["script_data"] = Markup
+    environment.filters |= {
+        "count": page.count, "number": wording.number, "error": page.error, "duration": page.duration, "several": page.several,
+        "typeset": wording.typeset, "script_data": Markup,
+    }  # fmt: skip
     assets = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")}
-    environment.globals["wording"] = wording
-    environment.globals["asset"] = lambda name: Markup(assets[name])
-    environment.globals["policy"] = Markup(policy(assets["page.css"], assets["page.js"]))
+    own_policy = Markup(policy(assets["page.css"], assets["page.js"]))
+    environment.globals |= {"wording": wording, "asset": lambda name: Markup(assets[name]), "policy": own_policy}
     return environment.get_template("page.html")
 
 
@@ -237,8 +237,7 @@ def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
     if origin.get("source"):
         given = origin["source"]["given"]
         named = repr(given[0] if len(given) == 1 else given) if given else _named_stream(origin["source"].get("query"))
-        arguments = [named, f"target={origin['target']!r}", f"problem={problem}"]
-        arguments.append(f"columns={origin['columns']!r}")
+        arguments = [named, f"target={origin['target']!r}", f"problem={problem}", f"columns={origin['columns']!r}"]
         roles = {"sample_weight": "weight", "groups": "group", "key": "key", "sequence": "sequence"}
         arguments += [f"{name}={origin['roles'][role]!r}" for name, role in roles.items() if origin["roles"].get(role)]
         encoded = list((origin.get("encoding") or {}).get("levels", {}))

@@ -99,12 +99,9 @@ class ProjectionDisplay(Display):
         ProjectionDisplay
         """
         kept = kept_block(core)
-        if X is None:
-            plane = Plane.fit(kept, core.weights)
-            return cls(None, plane(kept), core.weights, plane.share)
-        rows = open_data(core, (X, y), lengths=lengths, size=sample, seed=random_state).sample()
-        plane = Plane.fit(rows)
-        return cls(plane(rows), plane(kept), core.weights, plane.share)
+        rows = None if X is None else open_data(core, (X, y), lengths=lengths, size=sample, seed=random_state).sample()
+        plane = Plane.fit(kept, core.weights) if rows is None else Plane.fit(rows)
+        return cls(None if rows is None else plane(rows), plane(kept), core.weights, plane.share)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the sample as dots and the kept rows as rings with areas proportional to the weights."""

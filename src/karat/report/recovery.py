@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from karat.engine.linalg import Array
 from karat.errors import InputError
@@ -21,6 +20,8 @@ MARKS = (("o", 46), ("x", 26), ("^", 30), ("s", 22), ("v", 30), ("D", 22))
 
 def matched(true: Array, estimated: Array) -> Array:
     """Reorder estimated components (k, d) to match the true ones."""
+    from scipy.optimize import linear_sum_assignment  # 0.1 s that only these plots need
+
     if true.shape != estimated.shape:
         raise InputError(
             f"The true components have shape {true.shape}, the estimated ones {estimated.shape}; they must be equal."

@@ -10,7 +10,7 @@ import numpy as np
 
 from karat._core.construct import coreset
 from karat._data import containers
-from karat.errors import InputError
+from karat.errors import InputError, check_whole
 from karat.problems import Problem
 from karat.report.display import CORE, FULL, GUIDE, Display, above_zero, strip_below
 
@@ -63,8 +63,7 @@ class ScalingDisplay(Display):
             raise InputError(
                 f"rows must be between 1 and {count:,}, the rows of X; {min(rows):,} to {max(rows):,} were asked for."
             )
-        if repeats < 1:
-            raise InputError(f"repeats must be at least 1, not {repeats!r}.")
+        check_whole("repeats", repeats)
         seconds, errors, sizes = [], [], []
         for n in rows:
             first = np.arange(n)

@@ -25,9 +25,7 @@ def kept_table(core: Coreset, cells: int = CELLS) -> dict[str, Any]:
     """
     columns = kept_columns(core)
     most = max(1, cells // len(columns))
-    chosen = np.arange(len(core))
-    if len(core) > most:
-        chosen = np.sort(np.argsort(-core.weights, kind="stable")[:most])
+    chosen = np.sort(np.argsort(-core.weights, kind="stable")[:most])
     return {
         "columns": [_column(c.name, c.role, np.asarray(c.values)[chosen]) for c in columns],
         "chosen": chosen.tolist(),
