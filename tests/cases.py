@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
+from typing import Any
 
 import numpy as np
 from factory import Data, data
@@ -13,6 +16,18 @@ from karat import problems
 from karat.problems import Problem
 
 METHODS = ("auto", "onepass", "tree", "caratheodory")
+
+
+def half(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Every second combination of three or more axes: any values of two of them still meet."""
+    numbered = product(*(list(enumerate(axis)) for axis in axes))
+    return [tuple(value for _, value in one) for one in numbered if sum(i for i, _ in one) % 2 == 0]
+
+
+def by_turns(tags: Iterable[str], cases: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Every data set with every problem, reduced as users do it and in one of the other ways by turns."""
+    pairs = [(i + j, tag, case) for i, tag in enumerate(tags) for j, case in enumerate(cases)]
+    return [(tag, case, method) for turn, tag, case in pairs for method in ("auto", METHODS[1 + turn % 3])]
 
 
 @dataclass(frozen=True)

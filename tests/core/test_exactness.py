@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import CASES, METHODS, allowed_error, independent_rank, judge, whitened
+from cases import CASES, METHODS, allowed_error, by_turns, independent_rank, judge, whitened
 from factory import LARGE, SMALL, TAGS, data
 from oracles import EPS, PowerJudge, mean_error, rank, square_error, whiten
 from scipy import sparse
@@ -55,9 +55,7 @@ def check_exact(tag: str, case: str, core) -> None:
         assert judge(tag, case).error(spec.kept(core), core.weights) <= tolerance
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("tag", SMALL)
+@pytest.mark.parametrize(("tag", "case", "method"), by_turns(SMALL, CASES))
 def test_small(tag, case, method):
     if tag == "outlier" and case.startswith("l6"):
         pytest.skip("the sixth powers of this outlier leave no clear rank; see test_refused_rather_than_inexact")
@@ -66,9 +64,10 @@ def test_small(tag, case, method):
     check_exact(tag, case, core)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("case", ["least_squares", "least_squares_no_intercept", "moments_3", "l4_no_intercept"])
-@pytest.mark.parametrize("tag", LARGE)
+@pytest.mark.parametrize(
+    ("tag", "case", "method"),
+    by_turns(LARGE, ["least_squares", "least_squares_no_intercept", "moments_3", "l4_no_intercept"]),
+)
 def test_more_rows_than_the_pilot_sees(tag, case, method):
     core = build(tag, case, method)
     check_rows(core, data(tag))

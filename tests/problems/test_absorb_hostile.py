@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import half
 from hostile_regression import REFUTED, issue_drift, make, stalling
 from oracles import solve_ridge
 from regularised_oracle import absorbed_error
@@ -64,9 +65,7 @@ def check(core, X, y, weights=None):
     return True
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("absorb", ["box", "diagonal"])
-@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(("kind", "absorb", "intercept"), half(KINDS, ["box", "diagonal"], [True, False]))
 def test_squares_at_every_alpha(kind, absorb, intercept):
     X, y = make(kind)
     found = [check(karat.coreset(X, y, problem_of(2, share * len(y), absorb, intercept)), X, y) for share in SHARES]
@@ -74,10 +73,15 @@ def test_squares_at_every_alpha(kind, absorb, intercept):
         assert sum(found) >= 5, "benign data must still be absorbed"
 
 
-@pytest.mark.parametrize("kind", ["plain", "collinear 1e-2", "collinear 1e-4", "drift 3", "student", "units", "repeated"])
-@pytest.mark.parametrize("share", [1e-11, 1e-3, 1e3])
-@pytest.mark.parametrize("absorb", ["box", "diagonal"])
-@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "share", "absorb", "intercept"),
+    half(
+        ["plain", "collinear 1e-2", "collinear 1e-4", "drift 3", "student", "units", "repeated"],
+        [1e-11, 1e-3, 1e3],
+        ["box", "diagonal"],
+        [True, False],
+    ),
+)
 def test_fourth_powers(kind, share, absorb, intercept):
     X, y = make(kind, 300)
     found = check(karat.coreset(X, y, problem_of(4, share * len(y), absorb, intercept)), X, y)
@@ -191,10 +195,10 @@ def _dot(row, z):
     return sum(a * b for a, b in zip(row, z, strict=True))
 
 
-@pytest.mark.parametrize("kind", ["plain", "collinear 1e-3", "collinear 1e-5", "drift 3", "repeated"])
-@pytest.mark.parametrize("p", [2, 4])
-@pytest.mark.parametrize("absorb", ["box", "diagonal"])
-@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "p", "absorb", "intercept"),
+    half(["plain", "collinear 1e-3", "collinear 1e-5", "drift 3", "repeated"], [2, 4], ["box", "diagonal"], [True, False]),
+)
 def test_merge(kind, p, absorb, intercept):
     """Parts with and without something absorbed, merged in turn."""
     X, y = make(kind, 600)

@@ -101,7 +101,8 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
             raise InputError("partial_fit keeps LeastSquares(); leave problem out.", argument="problem")
         first = "sketch_" not in vars(self)
         X, y = self._checked(X, y) if first else (self._rows(X), y)
-        sketch = Sketch(self.problem or LeastSquares(), random_state=self.random_state) if first else self.sketch_
+        new = Sketch(self.problem or LeastSquares(), random_state=self.random_state)
+        sketch: Sketch = vars(self).get("sketch_", new)
         sketch.update(X, y, sample_weight=sample_weight)
         core = sketch.coreset()
         self.estimator_ = fit_weighted(estimator, core.X, core.y, core.weights)
