@@ -100,3 +100,24 @@ def test_numbers_beyond_doubles_are_refused():
     X = np.arange(10, dtype=np.int64)[:, None] + 2**60
     with pytest.raises(karat.InputError, match="subtract an offset"):
         karat.coreset(X, np.arange(10.0), Transformed(LeastSquares(), lambda rows: rows))
+
+
+def test_doors_that_keep_columns_as_they_are_refuse_a_transformation(tmp_path):
+    """Dask and Spark ignored it, and the certificate said ok."""
+    dd, _ = pytest.importorskip("dask.dataframe"), pytest.importorskip("karat.dask")
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((300, 3)), columns=["a", "b", "y"]).assign(g=np.arange(300) % 3)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    arrays = dd.from_pandas(frame, npartitions=2).to_dask_array(lengths=True)
+    problem = Transformed(LeastSquares(), lambda rows: np.column_stack([rows, np.prod(rows, axis=1)]))
+    with pytest.raises(karat.InputError, match="transform the rows first"):
+        karat.coreset_files(tmp_path / "rows.parquet", "y", problem=problem)
+    with pytest.raises(karat.InputError, match="transform the rows first"):
+        karat.dask.coreset(dd.from_pandas(frame, npartitions=2), "y", problem)
+    with pytest.raises(karat.InputError, match="transform the rows first"):
+        karat.dask.coreset(arrays, arrays[:, 0], problem)
+    with pytest.raises(karat.InputError, match="transform the rows first"):
+        karat.cube(frame, by="g", target="y", problem=problem)
+    with pytest.raises(karat.InputError, match="transform the rows before you add them"):
+        karat.Sketch(problem)

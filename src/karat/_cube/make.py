@@ -82,8 +82,6 @@ def cube(
     Sketch(problem, random_state=random_state)  # refuses what cannot be merged
     if problem.absorb is not None:
         raise InputError("absorb and cells do not go together: an absorbed coreset serves one fit of one alpha.")
-    if problem.transform is not None:
-        raise InputError("A cube keeps columns as they are; transform the rows first.")
     check_memory(memory)
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function of two numbers, not {progress!r}.", argument="progress")

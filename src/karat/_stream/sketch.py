@@ -84,6 +84,11 @@ class Sketch:
     ) -> None:
         self.is_open = problem is None  # the first rows choose between two problems; until then it is one of them
         problem = chosen_problem(problem, with_target=True)
+        if problem.transform is not None:
+            raise InputError(
+                f"A sketch keeps columns as they are, so {problem.describe()} is not for it; transform the rows before you add "
+                "them, and pass the inner problem."
+            )
         if not problem.mergeable:
             raise NotExactError(
                 f"A sketch of {problem.describe()} cannot be exact: its features depend on the full data. Build it in two "

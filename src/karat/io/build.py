@@ -128,8 +128,6 @@ def coreset_files(
     check_taken(problem, y=target or None, groups=groups)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence)
     layout = Layout.encoded(problem, roles, pipeline, on_missing, listed_names("one_hot", one_hot))
-    if problem.transform is not None:
-        raise InputError("Rows in files are transformed by a fitted pipeline=; pass the inner problem, and the pipeline.")
     if digest not in (None, ALGORITHM):
         raise InputError(f"digest must be {ALGORITHM!r} or None, not {digest!r}.")
     # Refuses what is wrong before any file is opened.
@@ -151,6 +149,11 @@ def checked_problem(problem: Problem | None, target: Any) -> Problem:
     problem = chosen_problem(problem, target is not None and target != [])
     if problem.needs_target and not target:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
+    if problem.transform is not None:
+        raise InputError(
+            f"{problem.describe()} is for rows in memory (karat.coreset). Pass the inner problem, and transform the rows "
+            "first, or those of files by a fitted pipeline=."
+        )
     return problem
 
 
