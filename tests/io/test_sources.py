@@ -87,3 +87,10 @@ def test_a_sample_is_uniform():
 def test_a_sample_of_nothing(count):
     with pytest.raises(InputError, match="count"):
         karat.io.sample_rows(pa.table({"x": [1.0]}), None, count)
+
+
+def test_a_label_that_is_missing_in_a_dictionary():
+    codes = pa.DictionaryArray.from_arrays(pa.array(np.arange(90) % 3), pa.array(["a", None, "b"]))
+    table = pa.table({"a": np.arange(90.0), "y": np.arange(90.0) ** 2, "g": codes})
+    with pytest.raises(InputError, match="row 1: column 'g' has no value"):
+        karat.coreset_files(table.to_reader(), "y", columns=["a"], groups="g")

@@ -293,8 +293,8 @@ class Layout:
         keep &= ~missing.any(axis=1)
 
     def labels(self, table: Any, name: str, where: Callable[[int], str]) -> np.ndarray:
-        require_values(table.column(name), name, where)
         column = decoded(table.column(name))
+        require_values(column, name, where)
         if (
             pa.types.is_binary(column.type)
             or pa.types.is_large_binary(column.type)
