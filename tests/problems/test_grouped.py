@@ -26,6 +26,7 @@ def full_loss(X, y, u, w, b):
 def needed(X, y, intercept):
     """N, and the rank of the points that have both labels: the dimension of the span of the losses."""
     points, code = np.unique(X, axis=0, return_inverse=True)
+    code = code.ravel()  # NumPy 2.0 gives it the shape of X
     ones, count = np.bincount(code, y), np.bincount(code)
     both = points[(ones > 0) & (ones < count)]
     inputs = np.column_stack([both, np.ones(len(both))]) if intercept else both
