@@ -108,7 +108,7 @@ OPTIONS = {
     "a target too many": (["--problem", "mean", "--target", "y"], "has no target"),
     "an unknown problem": (["--problem", "rigde"], "'rigde' is not one of", "See 'karat build --help'"),
     "an unknown option": (["--aplha", "1"], "No such option"),
-    "not a number": (["--alpha", "many"], "--alpha", "number"),
+    "not a number": (["--alpha", "many"], "--alpha", "valid"),
     "too little memory": (["--target", "y", "--memory", "3kB"], "too little"),
     "not an amount of memory": (["--memory", "lots"], "500MB"),
 }
