@@ -12,6 +12,7 @@ from karat import problems
 COLUMNS = (5, 10, 20)
 ONE_PASS = "yes, so one pass is enough for streams, files and clusters"
 TWO_PASSES = "no: the features depend on all rows, so two passes"
+IN_MEMORY = "yes; sketches, files and clusters take the inner problem, and rows that are transformed already"
 NOT_SAVED = "no: load it with karat.load(path, problem=...)"
 UNKNOWN = {  # sizes that depend on more than the number of columns
     "Kernel": (
@@ -68,7 +69,11 @@ def facts(expression: str) -> dict[str, str | list[str]]:
         "Not kept": [capitalised(what) for what in problem.excludes],
         "Rows, at most": sizes(problem) + of,
         "Target": "yes" if problem.needs_target else "none",
-        "Parts merge": ONE_PASS if problem.mergeable else TWO_PASSES,
+        "Parts merge": IN_MEMORY
+        if problem.transform is not None
+        else ONE_PASS
+        if problem.mergeable
+        else TWO_PASSES,
         "Saved with the coreset": "yes" if problem.storable else NOT_SAVED,
     }
 

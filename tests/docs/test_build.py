@@ -91,7 +91,10 @@ def unset_formulas(site: Path) -> list[str]:
 
 
 def test_every_problem_is_listed() -> None:
-    assert {type(problem).__name__ for problem in PROBLEMS.values()} == set(problems.__all__) - {"Problem"}
+    public = set(problems.__all__) - {"Problem"}
+    assert {type(problem).__name__ for problem in PROBLEMS.values()} == public
+    listed = re.search(r"EVERYTHING = \{(.*?)\n\}", (ROOT / "docs" / "_ext" / "kept.py").read_text(), re.DOTALL)[1]
+    assert set(re.findall(r'": "(\w+)\(', listed)) == public
 
 
 def test_the_checker_sees_what_is_broken(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_names_are_checked_before_types(tmp_path):
         karat.coreset_files(tmp_path / "flats.parquet", "price", columns=["price"])
 
 
-@pytest.mark.parametrize("name", ["flats.csv", "flats.csv.gz", "flats.tsv", "flats.arrow"])
+@pytest.mark.parametrize("name", ["flats.csv", "flats.csv.gz", "flats.csv.bz2", "flats.csv.zst", "flats.tsv", "flats.arrow"])
 def test_a_data_file_is_no_coreset(name, table, tmp_path):
     with pytest.raises(InputError, match=r"is a data file \((CSV|Arrow)\), not a coreset; make one with karat build"):
         karat.load(write(tmp_path / name, lines_of(table)))

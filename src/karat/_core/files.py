@@ -27,7 +27,16 @@ from karat.problems.absorb.correction import Correction
 WHAT = "a coreset file"
 PARQUET = b"PAR1"  # with which a Parquet file begins
 ROLES = {"weights": "weight", "indices": "row", "groups": "group", "keys": "key"}
-DATA = {".csv": "CSV", ".tsv": "CSV", ".gz": "CSV", ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow"}
+DATA = {
+    ".csv": "CSV",
+    ".tsv": "CSV",
+    ".gz": "CSV",
+    ".bz2": "CSV",
+    ".zst": "CSV",
+    ".arrow": "Arrow",
+    ".feather": "Arrow",
+    ".ipc": "Arrow",
+}
 
 
 def save(core: Coreset, path: Path) -> None:

@@ -27,7 +27,6 @@ from karat.inference.layout import Columns, DesignLayout
 from karat.io.build import described_source
 from karat.io.columnar import ColumnarFiles
 from karat.io.consumers import Consumer, Reduce
-from karat.io.csv import CsvFiles
 from karat.io.scan import require_rows, scan
 from karat.io.source import Source, open_source
 from karat.problems import LeastSquares
@@ -60,7 +59,7 @@ class SourceRows(DataRows):
 
     def __init__(self, source: Source, declared: dict[str, list[Any]], progress: Progress | None) -> None:
         self.source, self.declared, self.progress = source, declared, progress
-        self.passes, self.all_doubles = 0, isinstance(source, CsvFiles)
+        self.passes, self.all_doubles = 0, source.all_doubles
 
     def schema(self) -> pa.Schema:
         return self.source.schema()

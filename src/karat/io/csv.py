@@ -56,6 +56,8 @@ class Parsed(NamedTuple):
 class CsvFiles(Files):
     """Files with a header line; values are separated by commas, or by semicolons or tabs if the header has no comma."""
 
+    all_doubles = True
+
     def __init__(
         self, filesystem: Any, files: Sequence[File], given: Sequence[str], block_bytes: int, first_bytes: int
     ) -> None:

@@ -66,6 +66,8 @@ class Source(ABC):
         What the certificate should say about how the source was read.
     once : bool
         Its rows come only once.
+    all_doubles : bool
+        Whole numbers come as doubles; the schema says what they are.
     query : dict or None
         The query of a database that gives the rows (:mod:`karat.io.database`).
     """
@@ -74,6 +76,7 @@ class Source(ABC):
     given: Sequence[str] = ()
     notes: Sequence[str] = ()
     once = False
+    all_doubles = False
     query: dict[str, str | None] | None = None
     _schema: pa.Schema | None = None
 
@@ -93,10 +96,11 @@ class Source(ABC):
     ) -> Iterator[Chunk]:
         """Chunks of at most ``rows`` rows from a resume point on.
 
-        Columns in ``numeric`` come as doubles, whole numbers that doubles would round as 64-bit integers, and true and false as
-        booleans; others as they are.  Columns that folder names give are among them (:func:`with_folders`).  A broken row is an
-        error if ``strict``; else it is counted once, in ``bad`` of a chunk, which may be empty.  ``end`` is None but for chunks
-        after which a run can resume.
+        The same chunks follow from every resume point.  Columns in ``numeric`` come as numbers of a type that holds their
+        values exactly (those of text as doubles, or as 64-bit integers where doubles would round), and true and false as
+        booleans; others as they are.  A column has one type throughout, if ``numeric`` is not empty.  Columns that folder names
+        give are among them (:func:`with_folders`).  A broken row is an error if ``strict``; else it is counted once, in ``bad``
+        of a chunk, which may be empty.  ``end`` is None but for chunks after which a run can resume.
         """
 
     def identity(self) -> list[list[Any]]:

@@ -33,7 +33,7 @@ class MultiView(Learner):
     means_ : tuple of three arrays (k, d_a)
         Means of the views in each component.
     variances_ : tuple of three arrays (d_a,)
-        Variances of the columns within components, for :meth:`predict_proba`; only after :meth:`fit`.
+        Variances of the columns within components, for :meth:`predict_proba`; only after ``fit``.
     mass_ : float
         Sum of the mixing weights before they were normalised; near 1 if the model fits.
     view_names_ : tuple of three lists of str or None

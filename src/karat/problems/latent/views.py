@@ -124,8 +124,10 @@ class ThreeViews(Latent):
             "M": M, "B": white.B, "spectrum": white.spectrum, "W1": C1.T @ M, "W3": C3.T @ M,
             "cross1": P12 @ M, "cross3": P23.T @ M, "total": sums["total"], "n": sums["n"],
         }  # fmt: skip
-        views = zip((maps["W1"], M, maps["W3"]), self._sizes(P12, P23), strict=True) if k else ()  # no norm of no columns
-        maps["magnify"] = np.array(max([1.0, *(np.linalg.norm(W, 2) * s for W, s in views)]))
+        maps["magnify"] = np.array(1.0)
+        if k:  # there is no norm of no columns
+            views = zip((maps["W1"], M, maps["W3"]), self._sizes(P12, P23), strict=True)
+            maps["magnify"] = np.array(max(1.0, *(float(np.linalg.norm(W, 2)) * size for W, size in views)))
         maps |= {"singular": singular}
         if seen is not None:  # symbols that do not occur have rows of zeros
             maps |= {name: spread_out(maps[name], seen, columns[0]) for name in BY_SYMBOL}
