@@ -188,3 +188,125 @@ def test_a_run_that_resumes_at_the_end_of_a_file_counts_the_next_from_its_first_
         assert [(c.file, c.start, c.end, c.table.to_pylist()) for c in rest] == [
             (c.file, c.start, c.end, c.table.to_pylist()) for c in whole
         ]
+
+
+def written(path, names, lines):
+    path.write_text("\n".join([names, *lines]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("block_bytes", [2**24, 800])
+@pytest.mark.parametrize(
+    ("label", "later"), [("true", "false"), ("2024-01-02", "2024-01-03"), ("10:00:00", "11:30:00"), ("7", "8")]
+)
+def test_labels_beside_a_number_that_is_none(label, later, block_bytes, tmp_path):
+    """A piece in which a row is left out has the same labels as any other."""
+    lines = [f"{label if i % 2 else later},{i},{i * i % 7}" for i in range(400)]
+    lines[301] = f"{label},word,3"
+    clean = [line for line in lines if "word" not in line]
+    paths = [written(tmp_path / name, "g,a,y", rows) for name, rows in (("a.csv", lines), ("b.csv", clean))]
+    dirty, plain = (open_source(path, block_bytes=block_bytes) for path in paths)
+    options = {"columns": ["a"], "groups": "g", "on_missing": "drop"}
+    first, second = (karat.coreset_files(source, "y", **options) for source in (dirty, plain))
+    assert sorted(map(str, set(first.groups))) == sorted(map(str, set(second.groups)))
+    assert first.weights.sum() == pytest.approx(399, rel=1e-12)
+    levels = [karat.coreset_files(s, "y", one_hot=["g"], on_missing="drop").X.column_names for s in (dirty, plain)]
+    assert levels[0] == levels[1]
+    assert karat.verify_files(first, dirty).ok
+
+
+def test_true_and_false_beside_a_number_that_is_none_have_a_digest(tmp_path):
+    lines = [f"{'true' if i % 3 else 'false'},{i},{i * i % 7}" for i in range(400)]
+    lines[301] = "true,word,3"
+    source = open_source(written(tmp_path / "a.csv", "s,a,y", lines), block_bytes=800)
+    assert karat.coreset_files(source, "y", on_missing="drop", digest="sha256").certificate.ok
+
+
+@pytest.mark.parametrize("options", [{}, {"on_missing": "drop"}])
+def test_a_label_of_another_kind_is_refused(options, tmp_path):
+    lines = [f"{'7' if i < 300 else 'seven'},{i},{i * i % 7}" for i in range(400)]
+    source = open_source(written(tmp_path / "a.csv", "g,a,y", lines), block_bytes=800)
+    with pytest.raises(InputError, match=r"line 302: column 'g' has the value 'seven', which is not a whole number"):
+        karat.coreset_files(source, "y", groups="g", **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"on_missing": "drop"}])
+@pytest.mark.parametrize("column", ["g", "a"])
+def test_text_that_is_not_utf_8(column, options, tmp_path):
+    lines = [f"t,{i},{i * i % 7}".encode() for i in range(400)]
+    lines[350] = b"gr\xfcn,5,1" if column == "g" else b"t,gr\xfcn,1"
+    (tmp_path / "a.csv").write_bytes(b"\n".join([b"g,a,y", *lines]) + b"\n")
+    source = open_source(tmp_path / "a.csv", block_bytes=800)
+    with pytest.raises(InputError, match=r"UTF|utf|gr"):
+        karat.coreset_files(source, "y", groups="g", **options)
+
+
+def test_a_source_may_be_used_again_in_another_way(tmp_path):
+    lines = [f"{i % 3}{'.5' if i > 300 else ''},{i},{i * i % 7}" for i in range(400)]
+    source = open_source(written(tmp_path / "a.csv", "g,a,y", lines), block_bytes=2**24)
+    grouped = karat.coreset_files(source, "y", groups="g")
+    assert len(set(grouped.groups)) == 6
+    assert karat.coreset_files(source, "y").X.column_names == ["g", "a"]
+
+
+def test_levels_of_a_file_without_a_number_have_one_type(tmp_path):
+    lines = [["01", "22222222"][i % 2] for i in range(300)] + ["k"] * 100 + ["01"] * 100
+    source = open_source(written(tmp_path / "a.csv", "g", lines), block_bytes=900)
+    with pytest.raises(InputError, match=r"line 302: column 'g' has the value 'k', which is not a whole number"):
+        karat.coreset_files(source, problem=karat.problems.Moments(1), columns=["g"], one_hot=["g"])
+    lines = [["18446744073709551617", "18446744073709551618"][i % 2] for i in range(300)]
+    with pytest.raises(InputError, match="beyond 2"):
+        karat.coreset_files(written(tmp_path / "b.csv", "g", lines), problem=karat.problems.Moments(1), one_hot=["g"])
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("kind", ["value", "missing", "ragged"])
+def test_lines_are_those_of_an_editor(kind, resumed, tmp_path):
+    """Empty lines, line breaks in values and broken lines before it count, also those before a resume point."""
+    rows = [
+        f'{i},"two\nlines",{i % 5}' if i % 10 == 3 else f"{i},x,{i % 5}{chr(10) if i % 17 == 0 else ''}" for i in range(400)
+    ]
+    rows[320] = {"value": "bad,x,1", "missing": ",x,1", "ragged": "1,x"}[kind]
+    path = written(tmp_path / "a.csv", "a,note,y", rows)
+    number = path.read_text().split("\n").index(rows[320]) + 1
+    source = open_source(path, block_bytes=1000)
+    chunks, start = (
+        list(open_source(path, block_bytes=1000).chunks(["a"], ["a"], 1000, ResumePoint(), strict=False)),
+        ResumePoint(),
+    )
+    if resumed:
+        start = [chunk.end for chunk in chunks if chunk.end is not None][1]
+    if kind == "missing":
+        list(source.chunks(["a"], ["a"], 1000, start, strict=False))
+        assert source.where(0, 320).endswith(f"line {number}")
+        return
+    with pytest.raises(InputError, match=f"line {number}:"):
+        list(source.chunks(["a"], ["a"], 1000, start, strict=True))
+
+
+def test_the_last_of_few_lines_counts_without_a_line_end(tmp_path):
+    (tmp_path / "a.csv").write_text("a,s,y\n\n2,true,4")
+    assert karat.coreset_files(tmp_path / "a.csv", "y").n_rows == 1
+    (tmp_path / "b.csv").write_text("a,s,y\n1,,3\n2,,3\n3,true,4")
+    assert karat.coreset_files(tmp_path / "b.csv", "y", on_missing="drop").weights.sum() == 1
+
+
+def test_a_file_that_is_quoted_throughout(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f'"{a!r}","{b!r}"' for a, b in rng.standard_normal((20_000, 2)).tolist()]
+    quoted = written(tmp_path / "a.csv", '"a","y"', rows)
+    plain = written(tmp_path / "b.csv", "a,y", [row.replace('"', "") for row in rows])
+    first, second = karat.coreset_files(quoted, "y"), karat.coreset_files(plain, "y")
+    np.testing.assert_array_equal(first.indices, second.indices)
+    assert first.provenance["content"]["sums"] == second.provenance["content"]["sums"]
+
+
+def test_progress_of_a_compressed_file_counts_its_own_bytes(tmp_path):
+    rng = np.random.default_rng(0)
+    text = "a,y\n" + "".join(f"{a!r},{b!r}\n" for a, b in rng.standard_normal((20_000, 2)).tolist())
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.encode()))
+    seen = []
+    source = open_source(tmp_path / "a.csv.gz", block_bytes=20_000)
+    karat.coreset_files(source, "y", progress=lambda done, total: seen.append(done / total))
+    assert seen == sorted(seen)
+    assert sum(done == 1.0 for done in seen) < 0.2 * len(seen)

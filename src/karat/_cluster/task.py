@@ -218,7 +218,7 @@ class Partition(Source):
         raise NotImplementedError  # columns are checked before they are sent
 
     def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+        self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint, strict: bool
     ) -> Iterator[Chunk]:
         done = 0
         for table in self.tables:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 U = TypeVar("U")
 END = object()
-AHEAD = 4  # items for each thread: enough to go on while those before them are reduced
+AHEAD = 6  # items more than there are threads, so that these go on while others are reduced
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
@@ -42,7 +42,7 @@ def in_order(work: Callable[[T], U], items: Iterator[T], threads: int) -> Iterat
         coming: deque[tuple[T, Future[U]]] = deque()
         for one in started():
             coming.append(one)
-            if len(coming) > AHEAD * threads:
+            if len(coming) > threads + AHEAD:
                 item, made = coming.popleft()
                 yield item, made.result()
         for item, made in coming:

@@ -67,7 +67,7 @@ class ColumnarFiles(Files):
         return fragment, schema
 
     def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+        self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint, strict: bool
     ) -> Iterator[Chunk]:
         return ahead(self._chunks(columns, rows, start))
 
@@ -147,7 +147,7 @@ class Batches(Source):
         """The batches of some columns, of about ``rows`` rows where that can be chosen."""
 
     def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+        self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint, strict: bool
     ) -> Iterator[Chunk]:
         Expected(columns).check(self.names[0], self.schema())
         place = start

@@ -20,7 +20,7 @@ from pyarrow import csv as pacsv
 
 from karat.errors import InputError
 from karat.io.background import ahead, in_order
-from karat.io.csv_blocks import CsvBytes, Header, Piece
+from karat.io.csv_blocks import CODECS, CsvBytes, Header, Piece
 from karat.io.csv_lines import line_ends
 from karat.io.csv_values import NUMBER, WHOLE_NUMBER, as_numbers, is_large, is_long, number_of
 from karat.io.find import File
@@ -37,7 +37,13 @@ from karat.io.source import (
 
 NOTHING = {None, *pacsv.ConvertOptions().null_values}
 NO_HEADER = "Add a line with the names of the columns"
-STRANGE = {"bool": "neither true nor false", "int64": "not a whole number of 64 bits like those before it"}
+STRANGE = {
+    "double": "not a number",
+    "bool": "neither true nor false",
+    "int64": "not a whole number of 64 bits like those before it",
+}
+THREADS = 8  # that parse, at most: more would hold more of the file in memory and wait for the one that reduces
+COUNTED = 2**32  # bytes of a file that are read again to tell the number of a line
 PIECES = 4  # of a block: smaller ones cost more per row, larger ones leave threads waiting for the last one
 PREVIEW = 100  # lines that tell numbers from text
 
@@ -51,6 +57,17 @@ class Parsed(NamedTuple):
     broken: list[Any]
     error: str = ""
     large: Sequence[str] = ()  # columns of doubles with numbers beyond 2^53, which may have been rounded
+
+
+class Place(NamedTuple):
+    """Where the rows of a piece are in a file, for error messages."""
+
+    file: int
+    row: int  # the first
+    start: int
+    length: int
+    delimiter: str
+    bad: int
 
 
 class CsvFiles(Files):
@@ -67,20 +84,21 @@ class CsvFiles(Files):
         self.switches: set[str] = set()  # columns of true and false, among the first lines
         self.longs: set[str] = set()  # columns of whole numbers beyond 2^53 among these lines
         self.lines_per_byte = 0.0  # as stored, in the first block
-        self.pieces: list[tuple[int, int, int | None]] = []  # of each: file, first row, and lines before it that are no rows
+        self.places: list[Place] = []  # of the pieces that were read
+        self.stored: dict[tuple[int, int], int] = {}  # for a file and a byte of its text: bytes of the file
 
     def read_schema(self) -> pa.Schema:
         """Of the first lines; numbers may still turn out to be text further down."""
         for piece in self._bytes(0).pieces(0, self.first_bytes, self.first_bytes):
             self.lines_per_byte = bytes(piece.data).count(b"\n") / max(1, piece.stored)
             ends, _ = line_ends(piece.data, piece.header.delimiter)
-            first = piece.data[: ends[:PREVIEW][-1] + 1] if len(ends) else piece.data
-            table, broken = _read(piece._replace(data=first), piece.header.names, {})
+            first = piece.data[: ends[PREVIEW - 1] + 1] if len(ends) >= PREVIEW else piece.data
+            table, broken = self._read(0, piece._replace(data=first), piece.header.names, {})
             self.longs = {field.name for field in table.schema if is_long(table[field.name])}
             self.switches = {field.name for field in table.schema if pa.types.is_boolean(field.type)}
             for i, field in enumerate(table.schema):
                 text = pa.types.is_string(field.type)
-                culprit = self._culprit(table[field.name], field.name, len(broken) + piece.inner) if text else None
+                culprit = self._culprit(table[field.name], field.name, piece, len(broken)) if text else None
                 if culprit is not None:
                     table = table.set_column(i, field.with_metadata({NOT_A_NUMBER: culprit}), table[field.name])
             return with_folders(table, self.folders[0], list(self.folders[0])).schema
@@ -90,23 +108,29 @@ class CsvFiles(Files):
         self.schema()
         return max(1, round(self.lines_per_byte * sum(f.size for f in self.files))), False
 
-    def _culprit(self, column: pa.ChunkedArray, name: str, others: int) -> str | None:
+    def _culprit(self, column: pa.ChunkedArray, name: str, piece: Piece, broken: int) -> str | None:
         """Why a column is text though most of its values are numbers, in words; None if they are not."""
         values = column.to_pylist()
         strange = [i for i, text in enumerate(values) if text not in NOTHING and number_of(text) is None]
         if 2 * len(strange) >= len(values):
             return None
-        where = self._line(0, strange[0] + 2) if not others else f"{self.names[0]}, row {strange[0]:,}"
+        where = f"{self.names[0]}, row {strange[0]:,}" if broken else self._line(0, piece, strange[0] + 1)
         return _not_a_number(where, name, values[strange[0]])
 
-    def _line(self, file: int, line: int) -> str:
-        return f"{self.names[file]}, line {line:,}"
+    def _line(self, file: int, piece: Piece, row: int, value: str = "") -> str:
+        """The line of a row of a piece, from 1 on, and of a value in it; far behind in a file, where the piece begins."""
+        if piece.start > COUNTED:
+            return f"{self.names[file]}, row {row:,} after byte {piece.start:,}"
+        before = self._bytes(file).breaks_before(piece.start)
+        return f"{self.names[file]}, line {before + _lines_before(bytes(piece.data), piece.header.delimiter, row, value) + 1:,}"
 
     def where(self, file: int, row: int) -> str:
-        known = [others for f, first, others in self.pieces if f == file and first <= row]
-        if not known or known[-1] is None:
+        known = [place for place in self.places if place.file == file and place.row <= row]
+        if not known or known[-1].bad or known[-1].start > COUNTED:
             return super().where(file, row)
-        return self._line(file, row + known[-1] + 2)
+        place, text = known[-1], self._bytes(file)
+        inside = _lines_before(text.read(known[-1].start, known[-1].length), place.delimiter, row - place.row + 1)
+        return f"{self.names[file]}, line {text.breaks_before(place.start) + inside + 1:,}"
 
     def _bytes(self, file: int, spare: list[bytearray] | None = None) -> CsvBytes:
         return CsvBytes(self.filesystem, self.names[file], lambda line: self._header(file, line), spare)
@@ -114,7 +138,7 @@ class CsvFiles(Files):
     def _header(self, file: int, line: str) -> Header:
         """The names in the first line; it also tells what separates them."""
         outside = re.sub('"[^"]*"', "", line)
-        signs = "\t" if ".tsv" in self.names[file].lower() else ",;\t"
+        signs = "\t" if ".tsv" in os.path.basename(self.names[file]).lower() else ",;\t"
         sign = next((sign for sign in signs if sign in outside), signs[0])
         names = next(csv.reader([line], delimiter=sign), [""])
         self._doubt_header(file, names)
@@ -128,46 +152,51 @@ class CsvFiles(Files):
         whole = [int(name) for name in names if name.isascii() and name.isdigit()]
         if len(whole) < len(names) or any(b != a + 1 for a, b in pairwise(whole)):
             raise InputError(
-                f"{self._line(file, 1)} holds numbers ({', '.join(names[:3])}), not names: the file has no header, and its "
-                f"first row would be lost. {NO_HEADER}."
+                f"{self.names[file]}, line 1 holds numbers ({', '.join(names[:3])}), not names: the file has no header, and "
+                f"its first row would be lost. {NO_HEADER}."
             )
         note = f"The first line of {os.path.basename(self.names[file])} was read as names of columns ({', '.join(names[:3])})."
         if note not in self.notes:
             self.notes = [*self.notes, note]
 
     def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+        self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint, strict: bool
     ) -> Iterator[Chunk]:
-        if numeric:
+        if numeric is not None:
             self.schema()
             self._learn_types([c for c in columns if c not in numeric])
-        types = {c: pa.bool_() if c in self.switches else pa.float64() for c in columns if c in numeric}
-        types |= {c: pa.int64() for c in self.longs if c in types} | self.types
+        numbers = self._number_types([c for c in columns if c in (numeric or ())])
+        types = {c: kind for c, kind in self.types.items() if c in columns and numeric is not None} | numbers
         spare: list[bytearray] = []
         # Types that are not known are those of a whole block.
-        pieces = self._pieces(columns, start, self.block_bytes // PIECES if numeric else self.block_bytes, spare)
+        pieces = self._pieces(columns, start, self.block_bytes if numeric is None else self.block_bytes // PIECES, spare)
 
         def parse(item: tuple[int, Piece]) -> Parsed:
             return _parse(item[1], columns, types)
 
-        self.pieces = []
-        last, row, broken = start.file, start.row, 0
-        for (file, piece), parsed in in_order(parse, ahead(pieces), pa.cpu_count()):
+        self.places, self.stored = [], {}
+        last, row = start.file, start.row
+        for (file, piece), parsed in in_order(parse, ahead(pieces), min(pa.cpu_count(), THREADS)):
             if file != last:
-                last, row, broken = file, 0, 0
-            table = self._settle(parsed, piece, file, row + broken, columns, types, strict)
+                last, row = file, 0
+            table = self._settle(parsed, piece, file, columns, types, numbers, strict)
             table = with_folders(table, self.folders[file], columns)
+            bad, end = len(parsed.broken), None
+            self.places.append(Place(file, row, piece.start, len(piece.data), piece.header.delimiter, bad))
             if piece.end is not None:  # all pieces of a block are parsed
                 spare.append(piece.data.obj)  # type: ignore[arg-type]
-            bad, end = len(parsed.broken), None if piece.end is None else ResumePoint(file, row + table.num_rows, piece.end)
-            self.pieces.append((file, row, None if bad + piece.inner else broken))
+                end = ResumePoint(file, row + table.num_rows, piece.end)
+                self.stored[file, piece.end] = piece.stored
             # As parsed, without a copy; an empty chunk tells of a piece of broken lines.
             parts = [part for part in table.to_batches(max_chunksize=rows) if part.num_rows] or [table]
             for part in parts[:-1]:
                 yield Chunk(self, part, file, row, None)
                 row += part.num_rows
             yield Chunk(self, parts[-1], file, row, end, bad)
-            row, broken = row + parts[-1].num_rows, broken + bad + piece.inner
+            row += parts[-1].num_rows
+
+    def _number_types(self, columns: Sequence[str]) -> Types:
+        return {c: pa.bool_() if c in self.switches else pa.int64() if c in self.longs else pa.float64() for c in columns}
 
     def _pieces(
         self, columns: Sequence[str], start: ResumePoint, piece_bytes: int, spare: list[bytearray]
@@ -186,28 +215,35 @@ class CsvFiles(Files):
         if not set(columns) - {*self.types, *self.folders[0]}:
             return
         for piece in self._bytes(0).pieces(0, self.block_bytes, self.block_bytes):
-            table, _ = _read(piece, columns, {})
+            table, _ = self._read(0, piece, columns, {})
             empty = {field.name for field in table.schema if pa.types.is_null(field.type)}  # whatever may follow is text
             self.types |= {c: pa.string() if c in empty else table.schema.field(c).type for c in table.column_names}
             return
 
+    def _read(self, file: int, piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Table, list[Any]]:
+        """:func:`_read_csv`, whose errors are put in our words."""
+        try:
+            return _read_csv(piece, columns, types)
+        except pa.ArrowInvalid as error:
+            raise self._explain(str(error), piece, file) from error
+
     def _settle(
-        self, parsed: Parsed, piece: Piece, file: int, line: int, columns: Sequence[str], types: Types, strict: bool
+        self, parsed: Parsed, piece: Piece, file: int, columns: Sequence[str], types: Types, numbers: Types, strict: bool
     ) -> pa.Table:
-        """The table of a piece before which there are ``line`` lines; what does not fit is an error, or left out."""
+        """The table of a piece; what does not fit is an error, or left out if it should be a number."""
         table, broken, error, large = parsed
         if table is None and strict:
-            raise self._explain(error, piece, file, line)
+            raise self._explain(error, piece, file)
         if table is None:
-            table, again = _read(piece, columns, dict.fromkeys(columns, pa.string()))
+            table, again = self._read(file, piece, columns, types | dict.fromkeys(numbers, pa.string()))
             broken[:] = again
-            table = as_numbers(table, types)
+            table = as_numbers(table, {c: kind for c, kind in numbers.items() if c in table.column_names})
             large = _large(table, types)
         if large:
-            self._refuse_rounded(_read(piece, large, dict.fromkeys(large, pa.string()))[0])
+            self._refuse_rounded(self._read(file, piece, large, dict.fromkeys(large, pa.string()))[0])
         if broken and strict:
             bad = broken[0]
-            where = self._line(file, line + _lines_before(piece, bad.number) + 2)
+            where = self._line(file, piece, bad.number)
             raise InputError(
                 f"{where}: {bad.actual_columns} values where the header has {bad.expected_columns} ({bad.text[:60]!r}).",
                 "Correct the line, or leave such rows out with on_missing='drop'.",
@@ -232,22 +268,23 @@ class CsvFiles(Files):
                         "its neighbours, and numbers of other kinds; subtract an offset, or leave the column out."
                     )
 
-    def _explain(self, error: str, piece: Piece, file: int, line: int) -> InputError:
+    def _explain(self, error: str, piece: Piece, file: int) -> InputError:
         """What pyarrow says of a piece, in our words."""
-        found = re.search(r"column #(\d+): (?:Row #(\d+): )?.*invalid value '(.*)'", error, re.DOTALL)
+        found = re.search(r"column #(\d+): (?:Row #(\d+): )?.*?to (\w+).*invalid value '(.*)'", error, re.DOTALL)
         if not found:
             return InputError(f"{self.names[file]} cannot be read as CSV ({error}); correct it or leave it out.")
-        column, value = piece.header.names[int(found[1])], found[3]
-        before = _lines_before(piece, int(found[2] or 1), value)
-        strange = [said for kind, said in STRANGE.items() if f"to {kind}" in error]
-        message = _not_a_number(self._line(file, line + before + 2), column, value, strange[0] if strange else "not a number")
+        column, kind, value = piece.header.names[int(found[1])], found[3], found[4]
+        strange = STRANGE.get(kind, f"no {kind} like those before it")
+        message = _not_a_number(self._line(file, piece, int(found[2] or 1), value), column, value, strange)
         return InputError(message, DROP_ROWS, argument="on_missing", column=column)
 
     def bytes_inside(self, point: ResumePoint) -> int:
-        return min(point.cursor, self.files[point.file].size)
+        packed = os.path.splitext(self.names[point.file])[1].lower() in CODECS
+        done = self.stored.get((point.file, point.cursor), point.cursor) if packed else point.cursor
+        return min(done, self.files[point.file].size)
 
 
-def _read(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Table, list[Any]]:
+def _read_csv(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Table, list[Any]]:
     """Those of some columns that a piece has, and the lines that have more or fewer values than the header."""
     broken: list[Any] = []
 
@@ -272,7 +309,7 @@ def _read(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Table,
 def _parse(piece: Piece, columns: Sequence[str], types: Types) -> Parsed:
     """A piece as it should be, or the error that says why it is not."""
     try:
-        table, broken = _read(piece, columns, types)
+        table, broken = _read_csv(piece, columns, types)
     except pa.ArrowInvalid as error:
         return Parsed(None, [], str(error))
     return Parsed(table, broken, "", _large(table, types))
@@ -283,12 +320,11 @@ def _large(table: pa.Table, types: Types) -> list[str]:
     return [c for c in table.column_names if types.get(c) == pa.float64() and is_large(table[c])]
 
 
-def _lines_before(piece: Piece, row: int, value: str = "") -> int:
+def _lines_before(text: bytes, sign: str, row: int, value: str = "") -> int:
     """Line breaks before a row of a piece, and before a value in it.
 
     The number of the row is that of pyarrow: from 1 on, without empty lines.
     """
-    text, sign = bytes(piece.data), piece.header.delimiter
     starts = np.append(0, line_ends(text, sign)[0] + 1)
     full = [
         start for start in starts.tolist() if start < len(text) and text[start : start + 2].strip(b"\r")[:1] not in (b"\n", b"")

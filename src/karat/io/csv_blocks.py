@@ -35,6 +35,7 @@ class Piece(NamedTuple):
     data: memoryview
     header: Header
     inner: int  # line breaks in values
+    start: int  # their first byte
     end: int | None  # the byte after them, if a run can resume there
     stored: int  # bytes of the file that were read so far
 
@@ -91,7 +92,7 @@ class CsvBytes:
                         for first, last in pairwise(_cuts(buffer, lines, piece_bytes)):
                             inner = 0 if lines.inside is None else int(np.diff(np.searchsorted(lines.inside, [first, last]))[0])
                             end = place + cut if last == cut else None
-                            yield Piece(memoryview(buffer)[first:last], header, inner, end, stored.tell())
+                            yield Piece(memoryview(buffer)[first:last], header, inner, place + first, end, stored.tell())
                     if filled and not cut:
                         raise InputError(f"{self.name} has a line of more than {block_bytes >> 20} MB; is it a CSV file?")
                     rest = memoryview(buffer)[cut:filled]
@@ -123,8 +124,8 @@ class CsvBytes:
         data = memoryview(buffer)[:filled]
         stray = stray_quote(data, header.delimiter, final)
         if stray is not None:
-            line = 1 + self._breaks_before(place) + buffer.count(b"\n", 0, stray)
-            text = bytes(buffer[stray : stray + 40]).decode("utf-8", "replace")
+            line = 1 + self.breaks_before(place) + buffer.count(b"\n", 0, stray)
+            text = bytes(data[stray : stray + 40]).decode("utf-8", "replace")
             raise InputError(
                 f"{self.name}, line {line:,}: a quote opens a value and is not closed ({text!r}), so the lines behind it would "
                 "be lost. Close it, or double it if it belongs to the value."
@@ -132,8 +133,16 @@ class CsvBytes:
         outside, inside = line_ends(data, header.delimiter)
         return Lines(filled if final else int(outside[-1]) + 1 if len(outside) else 0, outside, inside)
 
-    def _breaks_before(self, byte: int) -> int:
-        """Line breaks before a byte, for error messages."""
+    def read(self, start: int, length: int) -> bytes:
+        """Some bytes of the text, for error messages."""
+        with self.filesystem.open_input_file(self.name) as stored:
+            stream = self._decompressed(stored)
+            while start > 0 and (some := stream.read(min(start, SOME))):
+                start -= len(some)
+            return bytes(stream.read(length))
+
+    def breaks_before(self, byte: int) -> int:
+        """Line breaks before a byte, for error messages: all of them are read again."""
         found = 0
         with self.filesystem.open_input_file(self.name) as stored:
             stream = self._decompressed(stored)

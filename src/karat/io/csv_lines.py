@@ -33,12 +33,12 @@ def stray_quote(block: memoryview | bytes, delimiter: str, final: bool) -> int |
     opened, closed = toggles[0::2], toggles[1::2]
     if final and len(opened) > len(closed):
         closed = np.append(closed, len(data))
-    for start, end in zip(opened.tolist(), closed.tolist(), strict=False):
-        several = np.searchsorted(breaks, end) > np.searchsorted(breaks, start)
-        ends_well = end < len(data) and (end + 1 == len(data) or edge[data[end + 1]] or data[end + 1] == QUOTE)
-        if several and not ends_well:
-            return int(start)
-    return None
+    opened = opened[: len(closed)]
+    several = np.searchsorted(breaks, closed) > np.searchsorted(breaks, opened)
+    behind = np.append(data, [BREAK, 0])[closed + 1]  # the end of the block ends a value, but not one that is still open
+    ends_well = edge[behind] | (behind == QUOTE)
+    stray = opened[several & ~ends_well]
+    return int(stray[0]) if len(stray) else None
 
 
 def _quotes(data: np.ndarray, delimiter: str) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from karat.engine.offsets import WHOLE
 WHOLE_NUMBER = re.compile(r"^[ \t]*[+-]?[0-9]{1,300}[ \t]*$")
 # What pyarrow reads as a number: no underscores, no digits of other scripts, no words but infinity.
 NUMBER = re.compile(r"[ \t]*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)[ \t]*", re.IGNORECASE | re.ASCII)
-SWITCH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
+SWITCH = {"true": True, "false": False, "1": True, "0": False}
 
 
 def is_large(column: pa.ChunkedArray) -> bool:
@@ -39,7 +39,7 @@ def number_of(text: str | None) -> float | None:
     return float(text) if text is not None and NUMBER.fullmatch(text) else None
 
 
-def _switch(text: str | None) -> float | None:
+def _switch(text: str | None) -> bool | None:
     """The same for a column of true and false."""
     return None if text is None else SWITCH.get(text.strip(" \t").lower())
 
@@ -51,14 +51,11 @@ def _whole_number(text: str | None) -> int | None:
 
 
 def as_numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
-    """Text columns as numbers where they should be; what is not a number becomes null."""
-
-    for i, name in enumerate(table.column_names):
-        if types.get(name) in (pa.float64(), pa.bool_()):
-            read = number_of if types[name] == pa.float64() else _switch
-            table = table.set_column(i, name, pa.array([read(v) for v in table[name].to_pylist()], pa.float64()))
-        elif types.get(name) == pa.int64():
-            table = table.set_column(i, name, pa.array([_whole_number(v) for v in table[name].to_pylist()], pa.int64()))
-        elif name in types:
-            table = table.set_column(i, name, table[name].cast(types[name]))
+    """Text columns as numbers of the given types; what is not one becomes null."""
+    for name, kind in types.items():
+        values = pa.array([READ[kind](value) for value in table[name].to_pylist()], kind)
+        table = table.set_column(table.column_names.index(name), name, values)
     return table
+
+
+READ = {pa.float64(): number_of, pa.bool_(): _switch, pa.int64(): _whole_number}

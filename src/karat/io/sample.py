@@ -41,7 +41,7 @@ def sample_rows(source: Any, columns: Sequence[str] | None, count: int, seed: in
     columns = list(opened.schema().names if columns is None else columns)
     draws, kept = Draws(int(count), seed), None
     numbers, first = np.empty(0, dtype=np.int64), 0
-    for chunk in opened.chunks(columns, (), ROWS, ResumePoint(), strict=False):
+    for chunk in opened.chunks(columns, None, ROWS, ResumePoint(), strict=False):
         table = pa.Table.from_batches([chunk.table]) if isinstance(chunk.table, pa.RecordBatch) else chunk.table
         new, stay = draws.more(table.num_rows)
         chosen = table.select(columns).take(pa.array(new))

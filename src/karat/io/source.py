@@ -92,13 +92,13 @@ class Source(ABC):
 
     @abstractmethod
     def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str], rows: int, start: ResumePoint, strict: bool
+        self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint, strict: bool
     ) -> Iterator[Chunk]:
         """Chunks of at most ``rows`` rows from a resume point on.
 
         The same chunks follow from every resume point.  Columns in ``numeric`` come as numbers of a type that holds their
         values exactly (those of text as doubles, or as 64-bit integers where doubles would round), and true and false as
-        booleans; others as they are.  A column has one type throughout, if ``numeric`` is not empty.  Columns that folder names
+        booleans; others as they are.  A column has one type throughout, if ``numeric`` is not None.  Columns that folder names
         give are among them (:func:`with_folders`).  A broken row is an error if ``strict``; else it is counted once, in ``bad``
         of a chunk, which may be empty.  ``end`` is None but for chunks after which a run can resume.
         """
