@@ -77,7 +77,8 @@ def check_running(summary: Summary, label: Any) -> None:
     """Raise unless the running sums of a group have the shapes of what a row adds to them."""
     running = summary.running[label]
     rows, peeled = summary.held_rows(label)
-    fresh = Running.within(running.kernel, *weighed(rows))
+    summed = rows.subset(np.flatnonzero(~peeled)) if 0 < peeled.sum() < len(peeled) else rows  # peeled rows are in no sum
+    fresh = Running.within(running.kernel, *weighed(summed))
     for sums in (running.high, running.low):
         require([part.shape for part in sums] == [part.shape for part in fresh.high], "sums of another shape")
         require(all(bool(np.isfinite(part).all()) for part in sums), "sums that are not finite")
@@ -86,7 +87,7 @@ def check_running(summary: Summary, label: Any) -> None:
     require(running.evidence is None or bool((running.evidence >= 0).all()), "evidence that is not positive")
     require(running.total >= 0, "a negative total weight")
     require(bool((running.weights > 0).all() and np.isfinite(running.pilot).all()), "coordinates of impossible rows")
-    if running.fitted_moments().needs_pass:  # these sums cannot be compared with those of rows, but in size
+    if running.fitted_moments().needs_pass and not peeled.all():  # these sums cannot be compared with those of rows, but in size
         sizes = [(np.linalg.norm(one), np.linalg.norm(other)) for one, other in zip(running.high, fresh.high, strict=True)]
         require(all(one <= 2 * other and other <= 2 * one for one, other in sizes), "sums that the rows held do not have")
     found = prove_held(rows, peeled, summary.kernel, running)
