@@ -133,7 +133,7 @@ class TestSpark:
     def test_exact(self, spark, tag, keep, tmp_path):
         case = case_of(tag)
         df = spark.read.parquet(str(case.write(tmp_path / "data")))
-        df = df.coalesce(1).repartitionByRange(10, "seq" if case.lengths else "id").sortWithinPartitions("id")
+        df = df.coalesce(1).repartitionByRange(4, "seq" if case.lengths else "id").sortWithinPartitions("id")
         core = karat.spark.coreset(df, problem=case.problem(keep), sample_weight="w", key="id", **case.roles)
         assert core.certificate.ok
         assert core.certificate.loss_error <= 1e-11
