@@ -121,16 +121,16 @@ class CsvFiles(Files):
         """The line of a row of a piece, from 1 on, and of a value in it; far behind in a file, where the piece begins."""
         if piece.start > COUNTED:
             return f"{self.names[file]}, row {row:,} after byte {piece.start:,}"
-        before = self._bytes(file).breaks_before(piece.start)
+        before, _ = self._bytes(file).text_at(piece.start)
         return f"{self.names[file]}, line {before + _lines_before(bytes(piece.data), piece.header.delimiter, row, value) + 1:,}"
 
     def where(self, file: int, row: int) -> str:
         known = [place for place in self.places if place.file == file and place.row <= row]
         if not known or known[-1].bad or known[-1].start > COUNTED:
             return super().where(file, row)
-        place, text = known[-1], self._bytes(file)
-        inside = _lines_before(text.read(known[-1].start, known[-1].length), place.delimiter, row - place.row + 1)
-        return f"{self.names[file]}, line {text.breaks_before(place.start) + inside + 1:,}"
+        place = known[-1]
+        before, text = self._bytes(file).text_at(place.start, place.length)
+        return f"{self.names[file]}, line {before + _lines_before(text, place.delimiter, row - place.row + 1) + 1:,}"
 
     def _bytes(self, file: int, spare: list[bytearray] | None = None) -> CsvBytes:
         return CsvBytes(self.filesystem, self.names[file], lambda line: self._header(file, line), spare)
@@ -179,9 +179,8 @@ class CsvFiles(Files):
         for (file, piece), parsed in in_order(parse, ahead(pieces), min(pa.cpu_count(), THREADS)):
             if file != last:
                 last, row = file, 0
-            table = self._settle(parsed, piece, file, columns, types, numbers, strict)
-            table = with_folders(table, self.folders[file], columns)
-            bad, end = len(parsed.broken), None
+            table, bad = self._settle(parsed, piece, file, columns, types, numbers, strict)
+            table, end = with_folders(table, self.folders[file], columns), None
             self.places.append(Place(file, row, piece.start, len(piece.data), piece.header.delimiter, bad))
             if piece.end is not None:  # all pieces of a block are parsed
                 spare.append(piece.data.obj)  # type: ignore[arg-type]
@@ -229,14 +228,13 @@ class CsvFiles(Files):
 
     def _settle(
         self, parsed: Parsed, piece: Piece, file: int, columns: Sequence[str], types: Types, numbers: Types, strict: bool
-    ) -> pa.Table:
-        """The table of a piece; what does not fit is an error, or left out if it should be a number."""
+    ) -> tuple[pa.Table, int]:
+        """The table of a piece, and how many broken lines it lacks; what is no number though it should be becomes null."""
         table, broken, error, large = parsed
         if table is None and strict:
             raise self._explain(error, piece, file)
         if table is None:
-            table, again = self._read(file, piece, columns, types | dict.fromkeys(numbers, pa.string()))
-            broken[:] = again
+            table, broken = self._read(file, piece, columns, types | dict.fromkeys(numbers, pa.string()))
             table = as_numbers(table, {c: kind for c, kind in numbers.items() if c in table.column_names})
             large = _large(table, types)
         if large:
@@ -255,7 +253,7 @@ class CsvFiles(Files):
                 f"{self.names[file]} has {lost.actual_columns} values where the header has {lost.expected_columns}, in a row "
                 f"of {lost.text.count(chr(10)) + 1:,} lines that quotes hold together ({lost.text[:60]!r}). Correct the quotes."
             )
-        return table
+        return table, len(broken)
 
     def _refuse_rounded(self, table: pa.Table) -> None:
         """Refuse whole numbers that the first lines gave no reason to expect, and that were read as doubles."""

@@ -124,7 +124,7 @@ class CsvBytes:
         data = memoryview(buffer)[:filled]
         stray = stray_quote(data, header.delimiter, final)
         if stray is not None:
-            line = 1 + self.breaks_before(place) + buffer.count(b"\n", 0, stray)
+            line = 1 + self.text_at(place)[0] + buffer.count(b"\n", 0, stray)
             text = bytes(data[stray : stray + 40]).decode("utf-8", "replace")
             raise InputError(
                 f"{self.name}, line {line:,}: a quote opens a value and is not closed ({text!r}), so the lines behind it would "
@@ -133,22 +133,14 @@ class CsvBytes:
         outside, inside = line_ends(data, header.delimiter)
         return Lines(filled if final else int(outside[-1]) + 1 if len(outside) else 0, outside, inside)
 
-    def read(self, start: int, length: int) -> bytes:
-        """Some bytes of the text, for error messages."""
+    def text_at(self, start: int, length: int = 0) -> tuple[int, bytes]:
+        """Some bytes of the text, and the line breaks before them, for error messages: the file is read again up to there."""
+        breaks = 0
         with self.filesystem.open_input_file(self.name) as stored:
             stream = self._decompressed(stored)
             while start > 0 and (some := stream.read(min(start, SOME))):
-                start -= len(some)
-            return bytes(stream.read(length))
-
-    def breaks_before(self, byte: int) -> int:
-        """Line breaks before a byte, for error messages: all of them are read again."""
-        found = 0
-        with self.filesystem.open_input_file(self.name) as stored:
-            stream = self._decompressed(stored)
-            while byte > 0 and (some := stream.read(min(byte, SOME))):
-                found, byte = found + some.count(b"\n"), byte - len(some)
-        return found
+                breaks, start = breaks + some.count(b"\n"), start - len(some)
+            return breaks, bytes(stream.read(length))
 
 
 def _cuts(buffer: bytearray, lines: Lines, piece_bytes: int) -> list[int]:
