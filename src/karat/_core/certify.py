@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.proof import Terms, linear_class, measure, tolerance
+from karat.engine.proof import Terms, linear_class, measure
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights
-from karat.engine.tolerances import EPS, MEASURED, ROUNDING
+from karat.engine.tolerances import EPS, EXACT, ROUNDING
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
 from karat.problems.absorb.absorb import REFUTED
@@ -88,9 +88,6 @@ class Certificate:
     inflation : float
         Largest ratio of an absolute moment of the kept rows to that of all rows; it magnifies the second term of a coreset of
         this coreset.
-    covered : float
-        The part of ``loss_error`` that is rounding which the second term holds as well; a coreset of this coreset does not
-        inherit it twice.
     proof_version : int
         The proof that was made; one of an older version does not count.
     standard_errors : float or None
@@ -119,14 +116,13 @@ class Certificate:
     refuted: bool = False
     spent: float = 1.0
     inflation: float = 1.0
-    covered: float = 0.0
     proof_version: int = PROOF_VERSION
     standard_errors: float | None = None
 
     @property
     def tolerance(self) -> float:
         """The largest ``loss_error`` that counts as exact: 1e-10, up to 1e-8 where the columns are that ill-conditioned."""
-        return tolerance(self.power, self.condition)
+        return EXACT
 
     @property
     def proven(self) -> bool:
@@ -191,11 +187,9 @@ def certify(
     proofs = [r.proof for r in reductions]
     kept = sum(float(r.weights.sum()) for r in reductions)
     error, spent = max(r.error for r in reductions), max(r.spent for r in reductions)
-    handed_on = max(r.handed_on for r in reductions)
     return Certificate(
         loss_error=float(error),
-        covered=float(error - handed_on) if np.isfinite(error) else 0.0,
-        rounding=_rounding(spent),
+        rounding=ROUNDING * spent,
         spent=spent,
         remainder=max(r.remainder for r in reductions),
         moment_error=max(p.moment_error for p in proofs),
@@ -239,8 +233,7 @@ def measure_again(
         assert rows is not None
         error = core.problem.absorbed_error(rows, fitted, kept, core.absorbed, unit)
         proof = replace(proof, loss_error=error, moment_error=error, remainder=0.0)
-    method, before = "verified on the full data", (terms.measured - MEASURED) * proof.remainder / ROUNDING
-    return Reduction(positions, weights, fitted, core.certificate.rank, proof, method, passes, before=before)
+    return Reduction(positions, weights, fitted, core.certificate.rank, proof, "verified on the full data", passes)
 
 
 def certify_again(
@@ -283,7 +276,7 @@ def inherited_error(parts: Sequence[Part]) -> float:
     Each is relative to a loss that is smaller than that of the union.  With a correction each of them is relative to a loss
     that has the regulariser in it, so that they add up.
     """
-    errors = [core.certificate.loss_error - (0.0 if core.absorbed else core.certificate.covered) for core in parts]
+    errors = [core.certificate.loss_error for core in parts]
     return sum(errors) if any(core.absorbed for core in parts) else max(errors)
 
 
@@ -296,7 +289,7 @@ def certify_union(fresh: Certificate, parts: Sequence[Part], notes: Sequence[str
         fresh,
         loss_error=fresh.loss_error + inherited,
         standard_errors=_standard_errors(parts[0].problem, fresh.loss_error + inherited, sum(core.n_rows for core in parts)),
-        rounding=_rounding(spent),
+        rounding=ROUNDING * spent,
         spent=spent,
         notes=tuple(notes),
         proof_version=min(fresh.proof_version, *(proof.proof_version for proof in proofs)),
@@ -306,11 +299,6 @@ def certify_union(fresh: Certificate, parts: Sequence[Part], notes: Sequence[str
 def _standard_errors(problem: Problem, loss_error: float, n_rows: int) -> float | None:
     """About the largest number of standard errors by which the coefficients of least squares move."""
     return loss_error * sqrt(n_rows) if isinstance(problem, LeastSquares | Ridge) else None
-
-
-def _rounding(spent: float) -> float:
-    """The second term of a certificate whose reductions have spent so much of it, in units of ROUNDING."""
-    return ROUNDING * max(1.0, spent)
 
 
 def require_proven(

@@ -20,7 +20,7 @@ from karat.engine.kernel import Kernel
 from karat.engine.linalg import Indices
 from karat.engine.reduce import NonFiniteError
 from karat.engine.rows import Rows
-from karat.engine.tolerances import EXACT, LOOSEST
+from karat.engine.tolerances import EXACT
 from karat.errors import InputError
 from karat.problems.base import KeptRows, Problem
 from karat.problems.latent import Latent
@@ -166,7 +166,7 @@ def _explained(tables: tuple[Table, ...]) -> InputError:
 
 def changed_maps(problem: Latent, stored: Maps | None, fresh: Maps) -> list[str]:
     """How the stored maps of a coreset differ from those of the data; empty if they do not."""
-    allowed = min(LOOSEST, max(EXACT, 100 * problem.map_rounding(fresh)))
+    allowed = min(1e-8, max(EXACT, 100 * problem.map_rounding(fresh)))
     compared = {name: value for name, value in (stored or {}).items() if name not in BASIS}
     apart = [name for name, value in compared.items() if not _same_map(value, fresh.get(name), allowed)]
     return [f"The stored maps are not those of this data ({', '.join(apart)} differ)."] if apart else []

@@ -17,6 +17,7 @@ from karat._data.checks import Table, read_input
 from karat._data.frames import stack_rows
 from karat._data.groups import same_kind
 from karat.engine.reduce import Reduction, whole
+from karat.engine.tolerances import EXACT
 from karat.errors import InputError, NotExactError
 
 
@@ -79,5 +80,5 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
 def _within_claim(table: Table, label: Any, found: Reduction, inflation: float, inherited: float) -> Reduction:
     """A reduction of the rows of both parts; all of them, which adds nothing to ``inherited``, if that is not exact enough."""
     found = replace(found, inflation=inflation)
-    within = found.proof.loss_error + inherited <= found.proof.tolerance
+    within = found.proof.loss_error + inherited <= EXACT
     return found if found.proof.ok and within and found.remainder <= 1.0 else whole(table.rows(label), found)

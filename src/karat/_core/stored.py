@@ -25,7 +25,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "float": (float, int), "int": (int,), "str": (str,), "bool": (bool,), "float | None": (float, int, type(None)),
     "tuple[float, ...]": (tuple,), "tuple[str, ...]": (tuple,),
 }  # fmt: skip
-UNSIGNED = ("loss_error", "rounding", "remainder", "moment_error", "total_error", "condition", "spent", "inflation", "covered")
+UNSIGNED = ("loss_error", "rounding", "remainder", "moment_error", "total_error", "condition", "spent", "inflation")
 
 
 def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:

@@ -194,11 +194,9 @@ def union_certificate(parts: Sequence[Certificate], problem: Problem) -> Certifi
     if len(parts) == 1:
         return parts[0]
     worst, rows = max(parts, key=lambda part: part.loss_error), sum(part.n_rows for part in parts)
-    handed_on = max(part.loss_error - part.covered for part in parts)
     standard = None if worst.standard_errors is None else worst.loss_error * float(np.sqrt(rows))
     return replace(
         worst,
-        covered=max(0.0, worst.loss_error - handed_on),
         rounding=max(part.rounding for part in parts),
         spent=max(part.spent for part in parts),
         remainder=max(part.remainder for part in parts),

@@ -43,7 +43,7 @@ def is_summable(table: Table, summary: Summary, before: Batch | None) -> bool:
         else:
             kernel = summary.problem.kernel(table.columns, table.targets)
             pilot = (block, weights) if before is None else weighed(summary.problem.view(before.rows()))
-            fitted = kernel.prepare(*pilot, complete=False)
+            fitted = kernel.prepare(*pilot)
         sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
     return all(np.isfinite(part).all() for part in sums)
 

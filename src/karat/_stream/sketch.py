@@ -295,7 +295,7 @@ class Sketch:
                 self.take(replace(theirs.held, numbers=numbers), owned=True, seen=theirs.fingerprint)
             for label in theirs.running:  # what the other's rows are off by is inherited
                 found = theirs.reduction(label)
-                claim = (found.handed_on, found.spent, found.inflation * found.proof.inflation)
+                claim = (found.error, found.spent, found.inflation * found.proof.inflation)
                 inherited[label] = larger(inherited.get(label, claim), claim)
             mine.n_rows += theirs.n_rows
             mass = None if mass is None or theirs.mass is None else mass + theirs.mass

@@ -67,7 +67,7 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         header["running"].append(
             {name: getattr(running, field) for name, field in FLAGS.items()} | {"sums": len(running.high), "found": proof}
         )
-        arrays |= {f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights", "evidence")}
+        arrays |= {f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights")}
         arrays |= {f"running_{i}_high_{j}": part for j, part in enumerate(running.high)}
         arrays |= {f"running_{i}_low_{j}": part for j, part in enumerate(running.low)}
     return header, arrays
@@ -119,12 +119,11 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
         pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
         summary.running[label] = Running(
-            summary.kernel.prepare(pilot, weights, complete=False),
+            summary.kernel.prepare(pilot, weights),
             pilot,
             weights,
             high,
             low,
-            evidence=arrays.get(f"running_{i}_evidence"),
             **{field: saved[name] for name, field in FLAGS.items()},
         )
         check_running(summary, label)

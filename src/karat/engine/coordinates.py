@@ -11,9 +11,9 @@ kappa^p.  So the variables are mapped to nearly orthonormal ones before anything
              scaled if it does not.  If G is well conditioned its sum is accurate and we are done; otherwise the map is
              improved by the eigenvectors of G and the pass repeated (as in CholeskyQR2).
 
-A direction vanishes if its root mean square over all rows is at most NULL times that of its *terms*: then it is rounding of
-the data.  A single column has one term, itself, so it vanishes only if it is zero in every row, however rare or small it is
-elsewhere.  What is dropped is remembered, looked at row by row, and restored if rows show it (:mod:`karat.engine.dropped`).
+A direction vanishes if columns that differ by at most NULL of their own size from the given ones do not have it.  A single
+column vanishes only if it is zero in every row, however rare or small it is elsewhere.  What is dropped is remembered with its
+size over all rows, which the proof charges to its second term (:mod:`karat.engine.frame`).
 
 Some variables may not be mixed with each other: the targets of a multi-output regression, of which only the squares are
 kernel features.  They come last, ``separate_targets`` of them.  Each is only residualised on the other variables, except on
@@ -23,12 +23,13 @@ directions so small (SMALL) that their coordinates are mostly rounding, which mu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags
-from karat.engine.tolerances import BLIND, EPS, GRADED, KAPPA, LITTLE, NULL, SMALL
+from karat.engine.tolerances import BLIND, EPS, GRADED, KAPPA, LITTLE, SMALL, UNSCALED
 
 
 @dataclass(frozen=True)
@@ -37,24 +38,21 @@ class Directions:
 
     vectors: Array  # (v, e): each a combination of the shifted columns (the constant first, if it is a base variable)
     sizes: Array  # (e,): their root mean square over all rows, relative to that of their terms
-    separate: Flags  # (e,): which of them belong to variables that are not mixed with each other
+    norms: Array  # (e,): the same itself; for a loss of degree p, the p-th root of the mean p-th power
 
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def plus(self, vectors: Array, sizes: Array, separate: Flags) -> Directions:
+    def plus(self, vectors: Array, sizes: Array, norms: Array) -> Directions:
         return Directions(
             np.hstack([self.vectors, vectors]),
             np.concatenate([self.sizes, sizes]),
-            np.concatenate([self.separate, separate]),
+            np.concatenate([self.norms, norms]),
         )
-
-    def chosen(self, which: Flags) -> Directions:
-        return Directions(self.vectors[:, which], self.sizes[which], self.separate[which])
 
     @staticmethod
     def none(variables: int) -> Directions:
-        return Directions(np.zeros((variables, 0)), np.zeros(0), np.zeros(0, dtype=bool))
+        return Directions(np.zeros((variables, 0)), np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -66,33 +64,17 @@ class Basis:
     unconfirmed: Flags  # (r,): directions that vanished in a sample; whether they vanish on all rows is not known yet
     separate_targets: int  # number of separate variables left
     excluded: Directions  # what was dropped
-    real: Flags  # (r,): directions that are not zero in some row, however small they are over all rows; they are not dropped
 
     @staticmethod
     def of(map_: Array, separate_targets: int = 0, unconfirmed: Flags | None = None) -> Basis:
         """A basis from which nothing was dropped; by default, all of it is confirmed."""
         none = np.zeros(map_.shape[1], dtype=bool)
-        return Basis(map_, none if unconfirmed is None else unconfirmed, separate_targets, Directions.none(len(map_)), none)
+        return Basis(map_, none if unconfirmed is None else unconfirmed, separate_targets, Directions.none(len(map_)))
 
     def sizes(self, block: Array) -> Array:
         """Root mean square of every coordinate of a block, relative to that of its terms: 1 / condition of each direction."""
         terms = linalg.column_norms(block) @ np.abs(self.map)
         return np.asarray(linalg.column_norms(block @ self.map) / np.where(terms > 0, terms, 1.0))
-
-    def mixing(self, block: Array) -> Array:
-        """The terms of every coordinate of a block that others may cancel, relative to its own root mean square.
-
-        A query ``z = map v`` has ``|v_k map_jk| <= |z_j| + sum_{l != k} |v_l map_jl|``.  With k the largest entry of row j,
-
-            sum_k |v_k| terms_k  <=  sum_j |z_j d_j|  +  2 sum_k |v_k| mixed_k,
-
-        where mixed are the terms without the largest entry of each row: beyond R(q) the coordinates round by no more than this.
-        """
-        size = linalg.column_norms(block @ self.map)
-        entries = np.abs(self.map) / np.where(size > 0, size, 1.0)
-        if entries.size:
-            np.put_along_axis(entries, entries.argmax(axis=1)[:, None], 0.0, axis=1)
-        return np.asarray(linalg.column_norms(block) @ entries)
 
 
 def condition_of(variables: Array) -> float:
@@ -106,11 +88,11 @@ def condition_of(variables: Array) -> float:
     return float(np.sqrt(values[-1] / max(values[0], EPS**2)))
 
 
-def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, constant: bool, complete: bool) -> Basis:
+def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, constant: bool) -> Basis:
     """The whitening map of a sample of rows (k x v).
 
     The last ``separate_targets`` variables are separate.  If the first is the ``constant`` 1, it stays a coordinate, and the
-    others are centred on it.  If the sample is ``complete``, what vanishes in it is dropped at once.
+    others are centred on it.
     """
     if weights is None:
         weights = np.ones(len(variables))
@@ -120,7 +102,7 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
     centre = np.zeros(variables.shape[1])
     if constant:
         centre[1:] = share @ variables[:, 1:]
-    null = NULL * variables.shape[1]
+    null = UNSCALED * variables.shape[1]
     root = np.sqrt(share)[:, None]
     raw = linalg.column_norms(root * variables)
     variables = root * (variables - centre)
@@ -155,18 +137,14 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
     if unconfirmed.any() and not unconfirmed.all():
         for _ in range(2):
             columns[:, unconfirmed] = purified(columns[:, unconfirmed], columns[:, ~unconfirmed], given, share)
-    basis = Basis.of(columns, separate_targets, unconfirmed)
-    if not complete or not unconfirmed.any():
-        return basis
-    sizes = np.concatenate([np.zeros(int(constant)), s, np.zeros(len(unseen)), np.full(separate_targets, null)])
-    return without(basis, unconfirmed, sizes)
+    return Basis.of(columns, separate_targets, unconfirmed)
 
 
-def without(basis: Basis, gone: Flags, sizes: Array) -> Basis:
+def without(basis: Basis, gone: Flags, sizes: Array, norms: Array) -> Basis:
     """The basis without some directions, which it remembers."""
     last = np.arange(len(gone)) >= len(gone) - basis.separate_targets
-    excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone], last[gone])
-    return Basis(basis.map[:, ~gone], basis.unconfirmed[~gone], int((last & ~gone).sum()), excluded, basis.real[~gone])
+    excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone], norms[gone])
+    return Basis(basis.map[:, ~gone], basis.unconfirmed[~gone], int((last & ~gone).sum()), excluded)
 
 
 def without_small(coefficients: Array, residual: Array, sizes: Array) -> Array:
@@ -187,27 +165,38 @@ def purified(small: Array, known: Array, variables: Array, share: Array) -> Arra
     return np.asarray(small - known @ ((variables @ known * share[:, None]).T @ (variables @ small)))
 
 
-def vanishing(basis: Basis, gram: Array) -> tuple[Flags, Array]:
-    """Which directions vanish, by the mean square matrix of the coordinates over all rows; and the relative size of all."""
-    rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
-    if np.array_equal(basis.map, np.eye(len(rms))):  # the columns themselves
-        terms = rms
-    else:
-        unit = np.abs(basis.map).max(axis=1, initial=0.0)  # columns of different sizes: none must seem small to the inverse
-        unit[unit == 0] = 1.0
-        back = np.linalg.pinv(basis.map / unit[:, None]) / unit
-        terms = np.sqrt(np.maximum(np.einsum("ij,ij->j", back, gram @ back), 0.0)) @ np.abs(basis.map)
-    gone = (rms <= NULL * len(basis.map) * terms) & ~(basis.real & (rms > 0))
-    return gone, rms / np.where(terms > 0, terms, 1.0)
+def vanishing(basis: Basis, gram: Array, null: float) -> tuple[Flags, Array]:
+    """Which directions vanish, by the mean square matrix of the coordinates over all rows; and the relative size of all.
 
-
-def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Array, Basis, bool, float]:
-    """Improve the coordinates by their mean square matrix over all rows.
-
-    Returns the step from the old coordinates to whitened ones, the old map followed by it, whether the old coordinates were too
-    ill-conditioned for moments of this degree (then pass again with the new ones), and their condition number.
+    Column j has the entry ``back[e, j]`` along direction e.  Without the direction it would change by that times the root mean
+    square of e, which is to be at most ``null`` of the size of the column.
     """
-    gone, sizes = vanishing(basis, gram)
+    rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
+    unit = np.abs(basis.map).max(axis=1, initial=0.0)  # columns of different sizes: none must seem small to the inverse
+    unit[unit == 0] = 1.0
+    back = np.linalg.pinv(basis.map / unit[:, None]) / unit
+    with np.errstate(divide="ignore", invalid="ignore"):
+        largest = np.abs(back).max(axis=0, initial=0.0)
+        scaled = back / np.where(largest > 0, largest, 1.0)
+        size = largest * np.sqrt(np.maximum(np.einsum("ij,ij->j", scaled, gram @ scaled), 0.0))
+        change = rms * np.max(np.abs(back) / np.where(size > 0, size, np.inf), axis=1, initial=0.0)
+    terms = size @ np.abs(basis.map)
+    return (change <= null) | (rms == 0), rms / np.where(terms > 0, terms, 1.0)
+
+
+class Refined(NamedTuple):
+    """What a pass says about the coordinates in which it was made."""
+
+    gone: Flags  # (r,): those that vanish
+    left: Basis  # without them
+    step: Array  # from the old coordinates to whitened ones
+    basis: Basis  # the old map followed by the step
+    poor: bool  # the old ones were too ill-conditioned for moments of this degree: pass again with the new ones
+
+
+def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) -> Refined:
+    """Improve the coordinates by their mean square matrix over all rows; directions up to ``null`` vanish."""
+    gone, sizes = vanishing(basis, gram, null)
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     first = np.arange(len(rms)) < constant
     gone &= ~first  # the constant is 1 in every row, however large the others are
@@ -234,12 +223,9 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool) -> tuple[Arra
             values = np.diag(rest) if separate else linalg.eigenvalues(rest)
             kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
     flags = np.concatenate(unconfirmed)
-    poor = bool(flags.any()) or kappa > KAPPA ** (2 / degree)
-    # A direction that is dropped must vanish row by row: without what rounding has left of known coordinates in it.
-    pure = basis.map.copy()
-    pure[:, gone] -= basis.map @ (known @ (known.T @ gram[:, gone]))
-    left = without(replace(basis, map=pure), gone, sizes)
-    return step, replace(left, map=basis.map @ step, unconfirmed=flags), poor, kappa
+    poor = bool(flags.any()) or (degree > 2 and kappa > KAPPA ** (2 / degree))
+    left = without(basis, gone, sizes, rms)
+    return Refined(gone, left, step, replace(left, map=basis.map @ step, unconfirmed=flags), poor)
 
 
 def _separately(rest: Array) -> tuple[Array, Flags]:

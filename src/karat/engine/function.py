@@ -22,7 +22,7 @@ class FunctionKernel(Kernel):
         self.width = 0
         self.product_shape = (columns + targets + 1, 1)
 
-    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
+    def prepare(self, pilot: Array, weights: Array | None) -> Self:
         other = self.__class__(self.function, self.columns, self.targets, self.total)
         other.width = other.features(pilot).shape[1]
         linalg.check_width(other.width)

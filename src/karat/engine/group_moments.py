@@ -22,12 +22,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.group_proof import PIECE
 from karat.engine.group_weights import each
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Blocks, Rows, consecutive
 from karat.engine.tolerances import EPS, EXTREME, KAPPA
 
-PIECE = 512  # rows that BLAS adds up by itself; such sums are added pairwise
 PASS = 8192  # rows of a larger group that are read at a time
 NARROW = 1e-9  # standard deviation over mean below which a column may be constant
 PILOT_KAPPA = 25.0  # condition number of a pilot from which on its map is used: that of all rows may be larger
@@ -42,8 +42,9 @@ class GroupMoments:
     total: Array  # (G,): total weight
     map: Array  # (G, v, v): shifted variables @ map are the coordinates of the last pass,
     step: Array  # (G, v, v): and these @ step the final ones
-    gram: Array  # (G, v, v): second moments in the final coordinates
-    kappa: Array  # (G,): condition number in the coordinates of the last pass
+    sums: Array  # (G, v, v): second moments in the coordinates of the last pass
+    gram: Array  # (G, v, v): and in the final ones
+    plain: Flags  # (G,): the coordinates of the last pass are the variables themselves
     alive: Flags  # (G, v): variables, and coordinates, that are not zero in every row
     twice: Flags  # (G,): the groups that were summed twice
     good: Flags  # (G,): the groups for which all this holds
@@ -99,7 +100,7 @@ def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
     if again.any():
         sums[again] = second_moments(variables[again] @ map_[again], weights[again])
     lightest = np.where(weights > 0, weights, np.inf).min(axis=1)
-    return _fitted(sums, squares, shift, map_, weights.sum(axis=1), lightest, again, int(affine))
+    return _fitted(sums, squares, shift, map_, weights.sum(axis=1), lightest, ~again, again, int(affine))
 
 
 def _first_look(
@@ -133,7 +134,7 @@ def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, af
         if own.weights is not None:
             total[g], lightest[g] = own.weights.sum(), own.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
-    return _fitted(sums, squares, shift, map_, total, lightest, np.zeros(len(starts), dtype=bool), int(affine))
+    return _fitted(sums, squares, shift, map_, total, lightest, ~mapped, np.zeros(len(starts), dtype=bool), int(affine))
 
 
 def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array:
@@ -152,7 +153,7 @@ def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array
 
 
 def _fitted(
-    sums: Array, squares: Array, shift: Array, map_: Array, total: Array, lightest: Array, twice: Flags, lead: int
+    sums: Array, squares: Array, shift: Array, map_: Array, total: Array, lightest: Array, plain: Flags, twice: Flags, lead: int
 ) -> GroupMoments:
     """The moments of groups from their sums in mapped variables; ``squares`` are those of the variables before the map."""
     alive = np.einsum("gii->gi", sums) > 0
@@ -161,7 +162,7 @@ def _fitted(
     smallest = np.where(alive & (squares > 0), squares, np.inf).min(axis=1)
     tame = (squares.max(axis=1) < EXTREME**2 * lightest) & (smallest > total / EXTREME**2)
     good = clear & (kappa <= KAPPA) & tame & np.isfinite(gram).all(axis=(1, 2))
-    return GroupMoments(shift, total, map_, step, gram, kappa, alive, twice, good)
+    return GroupMoments(shift, total, map_, step, sums, gram, plain, alive, twice, good)
 
 
 def shifted(block: Array, weights: Array, total: Array, affine: bool) -> tuple[Array, Array]:
@@ -204,8 +205,7 @@ def second_moments(variables: Array, weights: Array) -> Array:
     pieces = count // PIECE
     whole = pieces * PIECE
     left, right = (part[:, :whole].reshape(groups, pieces, PIECE, width) for part in (variables, weighted))
-    products = left.transpose(0, 1, 3, 2) @ right
-    total = np.ascontiguousarray(products.transpose(0, 2, 3, 1)).sum(axis=3)  # along contiguous numbers, so pairwise
+    total = linalg.tree_sum((left.transpose(0, 1, 3, 2) @ right).swapaxes(0, 1))
     if whole < count:
         total += variables[:, whole:].transpose(0, 2, 1) @ weighted[:, whole:]
     return np.asarray(total)

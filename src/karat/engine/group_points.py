@@ -13,12 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine.coordinates import Basis, Directions
+from karat.engine.frame import Frame
 from karat.engine.group_moments import GroupMoments, all_rows, block_of, drawn_rows, stacked_rows, subtract, weights_of
 from karat.engine.group_proof import Kept, measure_groups
 from karat.engine.group_weights import each, match_moments, polish, reduce_points, taken
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.powers import Powers, monomials
+from karat.engine.monomials import monomials
+from karat.engine.powers import Powers
 from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows
@@ -179,41 +181,45 @@ class Stack:
         starts: Indices,
     ) -> Iterator[tuple[int, Reduction]]:  # fmt: skip
         chosen = fitted.chosen(groups)
-        step = chosen.step[:, :, self.alive]
+        alive = np.ix_(np.arange(len(groups)), self.alive, self.alive)
         kept = Kept(
-            taken(candidates.variables[groups], support),
+            taken(candidates.variables[groups], support)[:, :, self.alive],
             weights,
-            taken(candidates.coordinates[groups], support),
-            chosen.map @ step,
-            chosen.gram[:, self.alive][:, :, self.alive],
+            chosen.map[alive],
+            chosen.plain,
+            chosen.sums[alive],
             chosen.total,
-            4 * EPS * chosen.kappa**2,
+            self.kernel.affine,
         )
-        proofs = measure_groups(kept, self.kernel.total, int((~self.alive).sum()))
+        proofs = measure_groups(kept, self.kernel.total)
         positions = np.take_along_axis(candidates.positions[groups], support, axis=1) - starts[groups, None]
         for i, (place, proof) in enumerate(zip(groups.tolist(), proofs, strict=True)):
             if proof.ok and proof.reducible_error <= EXACT:
                 inside = weights[i] > 0
                 order = np.argsort(positions[i, inside])
-                moments = self._fitted(chosen, kept.map[i], kept.gram[i], i)
+                moments = self._fitted(chosen, i)
                 yield place, Reduction(
                     positions[i, inside][order], weights[i, inside][order], moments, min(rank, len(order)), proof, WAY,
                     passes=1 + int(chosen.twice[i]),
                 )  # fmt: skip
 
-    def _fitted(self, moments: GroupMoments, map_: Array, gram: Array, i: int) -> FittedMoments:
+    def _fitted(self, moments: GroupMoments, i: int) -> FittedMoments:
         """The moments of one group, with the kernel in its coordinates."""
-        dead = ~self.alive
+        dead, total = ~self.alive, float(moments.total[i])
+        zero = np.zeros(int(dead.sum()))
+        excluded = Directions(np.eye(len(dead))[:, dead], zero, zero)
+        step, gram = moments.step[i][:, self.alive], moments.gram[i][np.ix_(self.alive, self.alive)]
         none = np.zeros(self.variables, dtype=bool)
-        excluded = Directions(np.eye(len(dead))[:, dead], np.zeros(int(dead.sum())), np.zeros(int(dead.sum()), dtype=bool))
-        maps = (moments.map[i], moments.step[i][:, self.alive])
-        kernel = self.kernel.within(Basis(map_, none, 0, excluded, none), maps)
+        maps = (step,) if moments.plain[i] else (moments.map[i], step)
+        kernel = self.kernel.within(Basis(moments.map[i] @ step, none, 0, excluded), maps)
         kernel.shift = moments.shift[i]
-        return FittedMoments(
-            kernel, kernel.read_moments(gram, float(moments.total[i])), (gram,), float(moments.total[i]),
-            rounding=4 * EPS * float(moments.kappa[i]) ** 2, excluded=excluded,
-            vanished=dead[int(self.kernel.affine) :],
+        sums = moments.sums[i][np.ix_(self.alive, self.alive)]
+        frame = Frame(
+            Basis(moments.map[i][:, self.alive], none, 0, excluded), bool(moments.plain[i]), sums, sums, total, 2,
+            self.kernel.affine,
         )  # fmt: skip
+        target = kernel.read_moments(gram, total)
+        return FittedMoments(kernel, target, (gram,), total, frame=frame, vanished=dead[int(self.kernel.affine) :])
 
 
 def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:

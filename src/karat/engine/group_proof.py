@@ -1,12 +1,11 @@
-"""The proof of :mod:`karat.engine.proof` for many groups at once: powers of degree 2, every direction resolved.
+"""The proof of :mod:`karat.engine.proof` for many groups at once: powers of degree 2, nothing charged to the second term.
 
-For each group, with M the second moments of all rows in whitened coordinates and E those of the kept rows less M,
+For each group, with M the second moments of all rows in the coordinates of its last pass and E those of the kept rows less M,
 
-    loss_error = | M^(-1/2) E M^(-1/2) |_2  +  rounding of the sums  +  rounding of the coordinates,
+    loss_error = | M^(-1/2) E M^(-1/2) |_2  +  rounding of the sums,        rounding = rounding of the coordinates,
 
-term by term what :func:`karat.engine.proof.measure` says of that group.  Directions so small that the second term of the claim
-has to cover them are not for this module: where there is one, the loss error is infinite, and the group goes the ordinary
-way.
+term by term what :func:`karat.engine.proof.measure` says of that group (:mod:`karat.engine.frame` has the formulas).  Where
+that is no proof, the group goes the ordinary way.
 """
 
 from __future__ import annotations
@@ -16,53 +15,70 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine.group_weights import each
-from karat.engine.linalg import Array, Indices
-from karat.engine.proof import Proof, sum_rounding
-from karat.engine.tolerances import EPS, RESOLVED, TINY
+from karat.engine.linalg import Array, Flags
+from karat.engine.proof import Proof
+from karat.engine.tolerances import COORDINATES, EPS, TINY, sum_rounding
+
+PIECE = 128  # rows that BLAS adds up by itself, or up to twice as many; such sums are added in a tree
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The rows kept of G groups that have the same coordinates alive, and what they are compared with."""
+    """The rows kept of G groups that have the same v variables alive, and what they are compared with."""
 
     variables: Array  # (G, s, v): shifted rows; rows of weight zero fill up
     weights: Array  # (G, s)
-    coordinates: Array  # (G, s, r)
-    map: Array  # (G, v, r): from the variables to the coordinates
-    gram: Array  # (G, r, r): second moments of all rows in these coordinates
+    map: Array  # (G, v, v): from the variables to the coordinates of the last pass,
+    plain: Flags  # (G,): which are the variables themselves
+    gram: Array  # (G, v, v): second moments of all rows in these coordinates
     total: Array  # (G,): total weight of all rows
-    rounding: Array  # (G,): relative error that the sums over all rows may carry
-
-
-def _norms(stack: Array) -> Array:
-    return np.asarray(np.sqrt(np.einsum("gsk,gsk->gk", stack, stack)))
+    affine: bool  # whether the first variable is the constant
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def measure_groups(kept: Kept, keeps_total: bool, dropped: int) -> list[Proof]:
-    """One proof per group; ``dropped`` columns are zero in every row of it."""
-    root = np.sqrt(kept.weights)[:, :, None]
-    weighted, mapped = _norms(root * kept.variables), _norms(root * (kept.variables @ kept.map))
-    terms = (weighted[:, None, :] @ np.abs(kept.map))[:, 0]
-    sizes = mapped / np.where(terms > 0, terms, 1.0)
-    difference = kept.coordinates.transpose(0, 2, 1) @ (kept.coordinates * kept.weights[:, :, None]) - kept.gram
+def measure_groups(kept: Kept, keeps_total: bool) -> list[Proof]:
+    """One proof per group."""
+    coordinates = np.where(kept.plain[:, None, None], kept.variables, kept.variables @ kept.map)
+    difference = coordinates.transpose(0, 2, 1) @ (coordinates * kept.weights[:, :, None]) - kept.gram
+    size = np.sqrt(np.einsum("gii->gi", kept.gram)).clip(TINY)
     gap = relative_norms(difference, kept.gram)
     if keeps_total:
         gap = np.maximum(gap, np.abs(kept.weights.sum(axis=1) / kept.total - 1.0))
-    condition = 1.0 / sizes.min(axis=1, initial=1.0)
-    error = gap + kept.rounding + sum_rounding(2, kept.gram.shape[1]) + 2 * EPS * condition
-    error = np.where(np.isfinite(error) & (sizes >= RESOLVED).all(axis=1) & (kept.weights >= 0).all(axis=1), error, np.inf)
-    mixed = np.linalg.norm(_mixing(kept.map, weighted, mapped), axis=1)
-    covered = 2 * EPS * np.maximum(condition - 2 * mixed, 0.0)
-    size = np.sqrt(np.einsum("gii->gi", kept.gram)).clip(TINY)
+    correlation = kept.gram / size[:, :, None] / size[:, None, :]
+    piece = max(2 * PIECE, kept.variables.shape[1])
+    sums = 2 * sum_rounding(piece, 2) * np.abs(each(np.linalg.inv, correlation)).sum(axis=(1, 2))
+    derived, also, condition = _rounded(kept)
+    error = gap + sums + also
+    error = np.where(np.isfinite(error) & np.isfinite(derived) & (kept.weights >= 0).all(axis=1), error, np.inf)
     off = np.abs(difference) / size[:, :, None] / size[:, None, :]
-    worst = off[:, *np.triu_indices(off.shape[1])].argmax(axis=1)
-    furthest = off.max(axis=(1, 2), initial=0.0)
-    columns = (error, furthest, condition, gap, worst, covered)
+    worst = np.maximum(off.max(axis=2).argmax(axis=1) - int(kept.affine), 0)
+    limit = COORDINATES * (kept.variables.shape[2] - int(kept.affine) + 2)
+    columns = (error, derived / limit, off.max(axis=(1, 2), initial=0.0), condition, gap, worst, derived)
     return [
-        Proof(e, 0.0, m, c, (), g, 2, w, dropped=dropped, covered=cov)
-        for e, m, c, g, w, cov in zip(*(column.tolist() for column in columns), strict=True)
+        Proof(e, rest, m, c, (), g, 2, w, derived=d)
+        for e, rest, m, c, g, w, d in zip(*(column.tolist() for column in columns), strict=True)
     ]
+
+
+def _rounded(kept: Kept) -> tuple[Array, Array, Array]:
+    """The rounding of coordinates as a change of the columns and of the loss, and the condition (``Frame.share``)."""
+    first = int(kept.affine)
+    inverse = np.where(kept.plain[:, None, None], kept.map, each(np.linalg.inv, kept.map))
+    mean_square = kept.gram / kept.total[:, None, None]
+    means = (mean_square[:, :1] @ inverse)[:, 0] if first else np.zeros(inverse.shape[:2])
+    sizes = np.sqrt(np.einsum("gkj,gkj->gj", inverse, mean_square @ inverse))
+    held = np.sqrt(np.einsum("gs,gsj->gj", kept.weights, np.square(kept.variables)) / kept.total[:, None])
+    centred = inverse.copy()
+    if first:
+        centred[:, 0] -= means
+    spreads = np.sqrt(np.einsum("gkj,gkj->gj", centred, mean_square @ centred)) * (1 - 1e-6)
+    steps = np.where(kept.plain, first, first + inverse.shape[1])
+    terms = (np.maximum(sizes, held)[:, None] @ np.abs(kept.map))[:, 0]
+    k = steps[:, None] * EPS * (terms[:, None] @ np.abs(inverse))[:, 0]
+    need = k[:, first:] + (k[:, :1] * np.abs(means[:, first:]) if first else 0.0)
+    ratio = np.where(need > 0, need / np.maximum(spreads[:, first:], TINY), 0.0)
+    root = np.sqrt(np.einsum("gii->gi", mean_square))
+    return ratio.max(axis=1, initial=0.0), 2 * k[:, 0] if first else np.zeros(len(k)), (terms / root).max(axis=1, initial=1.0)
 
 
 def relative_norms(difference: Array, base: Array) -> Array:
@@ -78,11 +94,3 @@ def relative_norms(difference: Array, base: Array) -> Array:
     left = np.where(fine[:, None, None], left + left.transpose(0, 2, 1), 0.0) / 2
     values = np.linalg.eigvalsh(left)
     return np.where(fine, np.abs(values).max(axis=1, initial=0.0), np.inf)
-
-
-def _mixing(maps: Array, weighted: Array, mapped: Array) -> Array:
-    """``Basis.mixing`` of every group (G, r)."""
-    entries = np.abs(maps) / np.where(mapped > 0, mapped, 1.0)[:, None, :]
-    largest: Indices = entries.argmax(axis=2)[:, :, None]
-    np.put_along_axis(entries, largest, 0.0, axis=2)
-    return np.asarray((weighted[:, None, :] @ entries)[:, 0])

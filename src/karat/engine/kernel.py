@@ -28,10 +28,9 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from karat.engine.coordinates import Directions
+from karat.engine.frame import Frame
 from karat.engine.linalg import Array, Flags
 from karat.engine.rows import Statistic
-from karat.engine.tolerances import EPS
 
 
 class Kernel(ABC):
@@ -44,8 +43,8 @@ class Kernel(ABC):
     product_shape: tuple[int, int]
     adapts: ClassVar[bool] = True  # whether the coordinates depend on a pilot
 
-    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
-        """Choose shift, scale and coordinates from a pilot block ``[1 | D]`` (``complete``: it holds every row), if need be.
+    def prepare(self, pilot: Array, weights: Array | None) -> Self:
+        """Choose shift, scale and coordinates from a pilot block ``[1 | D]``, if need be.
 
         They must depend on the arguments alone: a checkpoint stores the pilot, not the coordinates.
         """
@@ -103,9 +102,8 @@ class FittedMoments:
     statistic: Statistic  # the summed statistic, in those coordinates
     total: float  # total weight
     needs_pass: bool = False  # the coordinates were too poor for an accurate sum: another pass is needed, with ``kernel``
-    rounding: float = EPS  # relative error that the sum itself may carry, in the coordinates in which it was made
     absolute: Array | None = None  # (m,): ``sum_i u_i |phi(row_i)|``, for the linear class
-    excluded: Directions | None = None  # directions that the rank decision left out, for the power class
+    frame: Frame | None = None  # the coordinates in which the sums were made, for the power class
     # columns whose moments are zero, because all values are, or because they are so small that their powers underflow
     vanished: Flags | None = None
     # the same moments in features of the linear class, where both classes of queries are served

@@ -38,7 +38,9 @@ LARGE = 400  # features from which on matrices are worked on in blocks, by all t
 SMALL = 100  # matrices of so few columns are inverted rather than solved with
 TAME = 1e-200  # sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
 RELEASED = 500  # NumPy lets other threads go on during a product with more entries than this
-STACK, SHORT = 8, 32  # tall blocks are multiplied as so many short ones, of so many rows at least
+SHORT, LONG = 32, 128  # rows of a piece of a tall block that BLAS adds up,
+NARROW = 22  # columns up to which pieces are short,
+STACKED = 64  # and up to which they are multiplied as a stack
 
 
 def check_width(width: int) -> None:
@@ -330,31 +332,49 @@ def least_squares_solver(matrix: Array, cut: float = RANK) -> Callable[[Array], 
     return lambda rhs: np.asarray(right @ (left.T @ rhs))
 
 
-def tall_product(left: Array, right: Array) -> Array:
-    """``left' right`` of tall blocks, by a stack of shorter ones if there are few columns.
+def summed_product(left: Array, right: Array) -> Array:
+    """``left' right`` of tall blocks, in pieces of rows whose products are added in a tree.
 
-    One product of the whole would then keep the interpreter to itself; during those of a stack, other threads can go on.
+    BLAS adds the rows of a piece one after the other, and the rounding of equal products (zeros and ones, prices) does not
+    cancel: a sum of n rows is off by up to n u.  Pieces of b rows are off by b u, and a tree adds log2(n / b) u
+    (:func:`karat.engine.tolerances.sum_rounding`).  During a stack of products other threads can go on.
     """
-    if left.shape[1] * right.shape[1] > RELEASED:
-        return product(left.T, right)
-    return _sum_of_products(left, right, len(left) // STACK)
-
-
-def accurate_product(left: Array, right: Array) -> Array:
-    """``left' right`` in pieces of SHORT rows, whose products are added pairwise.
-
-    BLAS adds the rows of a piece one after the other; the rounding of equal values (zeros and ones, prices) does not cancel.
-    """
-    return _sum_of_products(left, right, SHORT)
-
-
-def _sum_of_products(left: Array, right: Array, size: int) -> Array:
-    if size < SHORT or len(left) < 2 * size or not left.shape[1] * right.shape[1]:
-        return np.asarray(left.T @ right)
+    size = piece_rows(left.shape[1])
     whole = len(left) // size * size
+    if whole <= size or not left.shape[1] * right.shape[1]:
+        return product(left.T, right) if len(left) <= size else _halves(left, right, size)
+    if left.shape[1] > STACKED:
+        return _halves(left, right, size)
     pieces = left[:whole].reshape(-1, size, left.shape[1]).transpose(0, 2, 1) @ right[:whole].reshape(-1, size, right.shape[1])
-    total = np.ascontiguousarray(pieces.transpose(1, 2, 0)).sum(axis=2)
+    total = tree_sum(pieces)
     return np.asarray(total + left[whole:].T @ right[whole:] if whole < len(left) else total)
+
+
+def piece_rows(columns: int) -> int:
+    """Rows that BLAS adds up by itself: short pieces for few columns, for many so long that they are efficient."""
+    return SHORT if columns <= NARROW else LONG
+
+
+def tree_sum(terms: Array) -> Array:
+    """The sum over the first axis, in a tree; the terms are overwritten."""
+    count = len(terms)
+    while count > 1:
+        half = count // 2
+        terms[:half] += terms[half : 2 * half]
+        if count % 2:
+            terms[half] = terms[count - 1]
+        count -= half
+    return np.asarray(terms[0])
+
+
+def _halves(left: Array, right: Array, size: int) -> Array:
+    """The same for many columns, one piece after the other."""
+    if len(left) <= size:
+        return product(left.T, right)
+    half = (len(left) // size + 1) // 2 * size
+    total = _halves(left[:half], right[:half], size)
+    total += _halves(left[half:], right[half:], size)
+    return total
 
 
 def gram(block: Array, weights: Array | None) -> Array:
@@ -363,7 +383,7 @@ def gram(block: Array, weights: Array | None) -> Array:
     The copy makes NumPy call GEMM; for equal operands it would call SYRK, which OpenBLAS runs at half the speed on thin blocks
     and on several threads from a smaller size on.
     """
-    return tall_product(block, block.copy() if weights is None else block * weights[:, None])
+    return summed_product(block, block.copy() if weights is None else block * weights[:, None])
 
 
 def gram_with_ones(block: Array, weights: Array | None) -> Array:
@@ -371,7 +391,7 @@ def gram_with_ones(block: Array, weights: Array | None) -> Array:
     if weights is not None:
         return gram(block, weights)
     product = np.empty((block.shape[1], block.shape[1]))
-    product[:, 1:] = tall_product(block, block[:, 1:])
+    product[:, 1:] = summed_product(block, block[:, 1:])
     product[1:, 0] = product[0, 1:]
     product[0, 0] = len(block)
     return product

@@ -27,6 +27,7 @@ class MeanKernel(Kernel):
     """Features ``1, (x - c) / s, |x - c|^2 / s^2`` with c and s from a pilot; rows may carry further columns, such as y."""
 
     power = 2
+    rounding = 2 * FAR * EPS  # relative error of V, a difference of sums
 
     def __init__(self, columns: int, carried: int = 0) -> None:
         linalg.check_width(columns + 2)
@@ -41,7 +42,7 @@ class MeanKernel(Kernel):
         other.shift[: self.columns], other.size = shift[: self.columns], size
         return other
 
-    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
+    def prepare(self, pilot: Array, weights: Array | None) -> Self:
         pilot = pilot[:, 1 : self.columns + 1]
         shift = np.average(pilot, axis=0, weights=weights)
         spread = float(linalg.column_norms((pilot - shift).reshape(-1, 1))[0] / np.sqrt(len(pilot)))
@@ -67,7 +68,7 @@ class MeanKernel(Kernel):
         far = not last and full[-1] > FAR * self._scatter(full) and not np.array_equal(middle, shift)
         kernel = self._at(middle, self.size) if far else self
         vanished = np.full(len(self.shift), full[-1] <= TINY) & (np.arange(len(self.shift)) < self.columns)
-        return FittedMoments(kernel, full, statistic, total, needs_pass=bool(far), rounding=2 * FAR * EPS, vanished=vanished)
+        return FittedMoments(kernel, full, statistic, total, needs_pass=bool(far), vanished=vanished)
 
     @staticmethod
     def _scatter(full: Array) -> float:

@@ -40,29 +40,11 @@ def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
     return np.flatnonzero(peeled)
 
 
-def lopsided(rows: Rows) -> bool:
-    """Whether one row holds most of the squares of a column, and others the rest: they may show a direction that it hides."""
-
-    def visit(block: Array, weights: Array | None, _: int) -> tuple[Array, Array]:
-        squares = np.square(block[:, 1:])
-        squares = squares if weights is None else squares * weights[:, None]
-        largest = squares.argmax(axis=0), np.arange(squares.shape[1])
-        top = squares[largest]
-        squares[largest] = 0.0  # a difference would lose what is small beside it
-        return top, squares.sum(axis=0)
-
-    def join(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-        return np.maximum(a[0], b[0]), a[1] + b[1] + np.minimum(a[0], b[0])
-
-    largest, others = sweep(rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 2))
-    return bool(((largest > others) & (others > 0)).any())
-
-
 def heaviest(rows: Rows, kernel: Kernel) -> Indices:
     """Rows that hold more than DOMINATES of an absolute moment; its features are looked at in single columns, unmixed."""
     pilot = sample(np.random.default_rng(0), len(rows), PILOT)
     block = rows.take(pilot, np.zeros(rows.columns))
-    kernel = unmixed(kernel).prepare(block, own_weights(rows, pilot), complete=len(pilot) == len(rows))
+    kernel = unmixed(kernel).prepare(block, own_weights(rows, pilot))
     shape = (kernel.width, 1)
 
     def sizes(block: Array, weights: Array | None, _: int) -> Array:

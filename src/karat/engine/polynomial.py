@@ -26,7 +26,7 @@ class Polynomials(Polynomial):
         super().__init__(columns, degree, affine=affine, total=total)
         self.scale = np.ones(self.variables)
 
-    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
+    def prepare(self, pilot: Array, weights: Array | None) -> Self:
         prepared = copy(self)
         if self.affine:
             prepared.shift = useful_shift(pilot[:, 1:], weights, OFF_CENTRE)
@@ -60,7 +60,7 @@ class Polynomials(Polynomial):
         return np.asarray(target[self._single] / self.root[self._single] / total)
 
     def _product(self, left: Array, right: Array) -> Array:
-        return linalg.accurate_product(np.ascontiguousarray(left), np.ascontiguousarray(right))
+        return linalg.summed_product(np.ascontiguousarray(left), np.ascontiguousarray(right))
 
     def coordinates(self, block: Array) -> Array:
         variables = self.base_variables(block)

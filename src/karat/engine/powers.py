@@ -31,71 +31,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, lru_cache
-from itertools import combinations_with_replacement, pairwise
-from math import comb, factorial, prod
+from math import comb
 from typing import Self
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.coordinates import Basis, condition_of, pilot_basis, refine, vanishing, without
+from karat.engine.coordinates import Basis, condition_of, pilot_basis, refine
+from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.monomials import monomials
 from karat.engine.rows import Statistic, useful_shift
-from karat.engine.tolerances import EPS, EXTREME, KAPPA, SMALL, TINY
+from karat.engine.tolerances import ACCURATE, EPS, EXTREME, KAPPA, NULL, SMALL, TINY
 
-
-class Monomials:
-    """All multisets of ``degree`` of ``variables``, in lexicographic order."""
-
-    def __init__(self, variables: int, degree: int) -> None:
-        self.variables, self.degree = variables, degree
-        self.sets = list(combinations_with_replacement(range(variables), degree))
-        self.position = {t: i for i, t in enumerate(self.sets)}
-        self.indices = np.array(self.sets, dtype=np.intp).reshape(len(self.sets), degree)
-        self.lower = monomials(variables, degree - 1) if degree > 1 else None
-        if self.lower is not None:
-            self.parent = np.array([self.lower.position[t[:-1]] for t in self.sets], dtype=np.intp)
-            begins = np.searchsorted(self.indices[:, 0], np.arange(variables + 1)).tolist()
-            self.runs = list(pairwise(begins))  # sets that begin with the same variable
-
-    def __len__(self) -> int:
-        return len(self.sets)
-
-    def values(self, variables: Array) -> Array:
-        """Monomials of the columns of ``variables`` (q x b), as rows (K x b)."""
-        if self.degree == 0:
-            return np.ones((1, variables.shape[1]))
-        if self.lower is None:
-            return variables
-        lower = self.lower.values(variables)
-        result = np.empty((len(self), variables.shape[1]))
-        for variable, (start, stop) in zip(variables, self.runs, strict=True):  # times sets of variables from this one on
-            np.multiply(lower[len(lower) - (stop - start) :], variable, out=result[start:stop])
-        return result
-
-    @cached_property
-    def multinomials(self) -> Array:
-        """Number of orderings c_t of each multiset."""
-        top = factorial(self.degree)
-        return np.array([top // prod(factorial(t.count(v)) for v in set(t)) for t in self.sets], dtype=float)
-
-    @cached_property
-    def split(self) -> tuple[Indices, Indices]:
-        """Positions of each multiset's first ceil(p/2) and last floor(p/2) indices among the lower monomials."""
-        high = (self.degree + 1) // 2
-        first, last = monomials(self.variables, high), monomials(self.variables, self.degree - high)
-        return (
-            np.array([first.position[t[:high]] for t in self.sets], dtype=np.intp),
-            np.array([last.position[t[high:]] for t in self.sets], dtype=np.intp),
-        )
-
-
-@lru_cache(maxsize=64)
-def monomials(variables: int, degree: int) -> Monomials:
-    """The shared table of multisets (they are costly to list and never change)."""
-    return Monomials(variables, degree)
+LEAST = TINY / EPS  # a sum of powers below this may have lost terms
 
 
 class Polynomial(Kernel):
@@ -164,7 +114,7 @@ class Polynomial(Kernel):
         return self._product(left.T, (right if weights is None else right * weights).T)
 
     def _product(self, left: Array, right: Array) -> Array:
-        return linalg.tall_product(left, right.copy() if right is left else right)
+        return linalg.summed_product(left, right.copy() if right is left else right)
 
     def read_moments(self, products: Array, total: float) -> Array:
         """The moments of the features, from those products."""
@@ -219,6 +169,7 @@ class Powers(Polynomial):
         self.single = single
         self.basis = Basis.of(np.eye(self.variables), self.separate_targets)
         self.maps: tuple[Array, ...] = ()
+        self.null = NULL
 
     def within(self, basis: Basis, maps: tuple[Array, ...] | None = None) -> Self:
         """The same kernel in other coordinates: variables are multiplied by ``maps``, by default by the map of the basis."""
@@ -227,10 +178,16 @@ class Powers(Polynomial):
         other._variables_are(basis.map.shape[1], basis.separate_targets)
         return other
 
-    def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
+    def keeping_all(self) -> Self:
+        """The same kernel, which drops no direction but those that are zero in every row."""
+        other = copy(self)
+        other.null = 0.0
+        return other
+
+    def prepare(self, pilot: Array, weights: Array | None) -> Self:
         prepared = self.within(Basis.of(np.eye(self.columns + self.affine), self.separate_targets), maps=())
         if self.single is not None:
-            prepared.single = self.single.prepare(pilot, weights, complete)
+            prepared.single = self.single.prepare(pilot, weights)
             prepared.shift = prepared.single.shift
         elif self.affine:
             prepared.shift = useful_shift(pilot[:, 1:], weights)
@@ -239,7 +196,7 @@ class Powers(Polynomial):
         tame = bool(((largest < EXTREME) & (largest > 1 / EXTREME)).all())
         if self.degree == 2 and tame and condition_of(variables) <= KAPPA:
             return prepared
-        return prepared.within(pilot_basis(variables, weights, self.basis.separate_targets, self.affine, complete))
+        return prepared.within(pilot_basis(variables, weights, self.basis.separate_targets, self.affine))
 
     def rescaled(self, sizes: Array) -> Self:
         """Scale columns that were zero in the pilot, and so far unscaled, by these ``sizes``."""
@@ -303,46 +260,52 @@ class Powers(Polynomial):
 
     def _own_moments(self, statistic: Statistic, total: float, last: bool) -> FittedMoments:
         gram = statistic[0]
-        step, basis, poor, kappa = refine(self.basis, gram / total, self.degree, self.affine)
-        if poor and not last:
-            vanished = self._vanished(gram)
-            return FittedMoments(self.within(basis), np.zeros(0), statistic, total, needs_pass=True, vanished=vanished)
-        if self.degree == 2:
-            # The same products as in the pass, then the final step, so that rounding is the same.
-            kernel = self.within(basis, (self.basis.map, step) if self.maps else (step,))
-            statistic = (step.T @ gram @ step,)
+        gone, left, step, basis, poor = refine(self.basis, gram / total, self.degree, self.affine, self.null)
+        if self.degree > 2:
+            kernel, statistic = self._kept(statistic, gone, left, total)
+            frame = kernel._frame(statistic, total) if self.degree % 2 == 0 else None
         else:
-            kernel, statistic = self._kept(statistic, total)
+            frame = self.within(left, self.maps)._frame((gram[np.ix_(~gone, ~gone)],), total)
+            poor = poor or frame.sums > ACCURATE
+            # The same products as in the pass, then the final step, so that rounding is the same.
+            kernel, statistic = self.within(basis, (*self.maps, step)), (step.T @ gram @ step,)
+        vanished = self._vanished(gram)
+        if poor and not last:
+            return FittedMoments(self.within(basis), np.zeros(0), statistic, total, needs_pass=True, vanished=vanished)
         moments = kernel.read_moments(statistic[-1], total)
-        return FittedMoments(
-            kernel, moments, statistic, total, rounding=4 * EPS * kappa**self.degree, excluded=basis.excluded,
-            vanished=self._vanished(gram),
-        )  # fmt: skip
+        return FittedMoments(kernel, moments, statistic, total, frame=frame, vanished=vanished)
+
+    def _frame(self, statistic: Statistic, total: float) -> Frame:
+        """These coordinates, with their moments over all rows, for the proof."""
+        second, half = statistic[0], statistic[-1]
+        if self.degree > 2:
+            root = np.sqrt(monomials(self.variables, self.degree // 2).multinomials)
+            half = half * np.outer(root, root)
+        return Frame(self.basis, not self.maps, second, half, total, self.degree, self.affine)
 
     def _vanished(self, gram: Array) -> Flags:
         """Columns that are still unscaled and have no second moment that a double can hold."""
         return np.asarray(self.basis.map[int(self.affine) :, np.diag(gram) <= TINY].any(axis=1))
 
-    def _kept(self, statistic: Statistic, total: float) -> tuple[Self, Statistic]:
+    def _kept(self, statistic: Statistic, gone: Flags, left: Basis, total: float) -> tuple[Self, Statistic]:
         """Degrees above 2: the coordinates of the pass without those that vanish, and their part of the statistic."""
-        gone, sizes = vanishing(self.basis, statistic[0] / total)
         if not gone.any():
             return self, statistic
-        kernel = self.within(without(self.basis, gone, sizes))
         high = (self.degree + 1) // 2
-        (rows, left), (columns, right) = (_places(gone, degree) for degree in (high, self.degree - high))
-        products = np.empty((len(left), len(right)))
-        products[np.ix_(left, right)] = statistic[1][np.ix_(rows, columns)]
+        powers = [monomials(len(gone), degree).powers for degree in (high, self.degree - high)]
+        # What is dropped is measured in p-th powers; they may underflow.
+        lost = np.maximum(statistic[1][powers[0][gone], powers[1][gone]], LEAST)
+        before = len(left.excluded) - len(lost)
+        norms = np.concatenate([left.excluded.norms[:before], (lost / total) ** (1.0 / self.degree)])
+        norms[before:][np.diag(statistic[0])[gone] == 0] = 0.0
+        kernel = self.within(replace(left, excluded=replace(left.excluded, norms=norms)))
+        (rows, some), (columns, others) = (_places(gone, degree) for degree in (high, self.degree - high))
+        products = np.empty((len(some), len(others)))
+        products[np.ix_(some, others)] = statistic[1][np.ix_(rows, columns)]
         return kernel, (statistic[0][np.ix_(~gone, ~gone)], products)
 
     def feature_name(self, feature: int, columns: list[str]) -> str:
-        return "a product of combined columns"
-
-    def half_gram(self, coordinates: Array, weights: Array) -> Array:
-        """``P_h' diag(weights) P_h`` of coordinates, h = degree / 2, in isometric monomials."""
-        half = monomials(self.variables, self.degree // 2)
-        values = half.values(np.ascontiguousarray(coordinates.T)) * np.sqrt(half.multinomials)[:, None]
-        return np.asarray((values * weights) @ values.T)
+        return f"the loss along {columns[feature]}" if feature < len(columns) else "the loss"
 
 
 def _places(gone: Flags, degree: int) -> tuple[Flags, Indices]:

@@ -1,10 +1,7 @@
 """The proof: how far weighted rows are from all rows, over every query.  Used wherever a coreset is made or verified.
 
-Claimed is, for every query q (:mod:`karat.engine.tolerances`),
-
-    |f_c(q) - f(q)|  <=  loss_error * sum_i u_i |f_i(q)|  +  rounding * R(q).
-
-**Linear class** (f = <h, phi>, any h).  With rho the difference of moments and A_t = sum_i u_i |phi_t(i)|, any numbers c_i with
+**Linear class** (f = <h, phi>, any h).  Claimed is ``|f_c - f| <= loss_error sum_i u_i |f_i| + rounding sum_t |h_t| A_t`` with
+A_t = sum_i u_i |phi_t(i)|.  With rho the difference of moments, any numbers c_i with
 
     sum_i u_i c_i phi_i = rho - r,      |r_t| <= MEASURED * A_t  for every feature t,
 
@@ -14,17 +11,28 @@ moments agree to rounding, feature by feature.  If not, c is sought on witnesses
 weights, and if that bound is too loose, on all rows, ``c_i = phi_i . x`` with x from the witnesses.  If neither leaves a
 remainder below rounding there is a direction of rho that no witness shows: nothing is proven, and loss_error is infinite.
 
-**Power class** (f = (d.z)^p, p = 2h).  In whitened coordinates, with M the Gram matrix of the degree-h monomials over all rows,
-E its error, v the monomials of the query, U the total weight and l the smallest eigenvalue of the second moments / U,
+**Power class** (f = sum_i u_i (d_i.z)^p, p = 2h).  Claimed is
 
-    f(q) = v' M v,      f_c - f = v' E v,      f(q) >= U l^h |v|^2        (Jensen),
+    |f_c - f|  <=  loss_error f + P(rounding),      P(rho) = (f^(1/p) + rho U^(1/p) S)^p - f,      S = sum_j |z_j| sigma_j,
 
-so the relative error is at most the norm of E relative to ``(1 - s) M + s U l^h I`` for any s.  No direction of M is left out,
-however small.  For p = 2 the Gram matrix is itself well conditioned and s = 0 gives the supremum.  Along a small direction of
-the columns (RESOLVED) the coordinates themselves are rounding to many digits.  R(q) grows with the terms of the direction just
-as that rounding does, so there the entries of E are first charged to the second term, and only what is left to the first.
-Directions that were dropped as zero are rounding of their terms, row by row; what remains of their loss, over the kept rows
-too, fits into half of the second term.
+where P is exactly what f can change by if every column j moves by at most rho of its size sigma_j about its mean (Minkowski).
+Such claims compose: loss errors multiply up as 1 + delta, and the rhos add (docs/mathematics.md).  So the proof is a chain,
+
+    f  --  loss of computed coordinates  --  the same of kept rows  --  f_c.
+
+The first and the last link are dropped directions and rounding of coordinates (:mod:`karat.engine.frame`).  In the middle, with
+M the Gram matrix of the degree-h monomials over all rows, E its error and v the monomials of the query in coordinates,
+
+    f = v'M v,      f_c - f = v'E v,      f >= U l^h |v|^2        (Jensen; l the smallest eigenvalue of the second moments / U),
+
+so the relative error is at most the norm of E relative to ``K = (1 - s) M + s U l^h I`` for any s; for p = 2, K = M gives the
+supremum.  Where that is too much, along small directions of the columns, rho takes a share.  P is an infimum over t > 0,
+
+    P  >=  t f + rho^p (1 + ((p - 1) / t)^(p - 1)) U S^p,      S^2 >= sum_k theta_k (alpha_k / reach_k)^2,     sum_k theta_k = 1,
+
+so rho will do if for *every* t the norm of E relative to that matrix is at most 1.  What is dropped or charged in this way is
+measured, and limited by ROUNDING; the rounding of coordinates is derived, and limited by the number of columns.  No direction
+is left out, however small.
 
 Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against the rest.
 """
@@ -37,27 +45,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.coordinates import Directions
-from karat.engine.dropped import dropped
+from karat.engine.frame import Frame, power_means
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Flags
+from karat.engine.linalg import Array
 from karat.engine.mean import MeanKernel
-from karat.engine.powers import Powers, monomials
+from karat.engine.monomials import monomials
+from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sample, sweep
-from karat.engine.tolerances import EPS, EXACT, FLOOR_SHARES, LOOSEST, MEASURED, RESOLVED, ROUNDING, TINY, UNSEEN
+from karat.engine.tolerances import COORDINATES, EPS, EXACT, FLOOR_SHARES, MEASURED, ROUNDING, TINY
 
 REFINEMENTS = 3
 WITNESSES = 2**21  # features of rows looked at,
 MOST_WITNESSES = 16384  # and rows
 CUTS = tuple(10.0**k for k in range(-14, -1, 2))  # relative singular values below which c leaves a direction to the remainder
-OWN = 4 * EPS  # rounding of a coordinate itself, in units of its terms
-FINE = 1024.0  # a derivative is taken by a step so much smaller
-CHARGED = 0.25  # share of the second term that one entry of E may use
-
-
-def tolerance(power: int, condition: float) -> float:
-    """The largest ``loss_error`` that counts as exact; ``condition`` is 1 for sums of features."""
-    return min(LOOSEST, max(EXACT, 100 * power * EPS * condition))
+TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho is tried,
+BETWEEN = 10.0**0.25  # and their ratio
+HALVINGS = 6  # of the interval in which rho is sought, on a logarithmic scale
+LEAST = ROUNDING / 1024
+SHARPER = 1e-12  # the loss error that is left where rho takes a share; if that is too much, half of EXACT
 
 
 def sum_rounding(power: int, width: int) -> float:
@@ -75,40 +80,33 @@ class Proof:
     """How exact weighted rows are."""
 
     loss_error: float  # the first term of the claim; infinite if nothing could be proven
-    remainder: float  # the largest part of the second term that is used, as a fraction of what one reduction may use
+    remainder: float  # the part of the second term that is used, as a fraction of what one reduction may use
     moment_error: float  # largest difference of a moment, relative to the sum of absolute values
-    condition: float  # largest over smallest relative size of the directions that the first term covers; 1 for the linear class
+    condition: float  # largest over smallest relative size of the directions of the columns; 1 for the linear class
     excluded: tuple[float, ...]  # relative sizes of the directions that only the second term covers
     # the part of ``loss_error`` that other rows or weights might lower; the rest is rounding of the sums
     reducible_error: float
-    power: int  # degree of the loss, for the tolerance
-    worst: int  # the feature whose moment is furthest off
+    power: int  # degree of the loss
+    worst: int  # the feature, or for the power class the column, that is furthest off
     # largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the second term of a later
     # reduction of these rows is larger than that of all rows
     inflation: float = 1.0
-    small: int = 0  # how many of the excluded directions do not vanish, but are so small that only the second term covers them
-    dropped: int = 0  # how many were dropped as zero
-    # the part of ``loss_error`` that is rounding of coordinates within R(q).  It is there so that people see it; the second
-    # term holds it as well, and that is inherited stage by stage.
-    covered: float = 0.0
+    measured: float = 0.0  # the second term: what is measured of it,
+    derived: float = 0.0  # and what is added for rounding in the proof itself
 
     @property
-    def tolerance(self) -> float:
-        return tolerance(self.power, self.condition)
+    def rounding(self) -> float:
+        """The second term of the claim."""
+        return self.measured + self.derived
 
     @property
     def ok(self) -> bool:
-        return self.loss_error <= self.tolerance and self.remainder <= 1.0
+        return self.loss_error <= EXACT and self.remainder <= 1.0
 
     @property
-    def handed_on(self) -> float:
-        """What a later reduction of these rows inherits of the loss error."""
-        return self.loss_error - self.covered
-
-    @property
-    def merit(self) -> tuple[bool, int, float]:
-        """Proven, in how many directions only up to rounding, and how well: larger is better."""
-        return self.ok, -(self.small + self.dropped) if self.ok else 0, -self.loss_error
+    def merit(self) -> tuple[bool, float]:
+        """Proven, and how well: larger is better."""
+        return self.ok, -self.loss_error
 
     @staticmethod
     def trivial(power: int = 1, condition: float = 1.0) -> Proof:
@@ -118,16 +116,15 @@ class Proof:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a proof may use: one reduction its own share, a coreset that is verified what it claims."""
+    """What a proof may measure of the second term: one reduction its own share, a coreset that is verified what it claims."""
 
-    rounding: float = ROUNDING  # the second term
-    # the part of it that a moment of the linear class may be off by; the rest is rounding of the sums compared
-    measured: float = MEASURED
+    rounding: float = ROUNDING
+    features: float = MEASURED  # the same for a moment of the linear class
 
     @staticmethod
     def claimed(rounding: float) -> Terms:
-        """Those of a certificate: all of its second term, but for what the sums of this proof are rounded by."""
-        return Terms(rounding, rounding - UNSEEN)
+        """Those of a certificate."""
+        return Terms(max(rounding, ROUNDING), max(rounding, MEASURED))
 
 
 REDUCTION = Terms()
@@ -161,27 +158,29 @@ def measure(
     if isinstance(kernel, Powers):
         if fitted.also_linear is None:
             return _power(kernel, fitted, block, weights, terms.rounding)
-        linear = _linear(fitted.also_linear, block, weights, features, rows, terms.measured)
+        linear = _linear(fitted.also_linear, block, weights, features, rows, terms.features)
         if kernel.degree % 2:
             return linear
         power = _power(kernel, fitted, block, weights, terms.rounding)
         if linear.ok and not power.ok:
             return linear
-        error = max(power.loss_error, linear.loss_error if linear.ok else np.inf)
-        remainder = max(power.remainder, linear.remainder)
-        gap = max(power.reducible_error, linear.reducible_error)
-        covered = error - max(power.handed_on, linear.handed_on) if linear.ok else 0.0
         return replace(
-            power, loss_error=error, reducible_error=gap, remainder=remainder, moment_error=linear.moment_error,
-            worst=linear.worst, inflation=linear.inflation, covered=covered,
-        )  # fmt: skip
+            linear,
+            loss_error=max(power.loss_error, linear.loss_error if linear.ok else np.inf),
+            reducible_error=max(power.reducible_error, linear.reducible_error),
+            remainder=max(power.remainder, linear.remainder),
+            measured=max(power.measured, linear.measured),
+            derived=max(power.derived, linear.derived),
+            condition=power.condition,
+            excluded=power.excluded,
+        )
     if isinstance(kernel, MeanKernel):
         core = exact_sum(kernel.features(block), weights)
         gap = kernel.loss_error(fitted.target, core)
-        error = gap + fitted.rounding + sum_rounding(2, 1)
+        error = gap + kernel.rounding + sum_rounding(2, 1)
         off = np.abs(core - fitted.target) / np.maximum(np.abs(fitted.target), fitted.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
-    return _linear(fitted, block, weights, features, rows, terms.measured)
+    return _linear(fitted, block, weights, features, rows, terms.features)
 
 
 def exact_sum(features: Array, weights: Array) -> Array:
@@ -203,15 +202,18 @@ def _linear(
     largest = float(off[worst])
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
         error = largest + 2 * sum_rounding(max(power, 2), 1)
-        return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation)
+        return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation, measured=largest)
     seen = witnesses(fitted.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
-    if rows is not None and (error > tolerance(power, 1.0) or rest > limit):
+    if rows is not None and (error > EXACT or rest > limit):
         spread = _spread(fitted, rho, size, x, rows, *seen, limit)
         error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
     if rest > limit:
         error = np.inf
-    return Proof(float(error), float(min(rest / limit, 1.0)), largest, 1.0, (), float(error), power, worst, inflation)
+    remainder = float(min(rest / limit, 1.0))
+    return Proof(
+        float(error), remainder, largest, 1.0, (), float(error), power, worst, inflation, measured=float(min(rest, limit))
+    )
 
 
 def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, limit: float) -> tuple[float, float, Array]:
@@ -258,90 +260,89 @@ def _spread(
     return largest + error, rest
 
 
-def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, rounding: float) -> Proof:
-    variables = kernel.base_variables(block) * np.sqrt(weights)[:, None]
-    sizes = kernel.basis.sizes(variables)
-    tiny = sizes < RESOLVED
-    full = _full_gram(kernel, fitted)
-    difference = kernel.half_gram(kernel.coordinates(block), weights) - full
-    remainder = 0.0
-    if tiny.any():
-        allowed, unseen = _coordinate_rounding(kernel, block, weights, tiny, CHARGED * rounding)
-        difference = difference + np.copysign(unseen, difference)
-        charged = np.clip(difference, -allowed, allowed)
-        remainder = float(np.max(np.abs(charged) / allowed.clip(TINY)))
-        difference = difference - charged
-    gap = _relative_error(kernel, fitted, difference, full)
+def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, limit: float) -> Proof:
+    frame = fitted.frame
+    assert frame is not None
+    variables = kernel.base_variables(block)
+    sizes = np.maximum(frame.sizes, power_means(variables, weights, frame.total, frame.degree))
+    dropped, lost, worst = frame.share(frame.dropped(variables, weights))
+    derived, also, _ = frame.share(frame.rounded(sizes))
+    difference = frame.half_gram(frame.coordinates(variables), weights) - frame.half
+    gap, sums = _relative_error(frame, difference)
     if kernel.total:
         gap = max(gap, abs(float(weights.sum()) / fitted.total - 1.0))
-    condition = 1.0 / float(sizes[~tiny].min(initial=1.0))
-    error = gap + fitted.rounding + sum_rounding(kernel.degree, len(full)) + kernel.degree * EPS * condition
-    mixed = float(np.linalg.norm(kernel.basis.mixing(variables)[~tiny]))
-    size = np.sqrt(np.diag(full)).clip(TINY)
-    off = np.abs(difference) / size / size[:, None]
-    worst = int(off[kernel.first, kernel.last].argmax()) if kernel.degree == 2 and off.size else 0
-    excluded = fitted.excluded or Directions.none(len(kernel.basis.map))
-    if len(excluded):
-        remainder = max(remainder, _second_term(kernel, block, weights))
-    small = (*sizes[tiny].tolist(), *excluded.sizes[excluded.sizes > 0].tolist())
-    moment_error = float(off.max(initial=0.0))
+    extra = sums + lost + also
+    charged, measured = gap, dropped
+    if gap + extra > EXACT and np.isfinite(difference).all():
+        charged, measured = _charged(frame, difference, gap, extra, dropped, limit)
+    off = np.abs(difference) / np.sqrt(np.outer(*2 * (np.diag(frame.half).clip(TINY),)))
+    if off.size and not dropped > limit:
+        worst = frame.column_of(int(np.unravel_index(off.argmax(), off.shape)[0]))
     return Proof(
-        float(error),
-        remainder,
-        moment_error,
-        condition,
-        small,
+        float(charged + extra),
+        float(max(measured / limit, derived / (COORDINATES * (kernel.columns + 2)))),
+        float(off.max(initial=0.0)),
+        frame.condition,
+        tuple(frame.basis.excluded.sizes[frame.basis.excluded.sizes > 0].tolist()),
         float(gap),
-        kernel.degree,
+        frame.degree,
         worst,
-        small=int(tiny.sum()),
-        dropped=len(excluded),
-        covered=kernel.degree * EPS * max(condition - 2 * mixed, 0.0),
+        measured=float(measured),
+        derived=derived,
     )
 
 
-def _full_gram(kernel: Powers, fitted: FittedMoments) -> Array:
-    """M, in isometric monomials."""
-    full, half = fitted.statistic[-1], kernel.degree // 2
-    root = np.sqrt(monomials(kernel.variables, half).multinomials)
-    return full if half == 1 else full * np.outer(root, root)
+def _relative_error(frame: Frame, difference: Array) -> tuple[float, float]:
+    """The norm of E relative to M, for p > 2 to the best K; and what rounding of the sums may add to it."""
+    if not len(difference):
+        return 0.0, 0.0
+    if frame.degree == 2:
+        parts = [np.ix_(some, some) for some in frame.targets]
+        return max(linalg.relative_norm(difference[part], frame.half[part]) for part in parts), frame.sums
+    found = [(linalg.relative_norm(difference, base), frame.rounding_of_sums(base)) for base in frame.floors(FLOOR_SHARES)]
+    return min(found, key=sum)
 
 
-def _coordinate_rounding(kernel: Powers, block: Array, weights: Array, tiny: Flags, share: float) -> tuple[Array, Array]:
-    """By how much the entries of E may move, to first order, if every small coordinate moves by ``share`` times its terms.
-
-    What is rounding in a coordinate does not count as its size: R(q) is small where the data vanishes.  Also the power of
-    that rounding itself, which is all that a row adds whose terms are large and cancel.
-    """
-    terms = np.abs(kernel.base_variables(block)) @ np.abs(np.where(tiny, kernel.basis.map, 0.0))
-    coordinates = np.maximum(np.abs(kernel.coordinates(block)) - OWN * terms, 0.0)
-    moved = coordinates + (share / FINE) * terms
-    allowed = FINE * (kernel.half_gram(moved, weights) - kernel.half_gram(coordinates, weights))
-    return allowed, kernel.half_gram(EPS * terms, weights)
-
-
-def _relative_error(kernel: Powers, fitted: FittedMoments, difference: Array, full: Array) -> float:
-    """The norm of E relative to M; for p > 2, to M and its lower bound."""
-    half = kernel.degree // 2
-    if not len(full):
-        return 0.0
-    if half > 1:
-        lowest = max(float(linalg.eigh(fitted.statistic[0] / fitted.total)[0][-1]), 0.0)
-        floor = fitted.total * lowest**half * np.eye(len(full))
-        return min(linalg.relative_norm(difference, (1 - share) * full + share * floor) for share in FLOOR_SHARES)
-    inner = len(full) - kernel.separate_targets
-    blocks = [[*range(inner), t] for t in range(inner, len(full))] if kernel.separate_targets else [list(range(len(full)))]
-    return max((linalg.relative_norm(difference[np.ix_(b, b)], full[np.ix_(b, b)]) for b in blocks), default=0.0)
+def _charged(
+    frame: Frame, difference: Array, gap: float, extra: float, dropped: float, limit: float
+) -> tuple[float, float]:  # fmt: skip
+    """The loss error and the rho that together hold E, with what was dropped; as they are, if there are none."""
+    times = [t for t in TIMES if t < BETWEEN * gap]
+    bases = [(frame.half, some) for some in frame.targets] if frame.degree == 2 else [(b, None) for b in frame.floors(FLOOR_SHARES)]
+    for error in (SHARPER, EXACT / 2):
+        if error + extra > EXACT:
+            break
+        found = []
+        for base, some in bases:
+            part = slice(None) if some is None else np.ix_(some, some)
+            found.append(_smallest_rho(frame, difference[part], base[part], some, error, times, limit - dropped))
+        rho = (max if frame.degree == 2 else min)(found)
+        if dropped + rho <= limit:
+            return error, dropped + rho
+    return gap, dropped
 
 
-def _second_term(kernel: Powers, block: Array, weights: Array) -> float:
-    """The loss of the kept rows along directions that were dropped as zero, relative to half of the second term.
+def _smallest_rho(
+    frame: Frame, error: Array, base: Array, some: list[int] | None, delta: float, times: list[float], limit: float
+) -> float:
+    """The smallest rho, up to ``limit``, that with ``delta`` holds an error relative to ``base``; infinite if there is none."""
+    p = frame.degree
+    between = BETWEEN ** ((p - 1) / p)  # t between those that are tried
+    best = np.inf
+    for free in frame.free(error, some):
 
-    That they vanish in every row of the data was seen when they were dropped.
-    """
-    variables = kernel.base_variables(block)
-    vectors = dropped(kernel, linalg.column_norms(variables))
-    values, terms = np.abs(variables @ vectors), np.abs(variables) @ np.abs(vectors)
-    loss = weights @ values**kernel.degree
-    allowed = kernel.degree * weights @ (values ** (kernel.degree - 1) * terms)
-    return float(np.max(loss / np.maximum(0.5 * ROUNDING * allowed, TINY)))
+        def holds(rho: float, free: Array = free) -> bool:
+            charge = (rho / between) ** p * frame.total * free
+            return all(
+                linalg.relative_norm(error, (delta + t) * base + np.diag(charge * (1 + ((p - 1) / t) ** (p - 1)))) <= 1.0
+                for t in times
+            )
+
+        high = min(limit, best)
+        if high > LEAST and holds(high):
+            low = LEAST
+            for _ in range(HALVINGS):
+                middle = float(np.sqrt(low * high))
+                low, high = (low, middle) if holds(middle) else (middle, high)
+            best = high
+    return best

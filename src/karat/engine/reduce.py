@@ -13,11 +13,12 @@
 2. tree: every row is looked at, two more readings.
 3. The rows of the tree before the last elimination, in features whose rank has not been decided.
 4. Features of single columns, for degrees above 2.
-5. Rows that dominate a moment are peeled: kept verbatim, with the rest reduced as above.
-6. caratheodory, row by row, where there are few rows.
-7. All rows with their own weights, where there are very few.  That is exact by definition.
+5. Coordinates from which no direction is dropped, if some were.
+6. Rows that dominate a moment are peeled: kept verbatim, with the rest reduced as above.
+7. caratheodory, row by row, where there are few rows.
+8. All rows with their own weights, where there are very few.  That is exact by definition.
 
-The other methods leave out 6; ``"tree"`` leaves out 1, and ``"caratheodory"`` goes row by row in place of 1 and 2.
+Before all this, wild rows are kept apart (:mod:`karat.engine.levels`).  The other methods leave out 7; ``"tree"`` leaves out 1, and ``"caratheodory"`` goes row by row in place of 1 and 2.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.dropped import look_again
 from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.levels import Cut, look
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import dominating, heaviest, lopsided
+from karat.engine.peel import dominating, heaviest
 from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
-from karat.engine.tolerances import EXACT, MEASURED, ROUNDING, SHARP, UNSEEN
+from karat.engine.tolerances import EXACT, ROUNDING, SHARP
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
@@ -72,6 +73,8 @@ class Reduction:
     before: float = 0.0  # what earlier reductions have spent of the second term, in units of ROUNDING
     inflation: float = 1.0  # (:class:`karat.engine.proof.Proof`) of the rows that were reduced, if they represent others
     in_the_way: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # dominate a moment, if nothing is exact
+    spread: float = 1.0  # the largest ratio of a column's size to what is typical in it
+    levels: int = 1  # how many levels of rows were reduced by themselves
 
     def __post_init__(self) -> None:
         if len(self.peeled) != len(self.positions):
@@ -83,11 +86,6 @@ class Reduction:
         return self.inherited + self.proof.loss_error
 
     @property
-    def handed_on(self) -> float:
-        """What a later reduction of these rows inherits of that."""
-        return self.inherited + self.proof.handed_on
-
-    @property
     def remainder(self) -> float:
         """The part of the second term that is used, in units of that of all rows."""
         return self.proof.remainder * self.inflation
@@ -95,17 +93,39 @@ class Reduction:
     @property
     def spent(self) -> float:
         """What all reductions so far have spent of the second term, in units of ROUNDING."""
-        return self.before + (UNSEEN + MEASURED * self.remainder) / ROUNDING
+        return self.before + self.proof.rounding * self.inflation / ROUNDING
+
+    def beside(self, other: Reduction, left: Indices, right: Indices) -> Reduction:
+        """This reduction of the rows at ``left``, together with another of those at ``right``: as exact as the worse."""
+        joint = np.concatenate([left[self.positions], right[other.positions]])
+        order = np.argsort(joint)
+        worse = self if self.proof.merit <= other.proof.merit else other
+        both = (self.proof, other.proof)
+        proof = replace(
+            worse.proof,
+            **{name: max(getattr(one, name) for one in both) for name in ("remainder", "measured", "derived", "condition")},
+        )
+        return replace(
+            worse,
+            positions=joint[order],
+            weights=np.concatenate([self.weights, other.weights])[order],
+            peeled=np.concatenate([self.peeled, other.peeled])[order],
+            proof=proof,
+            rank=self.rank + other.rank,
+            method=f"{self.method} by levels",
+            passes=self.passes + other.passes + 2,
+            spread=max(self.spread, other.spread),
+            levels=self.levels + other.levels,
+        )
 
     def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
         """This reduction of the rows at ``left``, together with the rows ``alone`` that are kept as they are."""
         joint = np.concatenate([alone, left[self.positions]])
         weights = np.concatenate([own_weights(rows, alone), self.weights])
+        peeled = np.concatenate([np.ones(len(alone), dtype=bool), self.peeled])
         order = np.argsort(joint)
-        return replace(
-            self, positions=joint[order], weights=weights[order], peeled=(np.arange(len(joint)) < len(alone))[order],
-            method=f"{self.method} after peeling",
-        )  # fmt: skip
+        method = self.method if self.method.endswith("peeling") else f"{self.method} after peeling"
+        return replace(self, positions=joint[order], weights=weights[order], peeled=peeled[order], method=method)
 
 
 @linalg.one_blas_thread()
@@ -113,19 +133,40 @@ class Reduction:
 def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> Reduction:
     """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`."""
     rng = np.random.default_rng(seed)
-    best = _attempt(rows, kernel, method, rng, progress)
-    if not best.proof.ok and linear_class(best.fitted) is None and kernel.power > 2:
-        best = better(best, _attempt(rows, kernel, method, rng, progress, single_columns=True))
-    if asks_for_peeling(best.proof, rows):
+    pilot = sample(rng, len(rows), pilot_size(len(rows)))
+    fitted, passes = fit_moments(rows, kernel, pilot, progress)
+    spread, cut = look(fitted, rows.take(pilot, np.zeros(rows.columns)))
+    if cut is not None and (found := _by_levels(rows, kernel, method, seed, cut, spread)) is not None:
+        return found
+    best = replace(_attempt(rows, method, rng, progress, pilot, fitted, passes), spread=spread)
+    if not best.proof.ok and linear_class(fitted) is None and kernel.power > 2:
+        best = better(best, _anew(rows, kernel, method, rng, progress, pilot, single_columns=True))
+    if not best.proof.ok and isinstance(kernel, Powers) and best.proof.excluded:
+        best = better(best, _anew(rows, kernel.keeping_all(), method, rng, progress, pilot))
+    if not best.proof.ok:
         best = better(best, _peeled(rows, kernel, method, rng, best))
     width = best.fitted.kernel.width
     if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:
-        best = better(best, _attempt(rows, kernel, "caratheodory", rng, progress))
+        best = better(best, _anew(rows, kernel, "caratheodory", rng, progress, pilot))
     if not best.proof.ok and len(rows) <= FEW * width:
         best = whole(rows, best)
     if not best.proof.ok:
         best = replace(best, in_the_way=heaviest(rows, kernel))
     return best
+
+
+def _by_levels(rows: Rows, kernel: Kernel, method: str, seed: int, cut: Cut, spread: float) -> Reduction | None:
+    """Rows on either side of a cut by themselves; None if all are on one side."""
+    wild = cut.beyond(rows)
+    rest = np.setdiff1d(np.arange(len(rows)), wild)
+    if not len(wild) or not len(rest):
+        return None
+    found = build(rows.subset(rest), kernel, method, seed)
+    few = len(wild) <= PEELED * max(1, found.fitted.kernel.width)
+    if few or not found.proof.ok:
+        return replace(found.with_peeled(rows, rest, wild), passes=found.passes + 2)
+    other = build(rows.subset(wild), kernel, method, seed)
+    return found.beside(other, rest, wild)
 
 
 def better(first: Reduction, second: Reduction | None) -> Reduction:
@@ -142,21 +183,31 @@ def whole(rows: Rows, found: Reduction) -> Reduction:
     return replace(found, positions=everything, weights=own_weights(rows, everything), proof=proof, method="all rows")
 
 
+def _anew(
+    rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None, pilot: Indices,
+    single_columns: bool = False,
+) -> Reduction:  # fmt: skip
+    """The best vertex that a method finds in coordinates of its own."""
+    fitted, passes = fit_moments(rows, kernel, pilot, progress)
+    sought = fit_moments(rows, unmixed(kernel), pilot, progress)[0] if single_columns else None
+    return _attempt(rows, method, rng, progress, pilot, fitted, passes, sought)
+
+
 def _attempt(
-    rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None, single_columns: bool = False
-) -> Reduction:
+    rows: Rows, method: str, rng: np.random.Generator, progress: Progress | None, pilot: Indices, fitted: FittedMoments,
+    passes: int, sought: FittedMoments | None = None,
+) -> Reduction:  # fmt: skip
     """The best vertex that a method finds; it stops at the first that is exact.
 
-    ``single_columns``: rows are sought in monomials of single columns, which tails do not make parallel.
+    ``sought``: the features in which rows are sought, if not the fitted ones: those of single columns are not made parallel by
+    tails.
     """
-    pilot = sample(rng, len(rows), pilot_size(len(rows)))
-    fitted, passes = fit_moments(rows, kernel, pilot, progress)
     if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
-    sought = (fit_moments(rows, unmixed(kernel), pilot, progress)[0],) if single_columns else searches(fitted)
-    ways = (way for search in sought for way in feasible_weights(rows, search, method, pilot, rng, progress))
+    features = searches(fitted) if sought is None else (sought,)
+    ways = (way for search in features for way in feasible_weights(rows, search, method, pilot, rng, progress))
     for known, mass, way, more in ways:
         passes += more
         found = vertex(rows, fitted, known, mass, way, passes)
@@ -185,8 +236,9 @@ def about_means(rows: Rows, found: Reduction) -> Reduction:
         weights = polish_features(centred, block, weights)
         again = rows.take(found.positions, found.fitted.kernel.shift)
         proof, proofs = measure(rows, centred, block, weights), [measure(rows, found.fitted, again, weights)]
-    error, rest = (max(getattr(one, name) for one in (proof, *proofs)) for name in ("loss_error", "remainder"))
-    return replace(found, weights=weights, proof=replace(proofs[0], loss_error=error, remainder=rest), passes=found.passes + 1)
+    names = ("loss_error", "remainder", "measured", "derived")
+    worst = {name: max(getattr(one, name) for one in (proof, *proofs)) for name in names}
+    return replace(found, weights=weights, proof=replace(proofs[0], **worst), passes=found.passes + 1)
 
 
 def without_rank_decision(
@@ -217,19 +269,12 @@ def _peeled(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, b
     left = np.setdiff1d(np.arange(len(rows)), positions)
     rest = rows.subset(left)
     if len(left) <= width:
-        alone = fit_moments(rest, kernel, np.arange(len(left)))[0] if len(left) and before.proof.ok else None
-        shown = alone is None or _dropped(alone) < _dropped(before.fitted)  # directions that the heavy rows hid
-        return whole(rows, before) if shown else None
-    found = _attempt(rest, kernel, method, rng, None)
+        return whole(rows, before)
+    found = _anew(rest, kernel, method, rng, None, sample(rng, len(rest), pilot_size(len(rest))))
     if not found.proof.ok and len(left) <= FEW * width:
         found = whole(rest, found)
     found = replace(found.with_peeled(rows, left, positions), passes=before.passes + found.passes + 2)
     return _given_back(rows, before, found)
-
-
-def _dropped(fitted: FittedMoments) -> int:
-    """Directions that were dropped as zero."""
-    return 0 if fitted.excluded is None else len(fitted.excluded)
 
 
 def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
@@ -238,9 +283,7 @@ def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
         return found
     known = candidate_points(rows, searches(before.fitted)[-1], found.positions, found.weights).resolve()
     fewer = about_means(rows, vertex(rows, before.fitted, known, known.root, found.method, found.passes))
-    allowed = max(SHARP, found.proof.loss_error)
-    same = fewer.proof.merit[:2] >= found.proof.merit[:2]
-    return fewer if same and fewer.proof.loss_error <= allowed else found
+    return fewer if fewer.proof.ok and fewer.proof.loss_error <= max(SHARP, found.proof.loss_error) else found
 
 
 @linalg.one_blas_thread()
@@ -251,7 +294,7 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
     if not np.isfinite(block).all():
         raise NonFiniteError
     with np.errstate(over="ignore", invalid="ignore"):
-        kernel = kernel.prepare(block, weights, complete=len(pilot) == len(rows))
+        kernel = kernel.prepare(block, weights)
     if not np.isfinite(kernel.shift).all():
         raise NonFiniteError
     passes, looked = 0, False
@@ -268,15 +311,9 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
             if sizes.any():
                 kernel = kernel.rescaled(sizes)
                 continue
-        if fitted.needs_pass:
-            kernel = fitted.kernel
-            continue
-        shown = None
-        if passes < PASSES and isinstance(fitted.kernel, Powers) and len(fitted.kernel.basis.excluded):
-            shown = look_again(fitted.kernel, rows)
-        if shown is None:
+        if not fitted.needs_pass:
             return fitted, passes
-        kernel = shown
+        kernel = fitted.kernel
 
 
 Feasible = tuple[CandidatePoints, Array, str, int]  # points, weights on them that meet the moments, the way's name, its passes
@@ -318,11 +355,6 @@ def pilot_size(count: int) -> int:
 def searches(fitted: FittedMoments) -> tuple[FittedMoments, ...]:
     """The features in which rows are sought, in this order."""
     return (fitted,) if fitted.also_linear is None else (fitted, fitted.also_linear)
-
-
-def asks_for_peeling(proof: Proof, rows: Rows) -> bool:
-    """Whether rows that dominate a moment may be in the way of a proof, or of a better one."""
-    return not proof.ok or bool(proof.small) or bool(proof.dropped and lopsided(rows))
 
 
 def vertex(

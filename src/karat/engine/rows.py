@@ -236,7 +236,14 @@ def sweep(
     with linalg.one_blas_thread():
         if len(cuts) == 2:
             return run(starts)
-        return reduce(combine, share(run, [starts[a:b] for a, b in pairwise(cuts)], linalg.threads()))
+        return in_pairs(share(run, [starts[a:b] for a, b in pairwise(cuts)], linalg.threads()), combine)
+
+
+def in_pairs(parts: list[Any], combine: Callable[[Any, Any], Any]) -> Any:
+    """Combine parts in a tree, in their order."""
+    while len(parts) > 1:
+        parts = [combine(*pair) if len(pair) == 2 else pair[0] for pair in (parts[i : i + 2] for i in range(0, len(parts), 2))]
+    return parts[0]
 
 
 def counted(progress: Progress, total: int) -> Callable[[int], None]:

@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from karat.engine.dropped import protected, unconfirmed_evidence
 from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.levels import LOOKED_AT, look
 from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
 from karat.engine.peel import dominating
 from karat.engine.points import candidate_points
@@ -37,7 +37,6 @@ from karat.engine.reduce import (
     PEELED,
     NonFiniteError,
     Reduction,
-    asks_for_peeling,
     better,
     fit_moments,
     pilot_size,
@@ -47,7 +46,7 @@ from karat.engine.reduce import (
     without_rank_decision,
 )
 from karat.engine.rows import Rows, own_weights, pass_over, sample
-from karat.engine.tolerances import CONTENT, ROUNDING, SHARP, TINY, UNSEEN
+from karat.engine.tolerances import AFFORD, CONTENT, SHARP, TINY
 from karat.engine.tree import reduce_by_tree
 from karat.engine.weights import sampled
 
@@ -74,12 +73,11 @@ class Running:
     held_error: float = 0.0  # relative loss error of the rows held now, against this sum
     used: float = 0.0  # what the last reduction to these rows has spent, in units of ROUNDING
     needs_tree: bool = False  # a sample of candidates was not enough before: begin with the tree
-    evidence: Array | None = None  # what the rows say about coordinates that may still vanish
 
     @staticmethod
     def start(kernel: Kernel, pilot: Array, weights: Array) -> Running:
         """A sum that begins with some weighted rows ``[1 | D]``, in coordinates in which no direction has been dropped."""
-        return Running.within(kernel.prepare(pilot, weights, complete=False), pilot, weights)
+        return Running.within(kernel.prepare(pilot, weights), pilot, weights)
 
     @staticmethod
     def within(fitted: Kernel, pilot: Array, weights: Array) -> Running:
@@ -88,12 +86,12 @@ class Running:
         high = (*fitted.statistic(block, weights), np.array([weights.sum()]))
         few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
         low = tuple(np.zeros_like(part) for part in high)
-        return Running(fitted, pilot[:few], weights[:few], high, low, evidence=_evidence(fitted, Rows([pilot[:, 1:]], weights)))
+        return Running(fitted, pilot[:few], weights[:few], high, low)
 
     def emptied(self) -> Running:
         """The sum of nothing, in the same coordinates."""
         zero = tuple(np.zeros_like(part) for part in self.high)
-        return replace(self, high=zero, low=zero, evidence=None if self.evidence is None else 0.0 * self.evidence)
+        return replace(self, high=zero, low=zero)
 
     def plus(self, rows: Rows) -> Running:
         """The sum after more rows."""
@@ -104,9 +102,7 @@ class Running:
             raise NonFiniteError
         pairs = [_two_sum(a, b) for a, b in zip(self.high, new, strict=True)]
         low = tuple(a + e for a, (_, e) in zip(self.low, pairs, strict=True))
-        more = _evidence(self.kernel, rows)
-        evidence = None if more is None or self.evidence is None else self.evidence + more
-        return replace(self, high=tuple(s for s, _ in pairs), low=low, evidence=evidence)
+        return replace(self, high=tuple(s for s, _ in pairs), low=low)
 
     @property
     def claim(self) -> Claim:
@@ -118,18 +114,19 @@ class Running:
 
     def after(self, found: Reduction, needs_tree: bool) -> Running:
         """This sum, now that the rows held are those of a reduction."""
-        return replace(self, held_error=found.proof.handed_on, used=found.spent - found.before, needs_tree=needs_tree)
+        return replace(self, held_error=found.proof.loss_error, used=found.spent - found.before, needs_tree=needs_tree)
 
     def claimed(self, found: Reduction) -> Reduction:
         """A reduction to the rows of this sum, with what is inherited from the rows that it began with."""
         return replace(found, inherited=self.inherited, before=self.spent, inflation=self.inflation)
 
-    def fitted_moments(self, last: bool = False) -> FittedMoments:
-        """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay as they are."""
+    def fitted_moments(self, last: bool = False, keeping_all: bool = False) -> FittedMoments:
+        """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay as they are.
+
+        ``keeping_all``: no direction is dropped that is not zero in every row.
+        """
         *statistic, total = (a + b for a, b in zip(self.high, self.low, strict=True))
-        kernel = self.kernel
-        if isinstance(kernel, Powers) and self.evidence is not None:
-            kernel = protected(kernel, self.evidence)
+        kernel = self.kernel.keeping_all() if keeping_all and isinstance(self.kernel, Powers) else self.kernel
         return kernel.fitted_moments(tuple(statistic), float(total[0]), last)
 
 
@@ -141,10 +138,6 @@ def larger(first: Claim, second: Claim) -> Claim:
 def grown(now: Claim, before: Claim, parts: Claim) -> Claim:
     """The claim of a merge: what folding added to a sketch's own, on top of that of the parts from which a sum may start."""
     return parts[0] + (now[0] - before[0]), parts[1] + (now[1] - before[1]), parts[2] * (now[2] / before[2])
-
-
-def _evidence(kernel: Kernel, rows: Rows) -> Array | None:
-    return unconfirmed_evidence(kernel, rows) if isinstance(kernel, Powers) else None
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -170,7 +163,7 @@ def fold(
     found: Reduction | None = None
     if running is not None:
         found, grown = _continued(rows, new, kernel, running, rng, peeled)
-        afford = running.spent + running.used + UNSEEN / ROUNDING <= 1.0  # a fresh start spends of the second term
+        afford = running.spent + running.used <= AFFORD  # a fresh start spends of the second term
         if found is not None and found.proof.ok and (found.proof.reducible_error <= CONTENT or not afford):
             return found, grown
     fresh, started = _afresh(rows, peeled, kernel, running, rng)
@@ -193,9 +186,14 @@ def _continued(
     if fitted.needs_pass:
         return None, running
     found, needs_tree = _reduce(rows, fitted, held, np.arange(0), rng, running.needs_tree)
-    peels = asks_for_peeling(found.proof, rows)
-    heavy = dominating(rows, kernel, PEELED * fitted.kernel.width) if peels else None
-    if heavy is None or not len(heavy):
+    if not found.proof.ok and found.proof.excluded:
+        fitted = grown.fitted_moments(keeping_all=True)
+        if not fitted.needs_pass:
+            again, needs_tree = _reduce(rows, fitted, held, np.arange(0), rng, running.needs_tree)
+            found = better(found, again)
+    spread, heavy = _apart(rows, kernel, fitted, running.pilot, found)
+    found = replace(found, spread=spread)
+    if not len(heavy):
         return running.claimed(found), grown.after(found, needs_tree)
     alone = np.zeros(len(rows), dtype=bool)
     alone[heavy] = True
@@ -206,10 +204,23 @@ def _continued(
     if fitted.needs_pass or not alone.any():
         return running.claimed(found), grown.after(found, needs_tree)
     rest, needs_tree = _reduce(rows.subset(left), fitted, int((left < held).sum()), np.arange(0), rng, running.needs_tree)
-    if not rest.proof.merit > found.proof.merit:
+    if not rest.proof.ok and found.proof.ok:
         return running.claimed(found), grown.after(found, needs_tree)
     whole = rest.with_peeled(rows, left, np.flatnonzero(alone))
     return running.claimed(whole), without.after(rest, needs_tree)
+
+
+def _apart(
+    rows: Rows, kernel: Kernel, fitted: FittedMoments, pilot: Array, found: Reduction
+) -> tuple[float, Indices]:  # fmt: skip
+    """How wild the rows are, and those to peel: wild ones, and where there is no proof those that dominate a moment."""
+    spread, cut = look(fitted, pilot)
+    most = PEELED * max(1, fitted.kernel.width)
+    wild = cut.beyond(rows) if cut is not None else np.zeros(0, dtype=np.intp)
+    if 0 < len(wild) <= most and len(wild) < len(rows):
+        return spread, wild
+    heavy = dominating(rows, kernel, most) if not found.proof.ok else None
+    return spread, wild[:0] if heavy is None else heavy
 
 
 def _afresh(
@@ -222,19 +233,20 @@ def _afresh(
     before = 0.0 if running is None else running.spent + running.used
     inflation = 1.0 if running is None else _inflation(rows, peeled, running)
     fresh, needs_tree = _fitted(rows, held, kernel, rng, needs_tree)
-    if asks_for_peeling(fresh.proof, rows):
-        heavy = dominating(rows, kernel, PEELED * max(1, fresh.fitted.kernel.width))
-        if heavy is not None and 0 < len(heavy) < len(rows):
-            left = np.setdiff1d(np.arange(len(rows)), heavy)
-            rest, needs_tree = _fitted(rows.subset(left), int((left < held).sum()), kernel, rng, needs_tree)
-            fresh = better(fresh, rest.with_peeled(rows, left, heavy))
+    looked = rows.take(sample(rng, len(rows), LOOKED_AT), np.zeros(rows.columns))
+    spread, heavy = _apart(rows, kernel, fresh.fitted, looked, fresh)
+    fresh = replace(fresh, spread=spread)
+    if 0 < len(heavy) < len(rows):
+        left = np.setdiff1d(np.arange(len(rows)), heavy)
+        rest, needs_tree = _fitted(rows.subset(left), int((left < held).sum()), kernel, rng, needs_tree)
+        fresh = rest.with_peeled(rows, left, heavy) if rest.proof.ok else better(fresh, rest.with_peeled(rows, left, heavy))
     if not fresh.proof.ok and len(rows) <= FEW * fresh.fitted.kernel.width:
         fresh = whole(rows, fresh)
     fresh = replace(fresh, inherited=inherited, before=before, inflation=inflation)
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
     if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:  # the kept rows represent all
-        return fresh, replace(started, inherited=fresh.handed_on, spent=fresh.spent, inflation=inflation, needs_tree=needs_tree)
+        return fresh, replace(started, inherited=fresh.error, spent=fresh.spent, inflation=inflation, needs_tree=needs_tree)
     heavy = fresh.positions[fresh.peeled]  # worth another pass: the sum of all these rows, so that later folds can do better
     started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
     return fresh, replace(started, inherited=inherited, spent=before, inflation=inflation).after(fresh, needs_tree)
@@ -258,6 +270,10 @@ def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, nee
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), WAY, passes), needs_tree
     fresh, needs_tree = _reduce(rows, fitted, held, pool, rng, needs_tree)
+    if not fresh.proof.ok and fresh.proof.excluded and isinstance(kernel, Powers):
+        fitted, more = fit_moments(rows, kernel.keeping_all(), np.concatenate([np.arange(held), pool]))
+        again, needs_tree = _reduce(rows, fitted, held, pool, rng, needs_tree)
+        fresh, passes = better(fresh, again), passes + more
     return replace(fresh, passes=passes), needs_tree
 
 

@@ -198,7 +198,7 @@ class Moments(Consumer):
         self.buffer = Buffer(rows, BUFFER_BYTES)
         self.passes = 0
         labels = self._labels(kept.batch)
-        self._begin(coordinates or {label: kept.kernel.prepare(*weighed(self.rest(label)), complete=False) for label in labels})
+        self._begin(coordinates or {label: kept.kernel.prepare(*weighed(self.rest(label))) for label in labels})
 
     def _labels(self, batch: Batch) -> list[Any]:
         return [None] if self.together else labels_of(batch)

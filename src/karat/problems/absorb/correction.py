@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine.linalg import Array, Indices
-from karat.engine.powers import monomials
+from karat.engine.monomials import monomials
 from karat.problems.absorb.forms import places
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from karat.engine.linalg import Array, Indices
-from karat.engine.powers import monomials
+from karat.engine.monomials import monomials
 
 
 def lifted(matrix: Array, half: int) -> Array:

@@ -40,7 +40,8 @@ from karat.engine import linalg
 from karat.engine.coordinates import Basis
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
-from karat.engine.powers import Powers, monomials
+from karat.engine.monomials import monomials
+from karat.engine.powers import Powers
 from karat.engine.rows import Progress, Rows, column_sizes, pass_over
 from karat.engine.tolerances import EPS
 from karat.problems.absorb.correction import Correction

@@ -71,7 +71,7 @@ def gram_in_place(table: Array) -> Array:
             for start in part:
                 block = table[start : start + LONG]
                 gram[0, 1:] += ones[: len(block)] @ block
-                gram[1:, 1:-1] += linalg.tall_product(block, block[:, :-1])
+                gram[1:, 1:-1] += linalg.summed_product(block, block[:, :-1])
                 gram[-1, -1] += block[:, -1] @ block[:, -1]
         return (gram,)
 

@@ -27,7 +27,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
-from karat.engine.powers import monomials
+from karat.engine.monomials import monomials
 from karat.engine.rows import Statistic
 
 
@@ -135,7 +135,7 @@ class Power(MonomialTerm):
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         z = c[self.columns]
-        return (linalg.tall_product(self.left.values(z).T, _weighted(self.right.values(z), weights).T),)
+        return (linalg.summed_product(self.left.values(z).T, _weighted(self.right.values(z), weights).T),)
 
     def moments(self, statistic: Statistic) -> Array:
         return np.asarray(self.root * statistic[0][self.first, self.last])
@@ -168,7 +168,7 @@ class Cubes(MonomialTerm):
 
     @staticmethod
     def _products(pairs: Array, z: Array) -> Array:
-        return np.concatenate([linalg.tall_product(z.T, pairs.T).ravel(), z.sum(axis=1)])
+        return np.concatenate([linalg.summed_product(z.T, pairs.T).ravel(), z.sum(axis=1)])
 
     def moments(self, statistic: Statistic) -> Array:
         return np.asarray(self.root * statistic[0][self.where])
@@ -218,7 +218,7 @@ class Product(Term):
         return np.asarray((c[self.a][:, None] * c[self.b][None]).reshape(self.width, -1))
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
-        return (linalg.tall_product(c[self.a].T, _weighted(c[self.b], weights).T),)
+        return (linalg.summed_product(c[self.a].T, _weighted(c[self.b], weights).T),)
 
     def moments(self, statistic: Statistic) -> Array:
         return statistic[0].ravel()
@@ -247,7 +247,7 @@ class Symmetric(Term):
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         a, b, d = (c[view] for view in self.views)
         pairs = (a[:, None] * b[None]).reshape(self.shape[0], -1)
-        return (linalg.tall_product(pairs.T, _weighted(d, weights).T),)
+        return (linalg.summed_product(pairs.T, _weighted(d, weights).T),)
 
     def moments(self, statistic: Statistic) -> Array:
         k = self.shape[1]

@@ -29,7 +29,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from karat.engine.linalg import Array, Indices
-from karat.engine.powers import monomials
+from karat.engine.monomials import monomials
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.sample import Reader, Sample, Through

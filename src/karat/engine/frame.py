@@ -1,0 +1,214 @@
+"""The frame of a proof: coordinates in which moments were summed, and the sizes of the columns behind them.
+
+Rows are ``b_i = (1, d_i - c)`` (without the 1 where there is no intercept), queries ``z``, the loss is ``f(z) = sum_i u_i
+(b_i.z)^p``, and ``|a| = (sum_i u_i |a_i|^p / U)^(1/p)`` is the p-mean of a column.  The sums were made in coordinates ``w_i =
+b_i T``.  With N the directions that were dropped and ``[V; W] = [T N]^-1``,
+
+    b_i.z  =  w_i . alpha  +  (b_i N) . beta,          alpha = V z,   beta = W z.
+
+Whatever is not in the computed coordinates is an error of at most ``sum_j k_j |z_j|`` in the p-mean, with numbers k_j:
+
+    dropped directions       k = sum_e |N_e| |W_e|            (:meth:`Frame.dropped`)
+    rounding of coordinates  k = (v + 1) u tau |[V; W]|       (:meth:`Frame.rounded`),   tau = |T|' (sizes of the columns)
+
+The claim speaks of the sizes sigma_j of the columns about their means, and has no term for the constant, j = 0.  By Jensen's
+inequality ``|z_0 + sum_j z_j (m_j - c_j)| <= (f / U)^(1/p)``, m the means, so that
+
+    sum_j k_j |z_j|  <=  k_0 (f / U)^(1/p)  +  max_j (k_j + k_0 |m_j - c_j|) / sigma_j  S(z),      S = sum_(j > 0) |z_j| sigma_j:
+
+the first is a relative change of f, the second a change of the columns by a fraction of their sizes (:meth:`Frame.share`).
+Upper bounds of sizes and lower bounds of sigma are taken from the moments themselves: ``b_j = w . V_j + (b N) . W_j``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import comb
+
+import numpy as np
+
+from karat.engine import linalg
+from karat.engine.coordinates import Basis
+from karat.engine.linalg import Array
+from karat.engine.monomials import monomials
+from karat.engine.tolerances import EPS, TINY, sum_rounding
+
+
+def power_means(values: Array, weights: Array, total: float, power: int) -> Array:
+    """``(sum_i w_i |values_ij|^p / total)^(1/p)`` of every column, without overflow or underflow."""
+    largest = np.abs(values).max(axis=0, initial=0.0)
+    scaled = values / np.where(largest > 0, largest, 1.0)
+    return np.asarray(largest * (weights @ scaled**power / total) ** (1.0 / power))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Sums over all rows of the powers of coordinates."""
+
+    basis: Basis  # from the variables b to the coordinates w, and what was dropped
+    plain: bool  # whether the coordinates are variables themselves
+    second: Array  # (r, r): sum_i u_i w_i w_i'
+    half: Array  # (K, K): the same of the isometric monomials of degree p / 2; equal to ``second`` for p = 2
+    total: float  # U
+    degree: int  # p
+    affine: bool  # whether b has the constant, which then is the first coordinate too
+
+    def coordinates(self, variables: Array) -> Array:
+        """w of rows b, computed as in the pass."""
+        if self.plain:
+            return variables[:, self.basis.map.any(axis=1)]
+        return variables @ self.basis.map
+
+    def half_gram(self, coordinates: Array, weights: Array) -> Array:
+        """``half`` of other rows."""
+        table = monomials(self.basis.map.shape[1], self.degree // 2)
+        values = table.values(np.ascontiguousarray(coordinates.T))
+        values = (values * np.sqrt(table.multinomials)[:, None]).T
+        return linalg.summed_product(values, values * weights[:, None])
+
+    @cached_property
+    def sum_error(self) -> float:
+        """By how much an entry of ``half`` may be off, in units of the roots of its diagonal entries, and one of kept rows too."""
+        half = self.degree // 2
+        summed = comb(len(self.basis.map) + half - 1, half)  # columns of the products, with those that were dropped
+        return 2 * sum_rounding(linalg.piece_rows(summed), self.degree)
+
+    def rounding_of_sums(self, base: Array, among: list[int] | slice = slice(None)) -> float:
+        """What rounding of the sums may add to an error relative to ``base``, a matrix like ``half`` or a part of it.
+
+        Entries are off by ``sum_error`` times the roots d of the diagonal: ``|v'E v| <= sum_error (d.|v|)^2``, which is at most
+        ``sum_error d'|B^-1|d`` times ``v'B v``.
+        """
+        root = np.sqrt(np.maximum(np.diag(self.half)[among], TINY))
+        scaled = base / root / root[:, None]
+        try:
+            return self.sum_error * float(np.abs(np.linalg.inv(scaled)).sum())
+        except np.linalg.LinAlgError:
+            return np.inf
+
+    @cached_property
+    def sums(self) -> float:
+        """The same relative to the loss itself, for p = 2."""
+        return max(self.rounding_of_sums(self.half[np.ix_(some, some)], some) for some in self.targets)
+
+    @cached_property
+    def targets(self) -> list[list[int]]:
+        """The coordinates that queries combine: all, or those of one target at a time."""
+        count, separate = self.basis.map.shape[1], self.basis.separate_targets
+        inner = list(range(count - separate))
+        return [[*inner, t] for t in range(count - separate, count)] or [inner]
+
+    @cached_property
+    def inverse(self) -> Array:
+        """``[T N]^-1`` (v, v): coordinates first, then dropped directions; infinite if that cannot be."""
+        joint = np.hstack([self.basis.map, self.basis.excluded.vectors])
+        rows = np.abs(joint).max(axis=1, initial=0.0)
+        rows[rows == 0] = 1.0
+        joint = joint / rows[:, None]
+        columns = np.abs(joint).max(axis=0, initial=0.0)
+        columns[columns == 0] = 1.0
+        try:
+            return np.asarray(np.linalg.inv(joint / columns) / columns[:, None] / rows)
+        except np.linalg.LinAlgError:
+            return np.full(joint.shape, np.inf)
+
+    @cached_property
+    def means(self) -> Array:
+        """Of the variables b, up to what was dropped."""
+        if not self.affine:
+            return np.zeros(len(self.inverse))
+        return np.asarray(self.second[0] / self.total @ self.inverse[: len(self.second)])
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Upper bounds of the p-means of the variables b."""
+        mean, error = self._power_means(self.inverse[: len(self.second)])
+        return np.asarray((mean**self.degree + error**self.degree) ** (1 / self.degree) + self._unseen)
+
+    @cached_property
+    def spreads(self) -> Array:
+        """Lower bounds of the p-means of the variables b about their means, or about 0 where there is no constant."""
+        queries = self.inverse[: len(self.second)].copy()
+        if self.affine:
+            queries[0] -= self.means
+        mean, error = self._power_means(queries)
+        lower = np.maximum(mean**self.degree - error**self.degree, 0.0) ** (1 / self.degree)
+        if self.degree > 2:  # the root mean square is smaller, and more accurate
+            square = np.sqrt(np.maximum(np.einsum("kj,kj->j", queries, self.second @ queries) / self.total, 0.0))
+            lower = np.maximum(lower, (1 - 1e-6) * square)
+        return np.maximum(lower - self._unseen, 0.0)
+
+    @cached_property
+    def _unseen(self) -> Array:
+        """The p-means of what the variables b have along dropped directions."""
+        return np.asarray(self.basis.excluded.norms @ np.abs(self.inverse[len(self.second) :]))
+
+    def _power_means(self, queries: Array) -> tuple[Array, Array]:
+        """The p-means of ``w . q`` for columns q, and their rounding, to be added or subtracted as p-th powers."""
+        largest = np.abs(queries).max(axis=0, initial=0.0)
+        queries = queries / np.where(largest > 0, largest, 1.0)
+        table = monomials(len(queries), self.degree // 2)
+        values = table.values(queries) * np.sqrt(table.multinomials)[:, None]
+        power = np.einsum("kj,kj->j", values, self.half @ values) / self.total
+        terms = np.sqrt(np.maximum(np.diag(self.half), 0.0) / self.total) @ np.abs(values)
+        error = (self.sum_error + 4 * len(values) * EPS) * terms**2
+        return largest * np.maximum(power, 0.0) ** (1 / self.degree), largest * error ** (1 / self.degree)
+
+    def dropped(self, kept: Array, weights: Array) -> Array:
+        """k of the dropped directions, over all rows and over kept rows b."""
+        norms = power_means(kept @ self.basis.excluded.vectors, weights, self.total, self.degree)
+        return np.asarray((self.basis.excluded.norms + norms) @ np.abs(self.inverse[len(self.second) :]))
+
+    def rounded(self, sizes: Array) -> Array:
+        """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the p-means of both."""
+        steps = int(self.affine) + (0 if self.plain else len(self.inverse))  # the shift, and the products of a coordinate
+        terms = sizes @ np.abs(np.hstack([self.basis.map, self.basis.excluded.vectors]))
+        return np.asarray(steps * EPS * (terms @ np.abs(self.inverse)))
+
+    def share(self, k: Array) -> tuple[float, float, int]:
+        """An error of ``sum_j k_j |z_j|`` as a change of the columns, and as one of the loss; and the column it is largest in."""
+        first = int(self.affine)
+        need = k[first:] + (k[0] * np.abs(self.means[first:]) if first else 0.0)
+        ratio = np.where(need > 0, need / np.maximum(self.spreads[first:], TINY), 0.0)
+        worst = int(ratio.argmax()) if len(ratio) else 0
+        return float(ratio.max(initial=0.0)), self.degree * float(k[0]) if first else 0.0, worst
+
+    @cached_property
+    def reach(self) -> Array:
+        """``|alpha_k| <= reach_k S(z)`` of every coordinate but the constant, for which there is no such bound."""
+        first = int(self.affine)
+        dual = np.abs(self.inverse[: len(self.second), first:])
+        reach = np.max(np.where(dual > 0, dual / np.maximum(self.spreads[first:], TINY), 0.0), axis=1, initial=0.0)
+        reach[:first] = np.inf
+        return np.asarray(reach)
+
+    def free(self, error: Array, some: list[int] | None) -> list[Array]:
+        """Diagonals D with ``v' D v <= S^p`` for the monomials v of a query: shares alike, and where an ``error`` is."""
+        near = 1.0 / self.reach if some is None else 1.0 / self.reach[some]
+        table = monomials(len(near), self.degree // 2)
+        need = np.zeros(len(near))
+        squares = np.abs(np.diag(error))[table.powers] ** (2 / self.degree)
+        need[near > 0] = squares[near > 0] / near[near > 0] ** 2
+        even = (near > 0) / max(1, int((near > 0).sum()))
+        shares = [even] + ([0.9 * need / need.sum() + 0.1 * even] if need.sum() > 0 and np.isfinite(need.sum()) else [])
+        return [np.prod((share * near**2)[table.indices], axis=1) for share in shares]
+
+    def floors(self, shares: tuple[float, ...]) -> list[Array]:
+        """Lower bounds of the loss as matrices: M and Jensen's bound, mixed in several ways."""
+        lowest = max(float(linalg.eigh(self.second / self.total)[0][-1]), 0.0)
+        floor = self.total * lowest ** (self.degree // 2) * np.eye(len(self.half))
+        return [(1 - share) * self.half + share * floor for share in shares]
+
+    @cached_property
+    def condition(self) -> float:
+        """Largest over smallest relative size of the coordinates."""
+        rms = np.sqrt(np.maximum(np.diag(self.second), 0.0) / self.total)
+        terms = self.sizes @ np.abs(self.basis.map)
+        return float(np.max(terms / np.where(rms > 0, rms, 1.0), initial=1.0))
+
+    def column_of(self, monomial: int) -> int:
+        """The column that has the largest part in a coordinate of a monomial."""
+        coordinate = monomials(len(self.second), self.degree // 2).indices[monomial][-1]
+        terms = (self.sizes * np.abs(self.basis.map[:, coordinate]))[int(self.affine) :]
+        return int(terms.argmax()) if len(terms) else 0
