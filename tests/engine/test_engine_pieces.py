@@ -12,7 +12,8 @@ from hypothesis.extra import numpy as hnp
 
 from karat.engine import linalg
 from karat.engine.points import candidate_points
-from karat.engine.powers import Monomials, Powers
+from karat.engine.monomials import Monomials
+from karat.engine.powers import Powers
 from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows
 from karat.engine.tree import reduce_by_tree, reduce_sequentially

@@ -22,7 +22,7 @@ from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.proof import Terms, linear_class, measure
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights
-from karat.engine.tolerances import EPS, EXACT, ROUNDING
+from karat.engine.tolerances import EPS, EXACT, ROUNDING, WILD
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
 from karat.problems.absorb.absorb import REFUTED
@@ -32,25 +32,33 @@ if TYPE_CHECKING:
 
 PROOF_VERSION = 2  # 1: karat 0.1.0, which left directions out of the proof
 OLDER = "proven by an older version: verify again"
+NOISE = 0.01  # of the residual: a larger change, by rounding of the columns, leaves no standard errors
+NO_NOISE = "{} (not R2, standard errors or likelihoods: the residual is as small as the rounding of the columns)"
+MANY_GROUPS = 100  # groups up to which standard errors are looked at
 
 
 @dataclass(frozen=True)
 class Certificate:
     """Proof of a coreset, measured against the moments of all rows.
 
-    For every query q that the problem serves, ``|f_c(q) - f(q)| <= loss_error * sum_i u_i |f_i(q)| + rounding * R(q)``, where
-    R(q) is what rounding does to f(q) when all rows are evaluated in double precision.
+    A coreset is exact, up to a relative ``loss_error``, for data whose columns differ from the given ones by at most
+    ``rounding`` of their own size (their norm about the mean).  In formulas, for every query of a loss of even degree p,
+
+        ``|f_c - f| <= loss_error f + (f^(1/p) + rounding U^(1/p) sum_j |z_j| sigma_j)^p - f``;
+
+    for sums of features ``|f_c - f| <= loss_error sum_i u_i |f_i| + rounding sum_t |h_t| sum_i u_i |phi_t(x_i)|``.
 
     Attributes
     ----------
     loss_error : float
-        The first term: the supremum for degree 2, a proven bound else.
+        The first term: the supremum for degree 2 and what rounding of the sums may add, a proven bound else.
     rounding : float
-        The second term: 64 eps; more only for coresets of coresets that have spent more.  It does not depend on the data.
+        The second term.  The part of it that was measured is at most 64 eps in each reduction; the rest is a bound on the
+        rounding of the proof itself, of at most 256 eps times the number of columns and 2.
     spent : float
-        What the reductions that the rows have been through have spent of the second term, in units of 64 eps.
+        ``rounding`` in units of 64 eps.
     remainder : float
-        The largest part of the second term that was needed, as a fraction of what one reduction may use.
+        How much of what it may use of the second term a reduction has used, at most 1.
     moment_error : float
         Largest error of a kernel moment, relative to the sum of absolute values.
     total_error : float
@@ -66,9 +74,9 @@ class Certificate:
     power : int
         Degree of the loss.
     condition : float
-        Largest over smallest relative size of the directions of the columns, of those that the first term covers.
+        Largest over smallest relative size of the directions of the columns.
     excluded_directions : tuple of float
-        Relative sizes of the directions of the columns that (nearly) vanish; along these only the second term holds.
+        Relative sizes of the directions of the columns that vanish up to rounding; along these only the second term holds.
     method : str
         How the coreset was found.
     passes : int
@@ -91,7 +99,14 @@ class Certificate:
     proof_version : int
         The proof that was made; one of an older version does not count.
     standard_errors : float or None
-        Least squares: the coefficients move by at most about so many standard errors, ``loss_error * sqrt(n)``.
+        Least squares: no coefficient moves by more than so many of its standard errors.  None for other problems, for rows of
+        several coresets together, and where the residual is rounding of the columns (R2 of nearly 1).
+    in_columns : bool
+        Whether ``rounding`` is relative to the sizes of columns; else, to sums of absolute values of features.
+    spread : float
+        The largest ratio of a column's size to what is typical in it.
+    levels : int
+        How many levels of rows, by their size, were reduced by themselves; 1 for all but the wildest data.
     """
 
     loss_error: float
@@ -118,10 +133,13 @@ class Certificate:
     inflation: float = 1.0
     proof_version: int = PROOF_VERSION
     standard_errors: float | None = None
+    in_columns: bool = False
+    spread: float = 1.0
+    levels: int = 1
 
     @property
     def tolerance(self) -> float:
-        """The largest ``loss_error`` that counts as exact: 1e-10, up to 1e-8 where the columns are that ill-conditioned."""
+        """The largest ``loss_error`` that counts as exact: 1e-10."""
         return EXACT
 
     @property
@@ -151,21 +169,33 @@ class Certificate:
     def __str__(self) -> str:
         verdict = "exact" if self.ok else "NOT exact" if self.proof_version == PROOF_VERSION else "not proven"
         kept = f" and {self.peeled:,} peeled" if self.peeled else ""
+        limit = f"{self.rounding / EPS:.2g} eps"
+        second = (
+            f"for columns that differ from the given ones by at most {limit} of their own size"
+            if self.in_columns
+            else f"plus the floating-point error of the full sum (at most {limit})"
+        )
+        levels = f", {self.levels} levels" if self.levels > 1 else ""
         text = (
             f"{self.size:,} of {self.n_rows:,} rows, {verdict}: the worst relative loss error over every query is "
-            f"{self.loss_error:.1e} (up to {self.tolerance:.0e} counts as exact), beside the rounding of all rows times "
-            f"{self.rounding / EPS:.0f} eps (rank {self.rank}, bound {self.bound}{kept}, condition {self.condition:.1e}, "
-            f"{self.method}, {self.passes} pass{'es' if self.passes != 1 else ''}, {self.seconds:.3g} s). Kept: {self.keeps}. "
+            f"{self.loss_error:.1e} (up to {self.tolerance:.0e} counts as exact), {second} (rank {self.rank}, bound "
+            f"{self.bound}{kept}{levels}, condition {self.condition:.1e}, {self.method}, {self.passes} "
+            f"pass{'es' if self.passes != 1 else ''}, {self.seconds:.3g} s). Kept: {self.keeps}. "
             f"Not kept: {', '.join(self.excludes)}."
         )
         if self.standard_errors is not None:
-            text += f" Coefficients move by at most about {self.standard_errors:.0e} standard errors."
+            text += f" Coefficients move by at most {self.standard_errors:.0e} standard errors."
         if self.excluded_directions:
             sizes = ", ".join(f"{size:.0e}" for size in sorted(self.excluded_directions, reverse=True)[:5])
             more = ", ..." if len(self.excluded_directions) > 5 else ""
             text += (
-                f" {len(self.excluded_directions)} direction(s) of the columns vanish or nearly so (relative sizes "
-                f"{sizes}{more}): there the loss is kept up to its rounding."
+                f" {len(self.excluded_directions)} direction(s) of the columns vanish up to rounding (relative sizes "
+                f"{sizes}{more})."
+            )
+        if self.spread > WILD:
+            text += (
+                f" A few rows are far larger than the others: they make a column {self.spread:.0e} times its typical size, and the "
+                "claim is relative to that."
             )
         return " ".join([text, *self.notes])
 
@@ -187,6 +217,7 @@ def certify(
     proofs = [r.proof for r in reductions]
     kept = sum(float(r.weights.sum()) for r in reductions)
     error, spent = max(r.error for r in reductions), max(r.spent for r in reductions)
+    standard_errors, noise = _standard_errors(problem, reductions, float(error), ROUNDING * spent, n_rows)
     return Certificate(
         loss_error=float(error),
         rounding=ROUNDING * spent,
@@ -196,7 +227,7 @@ def certify(
         total_error=abs(kept / total - 1.0),
         rank=sum(r.rank for r in reductions),
         size=sum(len(r.positions) for r in reductions) if size is None else size,
-        bound=sum(r.fitted.kernel.width for r in reductions),
+        bound=sum(r.levels * r.fitted.kernel.width for r in reductions),
         peeled=sum(int(r.peeled.sum()) for r in reductions),
         power=max(p.power for p in proofs),
         condition=max(p.condition for p in proofs),
@@ -204,12 +235,15 @@ def certify(
         method=" and ".join(sorted({r.method for r in reductions})),
         passes=max(r.passes for r in reductions) + (not problem.mergeable),  # the pass that finds the maps
         seconds=seconds,
-        keeps=problem.keeps,
+        keeps=problem.keeps if noise else NO_NOISE.format(problem.keeps.split(", R2,")[0]),
         excludes=problem.excludes,
         n_rows=n_rows,
         notes=tuple(notes),
         inflation=max(r.inflation * p.inflation for r, p in zip(reductions, proofs, strict=True)),
-        standard_errors=_standard_errors(problem, float(error), n_rows),
+        standard_errors=standard_errors,
+        in_columns=any(p.in_columns for p in proofs),
+        spread=max(r.spread for r in reductions),
+        levels=max(r.levels for r in reductions),
     )
 
 
@@ -288,7 +322,7 @@ def certify_union(fresh: Certificate, parts: Sequence[Part], notes: Sequence[str
     return replace(
         fresh,
         loss_error=fresh.loss_error + inherited,
-        standard_errors=_standard_errors(parts[0].problem, fresh.loss_error + inherited, sum(core.n_rows for core in parts)),
+        standard_errors=None,
         rounding=ROUNDING * spent,
         spent=spent,
         notes=tuple(notes),
@@ -296,9 +330,24 @@ def certify_union(fresh: Certificate, parts: Sequence[Part], notes: Sequence[str
     )
 
 
-def _standard_errors(problem: Problem, loss_error: float, n_rows: int) -> float | None:
-    """About the largest number of standard errors by which the coefficients of least squares move."""
-    return loss_error * sqrt(n_rows) if isinstance(problem, LeastSquares | Ridge) else None
+def _standard_errors(
+    problem: Problem, reductions: Sequence[Reduction], error: float, rounding: float, n_rows: int
+) -> tuple[float | None, bool]:  # fmt: skip
+    """The most standard errors by which coefficients of least squares move; and whether there is a residual beyond rounding."""
+    if not isinstance(problem, LeastSquares | Ridge) or problem.absorb is not None:
+        return None, True
+    if len(reductions) > MANY_GROUPS:  # not worth the time
+        return None, True
+    worst, signal = 0.0, 0.0
+    for found in reductions:
+        frame = found.fitted.frame
+        if frame is None:
+            continue
+        terms, noise = frame.coefficient_terms(max(1, found.fitted.kernel.separate_targets))  # type: ignore[attr-defined]
+        worst, signal = max(worst, terms), max(signal, noise)
+    if not rounding * signal <= NOISE:
+        return None, False
+    return 4 * sqrt(n_rows) * (error + rounding * worst), True
 
 
 def require_proven(
@@ -308,12 +357,22 @@ def require_proven(
     if certificate.proven:
         return
     worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))
-    moment = worst.fitted.kernel.feature_name(worst.proof.worst, names)
+    features = linear_class(worst.fitted)
+    kernel = worst.fitted.kernel if features is None or worst.proof.in_columns else features.kernel
+    moment = kernel.feature_name(worst.proof.worst, names)
     several = f"rows {', '.join(map(str, rows[:5]))}{' and others' if len(rows) > 5 else ''}"
     heavy = f" Each of {several} holds more than a tenth of a moment." if len(rows) else ""
+    if not certificate.loss_error <= certificate.tolerance:
+        reason = (
+            f"The best has a relative loss error of {certificate.loss_error:.1e} (up to {certificate.tolerance:.0e} counts as "
+            f"exact); {moment} is furthest off."
+        )
+    else:
+        reason = (
+            f"The best is exact only for columns that differ from the given ones by {certificate.remainder:.2g} times the "
+            f"rounding that counts as exact; {moment} is furthest off."
+        )
     raise NotExactError(
-        f"No exact coreset was found. The best has a relative loss error of {certificate.loss_error:.1e} (up to "
-        f"{certificate.tolerance:.0e} counts as exact); {moment} is furthest off, by {worst.proof.moment_error:.1e} of the sum "
-        f"of absolute values.{heavy} The columns have condition {certificate.condition:.1e}. Scale or centre the columns, drop "
-        "nearly collinear ones and extreme rows, or lower the degree."
+        f"No exact coreset was found. {reason}{heavy} The columns have condition {certificate.condition:.1e}. Scale or centre "
+        "the columns, drop nearly collinear ones and extreme rows, or lower the degree."
     )

@@ -17,6 +17,7 @@ from karat._data.frames import aligned
 from karat.engine.groups import measure_many
 from karat.engine.linalg import Flags, Indices
 from karat.engine.polynomial import unmixed
+from karat.engine.powers import Powers
 from karat.engine.proof import Proof
 from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
 from karat.engine.rows import Rows, own_weights, pass_over, sample
@@ -99,6 +100,9 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
     if kernel is not None:
         centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
         found = better(found, measure_again(core, rows, centred, kept, passes + 1))
+    if not found.proof.ok and found.proof.excluded and isinstance(fitted.kernel, Powers):
+        restored, more = fit_moments(rows, table.kernel(core.problem).keeping_all(), pilot)
+        found, passes = better(found, measure_again(core, rows, restored, kept, passes + more)), passes + more
     if found.proof.ok:
         return found
     try:

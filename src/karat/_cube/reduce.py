@@ -118,7 +118,7 @@ class Reducer:
         everything = whole(rows, found)
         own = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []
         united = union_certificate([*claims, *own], self.problem)
-        bound, standard = found.fitted.kernel.width, united.standard_errors
+        bound = found.fitted.kernel.width
         certificate = replace(
             united,
             n_rows=count,
@@ -126,7 +126,7 @@ class Reducer:
             rank=found.rank,
             bound=bound,
             peeled=max(0, len(rows) - bound),
-            standard_errors=None if standard is None else united.loss_error * float(np.sqrt(count)),
+            standard_errors=None,
             notes=(STAY.format(f"{len(rows):,}"),),
         )
         return Kept(everything.positions, everything.weights, certificate)
@@ -194,7 +194,6 @@ def union_certificate(parts: Sequence[Certificate], problem: Problem) -> Certifi
     if len(parts) == 1:
         return parts[0]
     worst, rows = max(parts, key=lambda part: part.loss_error), sum(part.n_rows for part in parts)
-    standard = None if worst.standard_errors is None else worst.loss_error * float(np.sqrt(rows))
     return replace(
         worst,
         rounding=max(part.rounding for part in parts),
@@ -213,7 +212,9 @@ def union_certificate(parts: Sequence[Certificate], problem: Problem) -> Certifi
         passes=max(part.passes for part in parts),
         seconds=sum(part.seconds for part in parts),
         n_rows=rows,
-        standard_errors=standard,
+        standard_errors=None,
+        spread=max(part.spread for part in parts),
+        levels=max(part.levels for part in parts),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         proof_version=min(part.proof_version for part in parts),
         refuted=any(part.refuted for part in parts),

@@ -35,6 +35,10 @@ from karat.engine.monomials import monomials
 from karat.engine.tolerances import EPS, TINY, sum_rounding
 
 
+MANY = 2**36  # rows that a stream may have
+KEPT = 2**15  # rows that may be kept
+
+
 def power_means(values: Array, weights: Array, total: float, power: int) -> Array:
     """``(sum_i w_i |values_ij|^p / total)^(1/p)`` of every column, without overflow or underflow."""
     largest = np.abs(values).max(axis=0, initial=0.0)
@@ -53,6 +57,7 @@ class Frame:
     total: float  # U
     degree: int  # p
     affine: bool  # whether b has the constant, which then is the first coordinate too
+    count: int = MANY  # rows, if they have been counted
 
     def coordinates(self, variables: Array) -> Array:
         """w of rows b, computed as in the pass."""
@@ -65,14 +70,15 @@ class Frame:
         table = monomials(self.basis.map.shape[1], self.degree // 2)
         values = table.values(np.ascontiguousarray(coordinates.T))
         values = (values * np.sqrt(table.multinomials)[:, None]).T
-        return linalg.summed_product(values, values * weights[:, None])
+        return linalg.summed_product(values, values * weights[:, None], linalg.SHORTEST)
 
     @cached_property
     def sum_error(self) -> float:
-        """By how much an entry of ``half`` may be off, in units of the roots of its diagonal entries, and one of kept rows too."""
+        """By how much entries of ``half``, of all rows and of kept ones together, may be off, in units of the roots of its diagonal."""
         half = self.degree // 2
         summed = comb(len(self.basis.map) + half - 1, half)  # columns of the products, with those that were dropped
-        return 2 * sum_rounding(linalg.piece_rows(summed), self.degree)
+        pieces = ((linalg.piece_rows(summed, self.degree), self.count), (linalg.SHORTEST, KEPT))
+        return sum(sum_rounding(piece, self.degree, rows) for piece, rows in pieces)
 
     def rounding_of_sums(self, base: Array, among: list[int] | slice = slice(None)) -> float:
         """What rounding of the sums may add to an error relative to ``base``, a matrix like ``half`` or a part of it.
@@ -123,8 +129,7 @@ class Frame:
     @cached_property
     def sizes(self) -> Array:
         """Upper bounds of the p-means of the variables b."""
-        mean, error = self._power_means(self.inverse[: len(self.second)])
-        return np.asarray((mean**self.degree + error**self.degree) ** (1 / self.degree) + self._unseen)
+        return self._power_means(self.inverse[: len(self.second)], self.half, self.degree)[1] + self._unseen
 
     @cached_property
     def spreads(self) -> Array:
@@ -132,11 +137,9 @@ class Frame:
         queries = self.inverse[: len(self.second)].copy()
         if self.affine:
             queries[0] -= self.means
-        mean, error = self._power_means(queries)
-        lower = np.maximum(mean**self.degree - error**self.degree, 0.0) ** (1 / self.degree)
+        lower = self._power_means(queries, self.second, 2)[0]
         if self.degree > 2:  # the root mean square is smaller, and more accurate
-            square = np.sqrt(np.maximum(np.einsum("kj,kj->j", queries, self.second @ queries) / self.total, 0.0))
-            lower = np.maximum(lower, (1 - 1e-6) * square)
+            lower = np.maximum(lower, self._power_means(queries, self.half, self.degree)[0])
         return np.maximum(lower - self._unseen, 0.0)
 
     @cached_property
@@ -144,16 +147,16 @@ class Frame:
         """The p-means of what the variables b have along dropped directions."""
         return np.asarray(self.basis.excluded.norms @ np.abs(self.inverse[len(self.second) :]))
 
-    def _power_means(self, queries: Array) -> tuple[Array, Array]:
-        """The p-means of ``w . q`` for columns q, and their rounding, to be added or subtracted as p-th powers."""
+    def _power_means(self, queries: Array, half: Array, degree: int) -> tuple[Array, Array]:
+        """Lower and upper bounds of the p-means of ``w . q`` for columns q."""
         largest = np.abs(queries).max(axis=0, initial=0.0)
         queries = queries / np.where(largest > 0, largest, 1.0)
-        table = monomials(len(queries), self.degree // 2)
+        table = monomials(len(queries), degree // 2)
         values = table.values(queries) * np.sqrt(table.multinomials)[:, None]
-        power = np.einsum("kj,kj->j", values, self.half @ values) / self.total
-        terms = np.sqrt(np.maximum(np.diag(self.half), 0.0) / self.total) @ np.abs(values)
+        power = np.einsum("kj,kj->j", values, half @ values) / self.total
+        terms = np.sqrt(np.maximum(np.diag(half), 0.0) / self.total) @ np.abs(values)
         error = (self.sum_error + 4 * len(values) * EPS) * terms**2
-        return largest * np.maximum(power, 0.0) ** (1 / self.degree), largest * error ** (1 / self.degree)
+        return tuple(largest * np.maximum(power + sign * error, 0.0) ** (1 / degree) for sign in (-1, 1))  # type: ignore[return-value]
 
     def dropped(self, kept: Array, weights: Array) -> Array:
         """k of the dropped directions, over all rows and over kept rows b."""
@@ -212,3 +215,34 @@ class Frame:
         coordinate = monomials(len(self.second), self.degree // 2).indices[monomial][-1]
         terms = (self.sizes * np.abs(self.basis.map[:, coordinate]))[int(self.affine) :]
         return int(terms.argmax()) if len(terms) else 0
+
+    def coefficient_terms(self, targets: int) -> tuple[float, float]:
+        """How much a change of the columns by rho moves coefficients of least squares, per rho and in residuals; p = 2.
+
+        With G the second moments / U, t the row of T of a target, z* the residual as a query and r its root mean square,
+
+            H = G^-1 - G^-1 t t'G^-1 / (t'G^-1 t),     r^2 = 1 / (t'G^-1 t),     z* = -T G^-1 t r^2,
+
+        the fitted values move by at most ``4 (loss_error + rho (a + b)) r`` (docs/mathematics.md) with
+
+            a = sum_j sigma_j (T H T')_jj^(1/2)      (of columns that others explain),        b = S(z*) / r     (signal to noise).
+
+        Returns the largest a + b and the largest b of the last ``targets`` columns; infinite if a residual vanishes.
+        """
+        worst = (0.0, 0.0)
+        for number, some in zip(range(-targets, 0), self.targets if targets > 1 else [slice(None)], strict=False):
+            part = (slice(None), slice(None)) if isinstance(some, slice) else np.ix_(some, some)
+            map_ = self.basis.map[:, some]
+            try:
+                explained = np.linalg.solve(self.second[part] / self.total, map_.T)  # G^-1 T'
+            except np.linalg.LinAlgError:
+                return np.inf, np.inf
+            column = map_ @ explained[:, number]  # T G^-1 t
+            if not column[number] > 0:
+                return np.inf, np.inf
+            first = int(self.affine)
+            left = np.einsum("jk,kj->j", map_, explained) - column**2 / column[number]
+            mixed = float(self.spreads[first:] @ np.sqrt(np.maximum(left[first:], 0.0)))
+            signal = float(self.spreads[first:] @ np.abs(column[first:]) / np.sqrt(column[number]))
+            worst = max(worst[0], mixed + signal), max(worst[1], signal)
+        return worst

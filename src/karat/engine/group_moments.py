@@ -22,16 +22,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.group_proof import PIECE
+from karat.engine.group_proof import second_moments
 from karat.engine.group_weights import each
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Blocks, Rows, consecutive
-from karat.engine.tolerances import EPS, EXTREME, KAPPA
+from karat.engine.tolerances import EPS, EXTREME, KAPPA, WILD
 
 PASS = 8192  # rows of a larger group that are read at a time
 NARROW = 1e-9  # standard deviation over mean below which a column may be constant
 PILOT_KAPPA = 25.0  # condition number of a pilot from which on its map is used: that of all rows may be larger
 STEEP = 1e5  # condition number that is left to the ordinary way
+FEW = 9  # rows that tell what is typical
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,12 @@ def weights_of(rows: Rows, positions: Indices, inside: Flags) -> Array:
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
     """Coordinates and moments of a stack of blocks ``[1 | D]`` with all rows of their groups, which are shifted in place."""
+    usual = _typical(block, affine)
     variables, shift, sums, squares, map_, again = _first_look(block, weights, affine, KAPPA)
     if again.any():
         sums[again] = second_moments(variables[again] @ map_[again], weights[again])
     lightest = np.where(weights > 0, weights, np.inf).min(axis=1)
-    return _fitted(sums, squares, shift, map_, weights.sum(axis=1), lightest, ~again, again, int(affine))
+    return _fitted(sums, squares, shift, map_, weights.sum(axis=1), lightest, usual, ~again, again, int(affine))
 
 
 def _first_look(
@@ -123,7 +125,9 @@ def _first_look(
 def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, affine: bool) -> GroupMoments:
     """The same for larger groups, by a pass over each; shift and map come from the rows at ``pilot`` (G, k)."""
     weights = weights_of(rows, pilot, np.ones(pilot.shape, dtype=bool))
-    _, shift, seen, squares, map_, mapped = _first_look(block_of(rows, pilot), weights, affine, PILOT_KAPPA)
+    block = block_of(rows, pilot)
+    usual = _typical(block, affine)
+    _, shift, seen, squares, map_, mapped = _first_look(block, weights, affine, PILOT_KAPPA)
     if affine:  # without a map, means that spoil no product are not worth a subtraction in every row
         harmless = np.square(shift) * weights.sum(axis=1)[:, None] <= squares[:, 1:]
         shift[harmless & ~mapped[:, None]] = 0.0
@@ -134,7 +138,7 @@ def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, af
         if own.weights is not None:
             total[g], lightest[g] = own.weights.sum(), own.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
-    return _fitted(sums, squares, shift, map_, total, lightest, ~mapped, np.zeros(len(starts), dtype=bool), int(affine))
+    return _fitted(sums, squares, shift, map_, total, lightest, usual, ~mapped, np.zeros(len(starts), dtype=bool), int(affine))
 
 
 def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array:
@@ -153,15 +157,17 @@ def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array
 
 
 def _fitted(
-    sums: Array, squares: Array, shift: Array, map_: Array, total: Array, lightest: Array, plain: Flags, twice: Flags, lead: int
-) -> GroupMoments:
+    sums: Array, squares: Array, shift: Array, map_: Array, total: Array, lightest: Array, usual: Array, plain: Flags,
+    twice: Flags, lead: int,
+) -> GroupMoments:  # fmt: skip
     """The moments of groups from their sums in mapped variables; ``squares`` are those of the variables before the map."""
     alive = np.einsum("gii->gi", sums) > 0
     step, kappa, clear = whitened(sums / total[:, None, None], alive, lead)
     gram = step.transpose(0, 2, 1) @ sums @ step
     smallest = np.where(alive & (squares > 0), squares, np.inf).min(axis=1)
     tame = (squares.max(axis=1) < EXTREME**2 * lightest) & (smallest > total / EXTREME**2)
-    good = clear & (kappa <= KAPPA) & tame & np.isfinite(gram).all(axis=(1, 2))
+    wild = (squares[:, lead:] > np.square(WILD * usual) * total[:, None]) & (usual > 0)
+    good = clear & (kappa <= KAPPA) & tame & ~wild.any(axis=1) & np.isfinite(gram).all(axis=(1, 2))
     return GroupMoments(shift, total, map_, step, sums, gram, plain, alive, twice, good)
 
 
@@ -172,6 +178,16 @@ def shifted(block: Array, weights: Array, total: Array, affine: bool) -> tuple[A
     shift = _shifts(block, weights, total)
     subtract(block, shift)
     return block, shift
+
+
+def _typical(block: Array, affine: bool) -> Array:
+    """What is typical in the columns of blocks ``[1 | D]`` (G, c), by a few rows (:func:`karat.engine.levels.typical`)."""
+    values = block[:, :: max(1, block.shape[1] // FEW), 1:]
+    middle = np.sort(values, axis=1)[:, values.shape[1] // 2] if affine else np.zeros(values[:, 0].shape)
+    distances = np.sort(np.abs(values - middle[:, None]), axis=1)
+    zeros = np.count_nonzero(distances == 0, axis=1)
+    place = np.minimum((zeros + values.shape[1]) // 2, values.shape[1] - 1)
+    return np.asarray(np.take_along_axis(distances, place[:, None], axis=1)[:, 0])
 
 
 def subtract(block: Array, shift: Array) -> None:
@@ -194,21 +210,6 @@ def _shifts(block: Array, weights: Array, total: Array) -> Array:
     same = (values[group, :, column] == first[:, None]).all(axis=1)
     mean[group[same], column[same]] = first[same]
     return np.asarray(mean)
-
-
-def second_moments(variables: Array, weights: Array) -> Array:
-    """``V' diag(weights) V`` of every group (G, v, v)."""
-    groups, count, width = variables.shape
-    weighted = variables.copy() if weights.min() == weights.max() == 1.0 else variables * weights[:, :, None]
-    if count < 2 * PIECE:
-        return np.asarray(variables.transpose(0, 2, 1) @ weighted)
-    pieces = count // PIECE
-    whole = pieces * PIECE
-    left, right = (part[:, :whole].reshape(groups, pieces, PIECE, width) for part in (variables, weighted))
-    total = linalg.tree_sum((left.transpose(0, 1, 3, 2) @ right).swapaxes(0, 1))
-    if whole < count:
-        total += variables[:, whole:].transpose(0, 2, 1) @ weighted[:, whole:]
-    return np.asarray(total)
 
 
 def whitened(gram: Array, alive: Flags, lead: int) -> tuple[Array, Array, Flags]:

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from karat.engine import linalg
 from karat.engine.group_weights import each
 from karat.engine.linalg import Array, Flags
 from karat.engine.proof import Proof
 from karat.engine.tolerances import COORDINATES, EPS, TINY, sum_rounding
 
-PIECE = 128  # rows that BLAS adds up by itself, or up to twice as many; such sums are added in a tree
+PIECE = 32  # rows that BLAS adds up by itself, or up to twice as many; such sums are added in a tree
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,13 @@ class Kept:
 def measure_groups(kept: Kept, keeps_total: bool) -> list[Proof]:
     """One proof per group."""
     coordinates = np.where(kept.plain[:, None, None], kept.variables, kept.variables @ kept.map)
-    difference = coordinates.transpose(0, 2, 1) @ (coordinates * kept.weights[:, :, None]) - kept.gram
+    difference = second_moments(coordinates, kept.weights) - kept.gram
     size = np.sqrt(np.einsum("gii->gi", kept.gram)).clip(TINY)
     gap = relative_norms(difference, kept.gram)
     if keeps_total:
         gap = np.maximum(gap, np.abs(kept.weights.sum(axis=1) / kept.total - 1.0))
     correlation = kept.gram / size[:, :, None] / size[:, None, :]
-    piece = max(2 * PIECE, kept.variables.shape[1])
-    sums = 2 * sum_rounding(piece, 2) * np.abs(each(np.linalg.inv, correlation)).sum(axis=(1, 2))
+    sums = 2 * sum_rounding(2 * PIECE, 2, 2**15) * np.abs(each(np.linalg.inv, correlation)).sum(axis=(1, 2))
     derived, also, condition = _rounded(kept)
     error = gap + sums + also
     error = np.where(np.isfinite(error) & np.isfinite(derived) & (kept.weights >= 0).all(axis=1), error, np.inf)
@@ -55,7 +55,7 @@ def measure_groups(kept: Kept, keeps_total: bool) -> list[Proof]:
     limit = COORDINATES * (kept.variables.shape[2] - int(kept.affine) + 2)
     columns = (error, derived / limit, off.max(axis=(1, 2), initial=0.0), condition, gap, worst, derived)
     return [
-        Proof(e, rest, m, c, (), g, 2, w, derived=d)
+        Proof(e, rest, m, c, (), g, 2, w, derived=d, in_columns=True)
         for e, rest, m, c, g, w, d in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
@@ -79,6 +79,21 @@ def _rounded(kept: Kept) -> tuple[Array, Array, Array]:
     ratio = np.where(need > 0, need / np.maximum(spreads[:, first:], TINY), 0.0)
     root = np.sqrt(np.einsum("gii->gi", mean_square))
     return ratio.max(axis=1, initial=0.0), 2 * k[:, 0] if first else np.zeros(len(k)), (terms / root).max(axis=1, initial=1.0)
+
+
+def second_moments(variables: Array, weights: Array) -> Array:
+    """``V' diag(weights) V`` of every group (G, v, v)."""
+    groups, count, width = variables.shape
+    weighted = variables.copy() if weights.min() == weights.max() == 1.0 else variables * weights[:, :, None]
+    if count < 2 * PIECE:
+        return np.asarray(variables.transpose(0, 2, 1) @ weighted)
+    pieces = count // PIECE
+    whole = pieces * PIECE
+    left, right = (part[:, :whole].reshape(groups, pieces, PIECE, width) for part in (variables, weighted))
+    total = linalg.tree_sum((left.transpose(0, 1, 3, 2) @ right).swapaxes(0, 1))
+    if whole < count:
+        total += variables[:, whole:].transpose(0, 2, 1) @ weighted[:, whole:]
+    return np.asarray(total)
 
 
 def relative_norms(difference: Array, base: Array) -> Array:

@@ -38,9 +38,8 @@ LARGE = 400  # features from which on matrices are worked on in blocks, by all t
 SMALL = 100  # matrices of so few columns are inverted rather than solved with
 TAME = 1e-200  # sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
 RELEASED = 500  # NumPy lets other threads go on during a product with more entries than this
-SHORT, LONG = 32, 128  # rows of a piece of a tall block that BLAS adds up,
-NARROW = 22  # columns up to which pieces are short,
-STACKED = 64  # and up to which they are multiplied as a stack
+NARROW, STACKED = 22, 64  # columns up to which pieces of a tall block are short, and up to which they are a stack
+SHORTEST, SHORT, LONG = 8, 32, 128  # rows of a piece
 
 
 def check_width(width: int) -> None:
@@ -332,27 +331,25 @@ def least_squares_solver(matrix: Array, cut: float = RANK) -> Callable[[Array], 
     return lambda rhs: np.asarray(right @ (left.T @ rhs))
 
 
-def summed_product(left: Array, right: Array) -> Array:
+def summed_product(left: Array, right: Array, piece: int | None = None) -> Array:
     """``left' right`` of tall blocks, in pieces of rows whose products are added in a tree.
 
     BLAS adds the rows of a piece one after the other, and the rounding of equal products (zeros and ones, prices) does not
     cancel: a sum of n rows is off by up to n u.  Pieces of b rows are off by b u, and a tree adds log2(n / b) u
     (:func:`karat.engine.tolerances.sum_rounding`).  During a stack of products other threads can go on.
     """
-    size = piece_rows(left.shape[1])
+    size = piece_rows(left.shape[1]) if piece is None else piece
     whole = len(left) // size * size
-    if whole <= size or not left.shape[1] * right.shape[1]:
-        return product(left.T, right) if len(left) <= size else _halves(left, right, size)
-    if left.shape[1] > STACKED:
+    if left.shape[1] > STACKED or whole <= size or not left.shape[1] * right.shape[1]:
         return _halves(left, right, size)
     pieces = left[:whole].reshape(-1, size, left.shape[1]).transpose(0, 2, 1) @ right[:whole].reshape(-1, size, right.shape[1])
     total = tree_sum(pieces)
     return np.asarray(total + left[whole:].T @ right[whole:] if whole < len(left) else total)
 
 
-def piece_rows(columns: int) -> int:
-    """Rows that BLAS adds up by itself: short pieces for few columns, for many so long that they are efficient."""
-    return SHORT if columns <= NARROW else LONG
+def piece_rows(columns: int, degree: int = 2) -> int:
+    """Rows that BLAS adds up by itself: few for few columns and high powers; else so many that it is efficient."""
+    return SHORTEST if degree > 4 else SHORT if degree > 2 or columns <= NARROW else LONG
 
 
 def tree_sum(terms: Array) -> Array:

@@ -60,7 +60,7 @@ class Polynomials(Polynomial):
         return np.asarray(target[self._single] / self.root[self._single] / total)
 
     def _product(self, left: Array, right: Array) -> Array:
-        return linalg.summed_product(np.ascontiguousarray(left), np.ascontiguousarray(right))
+        return super()._product(np.ascontiguousarray(left), np.ascontiguousarray(right))
 
     def coordinates(self, block: Array) -> Array:
         variables = self.base_variables(block)

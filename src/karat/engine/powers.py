@@ -114,7 +114,8 @@ class Polynomial(Kernel):
         return self._product(left.T, (right if weights is None else right * weights).T)
 
     def _product(self, left: Array, right: Array) -> Array:
-        return linalg.summed_product(left, right.copy() if right is left else right)
+        piece = linalg.piece_rows(left.shape[1], self.degree)
+        return linalg.summed_product(left, right.copy() if right is left else right, piece)
 
     def read_moments(self, products: Array, total: float) -> Array:
         """The moments of the features, from those products."""

@@ -93,6 +93,7 @@ class Proof:
     inflation: float = 1.0
     measured: float = 0.0  # the second term: what is measured of it,
     derived: float = 0.0  # and what is added for rounding in the proof itself
+    in_columns: bool = False  # whether it is the claim of the power class
 
     @property
     def rounding(self) -> float:
@@ -289,6 +290,7 @@ def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, 
         worst,
         measured=float(measured),
         derived=derived,
+        in_columns=True,
     )
 
 

@@ -312,7 +312,8 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
                 kernel = kernel.rescaled(sizes)
                 continue
         if not fitted.needs_pass:
-            return fitted, passes
+            counted = None if fitted.frame is None else replace(fitted.frame, count=len(rows))
+            return replace(fitted, frame=counted), passes
         kernel = fitted.kernel
 
 

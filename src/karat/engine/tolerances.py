@@ -31,7 +31,6 @@ MEASURED = 24 * EPS
 COORDINATES = 256 * EPS  # times the number of columns and 2
 CENTRED = 0.1  # distance of a shift from the mean, in units of the mean absolute value, within which it counts as the mean
 FLOOR_SHARES = (0.1, 0.5, 0.9)  # of Jensen's lower bound in the denominator of an even power: any is valid, the best is taken
-DEPTH = 32  # levels of a tree of pieces: enough for 1e11 rows
 
 # Coordinates (karat.engine.coordinates).
 NULL = 8 * EPS  # a combination of columns is dropped if its size, as a change of a column, is at most this
@@ -62,9 +61,9 @@ CONTENT = 1e-11  # a fold of a stream with a larger error tries whether fresh co
 AFFORD = 4.0  # afford it: what reductions have spent of the second term, in units of ROUNDING
 
 
-def sum_rounding(piece: int, power: int) -> float:
+def sum_rounding(piece: int, power: int, rows: int) -> float:
     """A bound on the relative rounding of a sum, in units of the sum of absolute values.
 
     BLAS adds ``piece`` products one after the other, each of ``power`` factors and a weight; pieces are added in a tree.
     """
-    return (piece + DEPTH + power + 1) * EPS / 2
+    return (piece + np.ceil(np.log2(max(rows / piece, 1.0))) + 2 + power + 1) * EPS / 2

@@ -45,7 +45,7 @@ class PlainRows:
         if by_rows and sample.weights is None and not shift.any():
             gram = gram_in_place(table)
         else:
-            piece = (rows.columns + 1, -(-rows.columns // linalg.STACK))  # a block is multiplied in pieces, so it may be long
+            piece = (rows.columns + 1, -(-rows.columns // 8))  # a block is multiplied in pieces, so it may be long
             (gram,) = sweep(rows, shift, lambda b, w, _: (linalg.gram_with_ones(b, w),), add, piece, cache=2 * CACHE)
         with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
             first = gram[0, 1:] / gram[0, 0]
