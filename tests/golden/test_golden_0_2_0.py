@@ -167,3 +167,18 @@ def test_a_slice_of_an_old_cube_is_verified_as_a_coreset(name):
     weight = case.options.get("sample_weight")
     proof = cube.select().verify(frame[case.options["columns"]], y, sample_weight=None if weight is None else frame[weight])
     assert proof.ok, proof
+
+
+@pytest.mark.parametrize("name", CUBES)
+def test_a_cube_is_verified_or_refuted(name, tmp_path):
+    case, frame = CUBES[name], pd.DataFrame(shop())
+    cube = karat.Cube.load(FILES / f"{name}.parquet", **case.asked)
+    found = cube.verify(frame)
+    assert found.ok, found
+    found.cube.save(tmp_path / "current.parquet")
+    assert karat.Cube.load(tmp_path / "current.parquet", **case.asked).to_frame().ok.all()
+    weights = cube.cells.weights.copy()
+    first = slice(cube.cells.starts[0], cube.cells.starts[1])
+    weights[first][weights[first].argmax()] *= 1 + 1e-6
+    cube.cells = replace(cube.cells, weights=weights)
+    assert len(cube.verify(frame).differ) == 1
