@@ -1,4 +1,4 @@
-"""karat cube: build, fit, update, show; the oracle is scikit-learn on all rows."""
+"""karat cube: build, fit, update, show, verify; the oracle is scikit-learn on all rows."""
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ def test_the_installed_command(rows, tmp_path):
     assert "6,000 rows became 24 cells" in result.out
     assert "exact" in result.out
     found = command("cube", "--help")
-    assert all(word in found.out for word in ("build", "fit", "update", "show"))
+    assert all(word in found.out for word in ("build", "fit", "update", "show", "verify"))
 
 
 def test_fit(cube, rows, inside):
@@ -69,6 +69,32 @@ def test_update_and_show(cube, rows, inside, tmp_path):
     found = inside("cube", "show", cube, "--where", "region=EU", "--json").json
     assert len(found["table"]) == 9
     assert found["changes"] == 3
+
+
+def test_verify(cube, rows, inside, tmp_path):
+    found = inside("cube", "verify", cube, rows)
+    assert found.code == 0, found.err
+    assert "proven" in found.out
+    assert "6,000 read" in found.out
+    fewer, output = tmp_path / "fewer.parquet", tmp_path / "verified.parquet"
+    frame = pd.read_parquet(rows)
+    day = frame.day[0]
+    frame[(frame.day != day) & (frame.index != 7)].to_parquet(fewer)
+    told = inside("cube", "verify", cube, fewer, "-o", output)
+    assert told.code == 1
+    assert "REFUTED" in told.out
+    assert "3 cells of the cube without rows in the data" in told.out
+    assert not output.exists()
+    found = inside("cube", "verify", cube, fewer, "--json")
+    assert found.code == 1
+    assert len(found.json["extra"]) == 3
+    assert [one["day"] for one in found.json["differ"]] == [str(frame.day[7].date())] * (frame.day[7] != day)
+    assert inside("cube", "verify", cube, rows, "-o", output, "--memory", "100MB").code == 0
+    assert karat.Cube.load(output).certificate().method == "verified on the full data"
+    assert inside("cube", "verify", cube, rows, "-o", cube).code == 0  # in place
+    assert karat.Cube.load(cube).certificate().ok
+    refused(inside("cube", "verify", cube), "DATA")
+    refused(inside("cube", "verify", cube, rows, "-o", rows), "is the data itself")
 
 
 def test_what_is_refused(cube, rows, inside, tmp_path):

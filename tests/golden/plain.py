@@ -120,3 +120,19 @@ def second_moments(problem: P.Problem, tables: tuple[np.ndarray, ...], mass: np.
         share = mass / (X.sum(axis=1) * (X.sum(axis=1) - 1.0))
         return (X * share[:, None]).T @ X - np.diag(share @ X)
     return (X * mass[:, None]).T @ X
+
+
+def cells(
+    columns: dict[str, np.ndarray], by: tuple[str, ...], names: list[str], weight: str | None = None
+) -> list[dict[str, Any]]:
+    """Of every cell, in the order of labels: its labels as text, its rows, and the second moments of ``[1 | columns]``."""
+    labels = list(zip(*(columns[name].astype(str).tolist() for name in by), strict=True))
+    table = np.column_stack([np.ones(len(labels)), *(columns[name] for name in names)]).astype(np.longdouble)
+    mass = np.ones(len(labels)) if weight is None else columns[weight]
+    found = []
+    for label in sorted(set(labels)):
+        own = np.array([one == label for one in labels])
+        rows = table[own]
+        moments = (rows * mass[own, None]).T @ rows
+        found.append({"label": list(label), "rows": int(own.sum()), "moments": moments.astype(float).tolist()})
+    return found

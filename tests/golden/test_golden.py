@@ -1,37 +1,19 @@
-"""Files of karat 0.1.0 load: coresets give back what was saved, checkpoints go on to their end.
+"""Coresets in files of karat 0.1.0 load and give back what was saved.
 
-Certificates are left out on purpose, see test_golden_trust.py.  Rows and weights of what is *stored* must be the very same;
-those that are chosen after a checkpoint was loaded may differ from version to version, their losses may not.
+Certificates are left out on purpose, see test_golden_trust.py; sketches and checkpoints, see test_golden_start_again.py.
 """
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 from golden import plain
-from golden.recipes import (
-    NAMES,
-    RIGHT,
-    ROWS,
-    SKETCHED,
-    WRONG,
-    Data,
-    batches,
-    columns_in_files,
-    csv_parts,
-    in_memory,
-    run_options,
-    stops,
-)
+from golden.recipes import NAMES, RIGHT, WRONG, Data
 from golden.stored import FILES, SUFFIXES, VISIBLE, case_of, dense, expected, known, names, stored
 
 import karat
 
 CLOSE = 1e-10
-SKETCHES = [name for name, case in RIGHT.items() if case.sketch]
-RUNS = [(name, suffix) for name, case in RIGHT.items() if case.run for suffix in stops(case)]
 OF_FILES = [name for name, case in RIGHT.items() if case.run == "parquet"]
 BOTH = pytest.mark.parametrize("suffix", SUFFIXES)
 
@@ -144,68 +126,6 @@ def test_a_wrong_coreset_loads_and_is_wrong(name, suffix):
 def test_the_function_of_a_user_must_be_given(name):
     with pytest.raises(karat.InputError, match="user's function"):
         karat.load(FILES / f"{name}.npz")
-
-
-@pytest.mark.parametrize("name", SKETCHES)
-def test_a_sketch_goes_on(name):
-    case, found = RIGHT[name], expected(name)
-    data = case.data()
-    sketch = karat.Sketch.load(FILES / f"{name}.sketch.npz", **case.asked)
-    assert sketch.n_rows == SKETCHED
-    if not case.absorbs:  # there the rows are chosen when they are asked for
-        core = sketch.coreset()
-        same_facts(core, found["sketch"])
-        same_rows(core, case, data)
-    for arguments, options in batches(case, data, SKETCHED, ROWS):
-        sketch.update(*arguments, **options)
-    complete(sketch.coreset(), case, data, found)
-
-
-def complete(core, case, data, found):
-    """A coreset of all rows."""
-    assert core.n_rows == ROWS
-    assert core.problem == case.problem
-    same_rows(core, case, data)
-    same_losses(core, found["losses"])
-    if not case.absorbs and not case.latent:
-        same_totals(core, data)
-
-
-def same_totals(core, data):
-    """The total weight, of every group if there are any."""
-    groups = np.zeros(ROWS) if data.groups is None else data.groups
-    for label in np.unique(groups):
-        kept = core.weights.sum() if data.groups is None else core.weights[core.groups == label].sum()
-        assert kept == pytest.approx(data.mass[groups == label].sum(), rel=CLOSE)
-
-
-def source(name, case, data):
-    """The files of a run, at the address that its checkpoint knows."""
-    if case.run == "csv":
-        return in_memory(name, csv_parts(columns_in_files(data)[0]), "csv")
-    return in_memory(name, [(FILES / f"{name}.data.parquet").read_bytes()], "parquet")
-
-
-@pytest.mark.parametrize(("name", "suffix"), RUNS)
-def test_an_interrupted_run_goes_on(name, suffix, tmp_path):
-    case, found = RIGHT[name], expected(name)
-    data = case.data()
-    checkpoint = shutil.copy(FILES / f"{name}.{suffix}.npz", tmp_path / "run.npz")
-    address, options = source(name, case, data), run_options(case, data)
-    seen = []
-    core = karat.coreset_files(address, checkpoint=checkpoint, progress=lambda *place: seen.append(place), **options)
-    whole = []
-    karat.coreset_files(address, progress=lambda *place: whole.append(place), **options)
-    assert len(seen) == len(whole) - stops(case)[suffix]  # it did not begin again
-    if not case.latent:
-        complete(core, case, data, found)
-        return
-    same_rows(core, case, data)
-    for query in case.queries:  # directions of the maps may have other signs, so losses are those at the maps found
-        value, scale = plain.loss(case.problem, data, query, core.maps)
-        assert abs(core.loss(np.array(query)) - value) <= CLOSE * scale
-    if "second_moments" in found:
-        same_second_moments(core, case, found)
 
 
 @BOTH

@@ -36,11 +36,16 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
     if own.shape != data.shape:
         raise InputError(f"The coreset has {own.shape}, the data has {data.shape}.")
     known, refutations = shared_groups(core, data.labels)
-    stacked = _in_stacks(core, data, own, known)
-    reductions = [stacked.get(place) or _group(core, data, own, label) for place, label in enumerate(known)]
+    reductions = measured(core, data, own, known)
     refutations += data.differences(core, own)
     seconds = time.perf_counter() - start
     return certify_again(core, reductions, data.total, data.n_rows, seconds, refutations, data.notes)
+
+
+def measured(core: Coreset, data: Table | Samples, own: Any, labels: list[Any]) -> list[Reduction]:
+    """The kept rows of every group, which are ``own`` as ``data`` reads them, against all rows of the group."""
+    stacked = _in_stacks(core, data, own, labels)
+    return [stacked.get(place) or _group(core, data, own, label) for place, label in enumerate(labels)]
 
 
 def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str]]:

@@ -12,5 +12,6 @@ from karat._cube.compare import Comparison
 from karat._cube.fits import Fits
 from karat._cube.make import cube
 from karat._cube.rolling import Rolling
+from karat._cube.verify import CubeVerification
 
-__all__ = ["Comparison", "Cube", "Fits", "Rolling", "cube"]
+__all__ = ["Comparison", "Cube", "CubeVerification", "Fits", "Rolling", "cube"]

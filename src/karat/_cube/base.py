@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from karat._core.certify import Certificate
+from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
 from karat._cube.build import new_reducer
@@ -26,6 +27,7 @@ from karat._cube.layout import CellLayout
 from karat._cube.reduce import Reducer, union_certificate
 from karat._cube.rolling import Rolling
 from karat._cube.select import asked, check_name, label_names, matching
+from karat._cube.verify import CubeVerification, verify_cube
 from karat._data.frames import frame_of, native_frame
 from karat._storage.archive import read_bytes
 from karat.engine.linalg import Indices
@@ -217,6 +219,27 @@ class Cube:
                 "the others."
             )
         return chow(self.coreset_of(self.cells, one), self.coreset_of(self.cells, two))
+
+    def verify(self, data: Any, *, memory: int = MEMORY, progress: Progress | None = None) -> CubeVerification:
+        """Measure every cell against the data that the cube was made of, which is read once.
+
+        Parameters
+        ----------
+        data : frame, path, list of paths, query, stream, Dask or Spark frame
+            All rows, in any order, with the columns of the cube.
+        memory : int
+            Bytes that may be used.
+        progress : callable, optional
+            Called with (bytes done, bytes in all) after every batch.
+
+        Returns
+        -------
+        CubeVerification
+            Not ``ok`` if the loss of a cell differs, if kept rows are not in the data, or if rows or cells are missing; its
+            ``cube`` has the fresh certificates.
+        """
+        check_memory(memory)
+        return verify_cube(self, data, memory, progress)
 
     # How they change
 

@@ -18,6 +18,7 @@ from karat._core.certify import Certificate
 from karat._core.construct import Progress
 from karat._cube.cells import Cells, in_order, starts_of
 from karat._cube.layout import CellLayout, Labels
+from karat._cube.present import Present
 from karat._cube.reduce import Reducer
 from karat._data.batch import Batch, joined
 from karat.engine.linalg import Indices
@@ -43,10 +44,12 @@ class CollectCells(Consumer):
     layout : CellLayout
     most : int
         Rows that may wait.
+    present : Present, optional
+        Looks for kept rows among those that come.
     """
 
-    def __init__(self, reducer: Reducer, layout: CellLayout, most: int) -> None:
-        self.reducer, self.layout, self.most = reducer, layout, most
+    def __init__(self, reducer: Reducer, layout: CellLayout, most: int, present: Present | None = None) -> None:
+        self.reducer, self.layout, self.most, self.present = reducer, layout, most, present
         self.labels = Labels(layout)
         self.pieces: list[Batch] = []  # rows that wait or are held: their groups are the numbers of cells, their parts flat
         self.claims: dict[int, Certificate] = {}  # of the cells that hold rows for others
@@ -60,6 +63,8 @@ class CollectCells(Consumer):
         self.seen += chunk.table.num_rows
         if len(batch):
             columns = [np.asarray(part)[:, 0] for part in batch.parts]
+            if self.present is not None:
+                self.present.look(self.labels, codes, columns, batch.keys)
             self.pieces.append(Batch(columns, self._numbered(codes), batch.weights, codes, batch.keys))
             self.waiting += len(batch)
             if self.waiting >= self.most:
@@ -142,11 +147,11 @@ class CollectCells(Consumer):
 
 def collect(
     source: Source, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int, content: bool,
-    progress: Progress | None = None,
+    progress: Progress | None = None, present: Present | None = None,
 ) -> tuple[Cells, dict[str, Any]]:  # fmt: skip
     """The cells of a source, and what is to be remembered of it; ``layout`` knows its columns."""
     each = 8 * (len(layout.columns) + 3)
-    collector = CollectCells(new_reducer(problem, layout, seed), layout, max(10**5, memory // (SHARE * each)))
+    collector = CollectCells(new_reducer(problem, layout, seed), layout, max(10**5, memory // (SHARE * each)), present)
     hashes = [Hashes(RowHashes(layout.roles.columns, layout.gaps))] if content else []  # labels: see karat._cube.gather
     files = source.identity()
     position: Position = scan(source, layout, [*hashes, collector], BATCH, progress=progress)

@@ -142,7 +142,8 @@ def _certificates(arrays: Mapping[str, np.ndarray], notes: dict[str, list[str]],
     found = []
     for i, directions in enumerate(excluded):
         own: dict[str, Any] = {name: values[i] for name, values in columns.items()}
-        found.append(Certificate(**own, **said, excluded_directions=directions, notes=tuple(notes.get(str(i), ()))))
+        own |= said | {"excluded_directions": directions, "notes": tuple(notes.get(str(i), ()))}
+        found.append(Certificate.from_dict(own))
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from karat._cube.build import collect, new_reducer
 from karat._cube.cells import Cells, joined, label_list
 from karat._cube.file import pack_cube, unpack_cube
 from karat._cube.layout import CellLayout
+from karat._cube.present import Present, unpacked
 from karat._data.containers import collected
 from karat.errors import InputError
 from karat.io.source import open_source
@@ -26,25 +27,28 @@ MODULUS = 2**64
 
 def gather(
     data: Any, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int, content: bool,
-    progress: Progress | None = None,
+    progress: Progress | None = None, present: Present | None = None,
 ) -> tuple[Cells, dict[str, Any], CellLayout]:  # fmt: skip
     """The cells of some rows, what is to be remembered of them, and the layout of their columns.
 
-    ``origin`` is the number of the change that they are part of.
+    ``origin`` is the number of the change that they are part of; ``present`` looks for kept rows among them.
     """
     cluster = _cluster_of(data)
     if cluster is not None:
         known = layout.named(cluster.frame_schema(data).names)
-        task = CubeTask(problem, known, seed, memory, content)
+        task = CubeTask(problem, known, seed, memory, content, present)
         found = task.merged(cluster.messages(data, known, task))
         if found is None:
             raise InputError("The data has no rows that could be used; a cube needs at least one.")
         cells, record = found
+        packed = record.pop("present")
+        if present is not None:
+            present.found |= unpacked(packed, len(present.found))
         cells = replace(cells, origins=((origin,),) * len(cells))
     else:
         opened = open_source(collected(data))
         known = layout.among(opened.schema())
-        cells, record = collect(opened, known, problem, seed, origin, memory, content, progress)
+        cells, record = collect(opened, known, problem, seed, origin, memory, content, progress, present)
     if record["content"]:
         record = record | {"content": [*record["content"], _label_digest(cells)]}
     return cells, record, known
@@ -67,6 +71,8 @@ class CubeTask:
         Which knows its columns.
     seed, memory : int
     content : bool
+    present : Present or None
+        Kept rows to look for.
     """
 
     problem: Problem
@@ -74,6 +80,7 @@ class CubeTask:
     seed: int
     memory: int
     content: bool
+    present: Present | None = None
 
     def part(self, number: int, tables: Iterable[Any]) -> bytes:
         """The cells of one partition, given as Arrow tables or batches; nothing, if it is empty."""
@@ -82,7 +89,9 @@ class CubeTask:
             return b""
         source = Partition(number, tables)
         try:
-            cells, found = collect(source, self.layout, self.problem, self.seed, 0, self.memory, self.content)
+            present = None if self.present is None else self.present.emptied()  # a task may serve several partitions
+            cells, found = collect(source, self.layout, self.problem, self.seed, 0, self.memory, self.content, present=present)
+            found["present"] = [] if present is None else [present.packed()]
         except InputError as error:
             if "were left out" in str(error):
                 return b""
@@ -110,7 +119,8 @@ def _summed(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
         content = [f"{sum(int(record['content'][i], 16) for record in records) % MODULUS:016x}" for i in (0, 1)]
     dropped = {name: sum(record["dropped"][name] for record in records) for name in ("missing", "broken")}
     rows = sum(record["rows"] for record in records)
-    return {"source": {"given": [], "files": []}, "rows": rows, "dropped": dropped, "content": content}
+    found = {"source": {"given": [], "files": []}, "rows": rows, "dropped": dropped, "content": content}
+    return found | {"present": [text for record in records for text in record["present"]]}
 
 
 def _cluster_of(data: Any) -> Any:

@@ -100,18 +100,23 @@ class Reducer:
         return kept
 
     def _certified(self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, names: list[str]) -> Kept:
-        if claims:
-            found = replace(found, inflation=max(claim.inflation for claim in claims))
-        certificate = certify(self.problem, [found], rows.total, count, 0.0)
-        if claims:
-            parts = [Claim(claim, self.problem, 0 if i else count) for i, claim in enumerate(claims)]
-            certificate = certify_union(certificate, parts, ())
+        certificate = self.certificate(found, claims, rows.total, count)
         if not (certificate.proven and found.proof.ok):
             fresh = count > sum(claim.n_rows for claim in claims)  # some are rows of the data
             if not fresh or len(rows) <= WHOLE:
                 return self._stay(rows, found, claims, count, fresh)
         require_proven(certificate, [found], names, found.in_the_way.tolist())
         return Kept(found.positions, found.weights, certificate)
+
+    def certificate(
+        self, found: Reduction, claims: Sequence[Certificate], total: float, count: int, notes: Sequence[str] = ()
+    ) -> Certificate:
+        """That of kept rows which are off by ``found`` from rows of certificates ``claims``, or else from rows of the data."""
+        if not claims:
+            return certify(self.problem, [found], total, count, 0.0, notes)
+        found = replace(found, inflation=max(claim.inflation for claim in claims))
+        parts = [Claim(claim, self.problem, 0 if i else count) for i, claim in enumerate(claims)]
+        return certify_union(certify(self.problem, [found], total, count, 0.0), parts, notes)
 
     def _stay(self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, fresh: bool) -> Kept:
         """All rows as they are; ``claims`` are those of the kept rows, and ``fresh`` says whether there are others."""

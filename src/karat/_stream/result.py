@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from karat._core.certify import OLDER, PROOF_VERSION, certify, require_proven
+from karat._core.certify import certify, require_proven
 from karat._core.construct import NOTHING_ABSORBED
 from karat._core.coreset import Coreset
 from karat._data.batch import labels_of
@@ -37,12 +37,7 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == summary.n_rows)
     if correction is not None and not correction:
         notes.append(NOTHING_ABSORBED)
-    if summary.proof_version < PROOF_VERSION:
-        notes.append(f"The sketch went on from rows that were {OLDER}.")
-    certificate = replace(
-        certify(summary.problem, reductions, total, summary.n_rows, seconds, notes, size=len(held)),
-        proof_version=summary.proof_version,
-    )
+    certificate = certify(summary.problem, reductions, total, summary.n_rows, seconds, notes, size=len(held))
     require_proven(certificate, reductions, summary.names)
     X, y = summary.restored(held)
     assert held.weights is not None
@@ -77,7 +72,7 @@ def require_all_rows(summary: Summary) -> None:
             "coreset. Please report this."
         )
     plain = summary.problem.mergeable and not isinstance(summary.problem, KnownMaps) and summary.problem.keeps_total
-    if plain and summary.mass is not None and not abs(total - summary.mass) <= TOTAL * summary.mass:
+    if plain and not abs(total - summary.mass) <= TOTAL * summary.mass:
         raise NotExactError(
             f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}; there is no coreset. Please "
             "report this."

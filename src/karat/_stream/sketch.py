@@ -197,8 +197,7 @@ class Sketch:
         """Let rows wait, and fold when there are enough."""
         summary, most = self.summary, self.buffer.most_rows
         summary.taken += len(batch)
-        if summary.mass is not None:
-            summary.mass += float(len(batch)) if batch.weights is None else float(batch.weights.sum())
+        summary.mass += float(len(batch)) if batch.weights is None else float(batch.weights.sum())
         for start in range(0, len(batch), most):
             some = batch if len(batch) <= most else batch.take(slice(start, start + most))
             if not owned and self.buffer.rows + len(some) > most:  # rows that wait in one array are read faster
@@ -298,7 +297,7 @@ class Sketch:
                 claim = (found.error, found.spent, found.inflation * found.proof.inflation)
                 inherited[label] = larger(inherited.get(label, claim), claim)
             mine.n_rows += theirs.n_rows
-            mass = None if mass is None or theirs.mass is None else mass + theirs.mass
+            mass += theirs.mass
             mine.seconds += theirs.seconds
         self.fold()
         for label, running in mine.running.items():
@@ -309,7 +308,6 @@ class Sketch:
                 found = mine.reductions[label]
                 claim = grown((found.inherited, found.before, found.inflation), before, inherited.get(label, before))
                 mine.reductions[label] = replace(found, inherited=claim[0], before=claim[1], inflation=claim[2])
-        mine.proof_version = min(mine.proof_version, *(other.summary.proof_version for other in others))
         mine.mass = mass
 
     def coreset(self) -> Coreset:

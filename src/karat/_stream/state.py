@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from karat._core.certify import PROOF_VERSION
 from karat._core.files import problem_header, saved_problem
 from karat._data.batch import Batch
 from karat._storage.archive import Stored
@@ -15,8 +16,8 @@ from karat._storage.damage import reading
 from karat._stream.fingerprint import Fingerprint
 from karat._stream.result import require_all_rows
 from karat._stream.sketch import Sketch
-from karat._stream.stored import check_header, check_held, check_running
-from karat._stream.summary import Summary, weighed
+from karat._stream.stored import check_header, check_held, check_running, require_current
+from karat._stream.summary import Summary
 from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
 from karat.engine.rows import own_weights
@@ -24,7 +25,7 @@ from karat.engine.stream import Running
 from karat.errors import DamagedFileError, InputError, NotExactError
 from karat.problems import Problem
 
-UNDERSCORED = ("like", "names", "columns", "targets", "folds", "seconds")  # so they are called in the files of 0.1.0
+UNDERSCORED = ("like", "names", "columns", "targets", "folds", "seconds")  # so they are called in files
 SUMMARY = {"n_rows": "n_rows"} | {name: f"_{name}" for name in UNDERSCORED}
 SAME = ("inherited", "spent", "inflation", "used")
 FLAGS = {name: name for name in SAME} | {"gap": "held_error", "hard": "needs_tree"}  # by their names in files
@@ -45,7 +46,7 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
     header |= problem_header(sketch.problem) | {
         "sources": sorted(summary.sources),
         "offsets": summary.offsets,
-        "proof_version": summary.proof_version,
+        "proof_version": PROOF_VERSION,
         "mass": summary.mass,
         "extra": extra or {},
         "open": sketch.is_open,
@@ -74,10 +75,11 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
 
 
 def restored(header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None) -> Sketch:
-    """The sketch of :func:`state_of`, from this version or 0.1.0; ``name`` is what an error message calls it."""
+    """The sketch of :func:`state_of`; ``name`` is what an error message calls it."""
     if not header.get("sketch"):
         raise DamagedFileError(f"{name} is not a checkpoint of a sketch; a coreset is read by karat.load.")
     with reading(name, "a checkpoint"):
+        require_current(header)
         known = saved_problem(header, name, problem)
         try:
             return _restored(header, arrays, known)
@@ -93,29 +95,24 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
     )  # fmt: skip
     sketch.is_open = bool(header.get("open", False)) and "parts" not in header
     summary = sketch.summary
-    summary.mass = header.get("mass")
+    summary.mass = header["mass"]
     for name, stored in SUMMARY.items():
         setattr(summary, name, header[stored])
     summary.sources = set(header["sources"])
     if "seen_hashes" in arrays:
         summary.fingerprint = Fingerprint(arrays["seen_hashes"], arrays["seen_keys"])
     if "parts" in header:
-        summary.offsets = {int(column): offset for column, offset in (header.get("offsets") or {}).items()}  # none in 0.1.0
+        summary.offsets = {int(column): offset for column, offset in (header["offsets"] or {}).items()}
         parts: list[Any] = [arrays[f"part_{i}"] for i in range(header["parts"])]
         if header["_like"]["container"] == "sparse":
             parts[0] = sparse.csr_array(parts[0])
         summary.held = Batch(
             parts, arrays["numbers"], arrays["weights"], arrays.get("groups"), arrays.get("keys"), summary.offsets
         )
-        summary.peeled = arrays.get("peeled", np.zeros(len(summary.held), dtype=bool))
+        summary.peeled = arrays["peeled"]
         check_held(summary)
-    summary.proof_version = header.get("proof_version", 1)
     labels = list(arrays["labels"]) if "labels" in arrays else [None]
     for i, (label, saved) in enumerate(zip(labels, header["running"], strict=summary.held is not None)):
-        if summary.proof_version == 1:  # its sums are in other coordinates: start again from the rows held
-            started = Running.start(summary.kernel, *weighed(summary.held_rows(label)[0]))
-            summary.running[label] = replace(started, inherited=saved["inherited"] + saved["gap"], spent=1.0)
-            continue
         pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
         summary.running[label] = Running(

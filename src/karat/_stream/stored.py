@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from karat._storage.archive import DIGESTED
+from karat._core.certify import PROOF_VERSION
 from karat._storage.damage import require
 from karat._storage.members import Spec
 from karat._stream.summary import Summary, weighed
 from karat.engine.stream import Running, prove_held
+from karat.errors import InputError
 
 RUNNING = re.compile(r"running_(\d+)_(pilot|weights|(high|low)_(\d+))")
 FAR = 1e-6  # the moments of the rows held agree to about 1e-13, or, where a direction all but vanishes, the losses do
@@ -23,13 +24,28 @@ BESIDE = ("first:", "second:", "sums:", "maps:", "digest:")  # what a run over f
 WHOLE = {"n_rows": 0, "_columns": 0, "_targets": 0, "_folds": 0, "random_state": 0, "buffer_rows": 1, "buffer_bytes": 1}
 
 
+def require_current(header: dict[str, Any]) -> None:
+    """Refuse the sums of another version of the proof: what they were rounded by is not known."""
+    version, extra = header.get("proof_version", 1), header.get("extra")  # 0.1.0 did not say
+    run = isinstance(extra, dict) and "call" in extra  # of coreset_files
+    if version == PROOF_VERSION or not (run or header.get("sketch")):
+        return
+    require(type(version) is int, "its proof has no version")
+    what, remedy = "sketch", "Feed the rows to a new sketch."
+    if run:
+        what, remedy = "checkpoint", "Delete the file, or pass another as checkpoint, and run again."
+    age = "an older" if version < PROOF_VERSION else "a newer"
+    raise InputError(f"The {what} was made by {age} version of the proof, so it cannot go on: start again.", remedy)
+
+
 def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     """Raise unless these are the arrays of the sketch that a header speaks of, with one entry for each row held."""
+    require_current(header)
     parts = header.get("parts", 0)
     require(type(parts) is int and 0 <= parts <= len(specs), f"{parts!r} tables")
     held = {f"part_{i}" for i in range(parts)} | ({"numbers", "weights", "groups", "keys", "peeled"} if parts else set())
     running = header.get("running", [])
-    require("peeled" in specs or not parts or header["format_version"] < DIGESTED, "it does not say which rows are peeled")
+    require("peeled" in specs or not parts, "it does not say which rows are peeled")
     for name, spec in specs.items():
         found = RUNNING.fullmatch(name)
         if found is not None:
@@ -51,9 +67,7 @@ def check_header(header: dict[str, Any]) -> None:
     require(header["key"] is None or type(header["key"]) in (str, int), "its key is not a column")
     require(header["_like"] is None or type(header["_like"]["container"]) is str, "rows of no kind")
     require(all(isinstance(name, str) for name in [*header["_names"], *header["sources"]]), "names that are no text")
-    mass = header.get("mass", 0.0)
-    require(mass is None or (type(mass) in (int, float) and 0 <= mass < np.inf), "its total weight is not a number")
-    require(type(header.get("proof_version", 1)) is int, "its proof has no version")
+    require(type(header["mass"]) in (int, float) and 0 <= header["mass"] < np.inf, "its total weight is not a number")
 
 
 def check_held(summary: Summary) -> None:

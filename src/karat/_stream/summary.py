@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.certify import PROOF_VERSION
 from karat._data import frames
 from karat._data.batch import Batch, labels_of, members, stack, stacked_rows
 from karat._data.checks import Table
@@ -52,8 +51,8 @@ class Summary:
         A sample of the keys seen.
     taken, folded : int
         Rows of positive weight that came in, and those among them that were folded; equal when nothing waits.
-    mass : float or None
-        Total weight of the rows that came in; None if it is not known (a sketch of version 0.1.0).
+    mass : float
+        Total weight of the rows that came in.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -67,11 +66,10 @@ class Summary:
         self.peeled = np.zeros(0, dtype=bool)
         self.running: dict[Any, Running] = {}
         self.reductions: dict[Any, Reduction] = {}
-        self.proof_version = PROOF_VERSION  # of the rows held
         self.sources = {uuid.uuid4().hex}
         self.fingerprint: Fingerprint | None = None
         self.taken = self.folded = 0
-        self.mass: float | None = 0.0
+        self.mass = 0.0
 
     def copied(self) -> Summary:
         """The same, to return to if something fails: what :meth:`fold` replaces is not copied."""

@@ -1,4 +1,4 @@
-"""karat cube: one exact coreset per cell in one file; build it, fit models by label, add rows, show its cells."""
+"""karat cube: one exact coreset per cell in one file; build it, fit models by label, add rows, show and verify its cells."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import Annotated, Any
 import typer
 
 import karat
+from karat._core import wording
 from karat.cli import _show
 from karat.cli._columns import Roles, named
 from karat.cli._database import Database
+from karat.cli._errors import FAILED
 from karat.cli._models import LINEAR, Model, linear_estimator
 from karat.cli._options import Common, size
 from karat.cli._outputs import Kind, check_output, loads
@@ -161,7 +163,50 @@ def show(
         _show.say(f"({cells:,} of {len(which):,} cells)")
 
 
-COMMANDS = (build, fit, update, show)
+def verify(
+    cube: File,
+    stored: Database,
+    shown: Common,
+    source: Data = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the cube with its fresh certificates, if all are proven."),
+    ] = None,
+    memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
+) -> None:
+    """Prove or refute every cell of a cube: are its moments those of the data, and are its rows and cells there?
+
+    The data is read once. Exit code 1 if a cell does not agree, is missing, or has no rows in the data.
+
+    Example:  karat cube verify cube.parquet data/
+    """
+    if output is not None:
+        check_output(output, [*(source or ()), *stored.files], False, CUBE)
+    start = time.perf_counter()
+    loaded = karat.Cube.load(cube)
+    with progress("Reading", not shown.as_json) as advance:
+        found = loaded.verify(stored.source(source), progress=advance, **({} if memory is None else {"memory": memory}))
+    if output is not None and found.ok:
+        found.cube.save(output)
+    seconds = time.perf_counter() - start
+    if shown.as_json:
+        _show.document(found.to_dict() | {"seconds": seconds})
+    else:
+        worst = wording.worst_error(found.certificate.to_dict(), wording.TERMINAL)
+        lines = {
+            "worst error": f"{worst}: {wording.verdict(found.ok)}",
+            "cells": f"{len(loaded):,} by {', '.join(loaded.by)}",
+            "rows": f"{found.n_rows:,} read",
+        }
+        lines |= {"where": "\n".join(found.reasons())} if not found.ok else {}
+        lines |= {"output": str(output)} if output is not None and found.ok else {}
+        tone = _show.GOOD if found.ok else _show.BAD
+        _show.facts(f"{cube}: {wording.check_verdict(found.ok)}", lines | {"time": _show.seconds(seconds)}, tone)
+    if not found.ok:
+        raise typer.Exit(FAILED)
+
+
+COMMANDS = (build, fit, update, show, verify)
 
 
 def _facts(cube: karat.Cube, path: Path) -> dict[str, Any]:

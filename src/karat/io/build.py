@@ -337,16 +337,13 @@ class _Build:
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any], path: str) -> None:
         extra = header["extra"]
         self.position = Position.restored(extra)
-        if "content_again" not in extra and self.first is not None:  # 0.1.0 did not compare both passes
-            self.again = self.again if header["pass"] == 1 and self.content else None
-            self.hashes = self.hashes if self.content else []
         for consumer in (*self.hashes, *self.digests):
             consumer.restore(extra, arrays)
         own = {name: value for name, value in arrays.items() if ":" not in name}
         if self.first is None:
             self._begin(self.problem, Sketch.restore(header, own, path, self.problem))
             return
-        if self.again is not None and "content_again" in extra:
+        if self.again is not None:
             self.again.restore({"content": extra["content_again"]}, arrays)
         self.first.restore(extra, arrays)
         self.seconds = extra["seconds"]

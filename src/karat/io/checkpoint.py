@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from karat._storage.archive import DIGESTED, Stored, read_archive, write_archive
+from karat._core.certify import PROOF_VERSION
+from karat._storage.archive import Stored, read_archive, write_archive
 from karat._storage.atomic import LOCKS
 from karat._storage.damage import reading, require
 from karat._stream.stored import admit
@@ -54,7 +55,7 @@ class Checkpoint:
         """Write the state of a run; ``extra`` is what belongs to the run rather than to a sketch."""
         if self.path is not None:
             known = {"call": self.call, "files": self.files} | extra
-            write_archive(self.path, header | {"extra": known}, arrays)
+            write_archive(self.path, header | {"extra": known, "proof_version": PROOF_VERSION}, arrays)
 
     def load(self) -> Stored | None:
         """What was saved, if it is of the same call and files; None if there is nothing."""
@@ -66,9 +67,7 @@ class Checkpoint:
             if "call" not in saved:
                 raise InputError(f"{self.path} is a checkpoint of a sketch, not of coreset_files; choose another path.")
             require(isinstance(saved["call"], dict), "it does not say of which call it is")
-            older = header["format_version"] < DIGESTED  # it knew less about its call
-            asked = [name for name in self.call if name in saved["call"] or not older]
-            differ = [name for name in asked if saved["call"].get(name) != self.call[name]]
+            differ = [name for name in self.call if saved["call"].get(name) != self.call[name]]
             require(all(isinstance(file, list) and len(file) == 3 for file in saved["files"]), "it does not name its files")
         if differ:
             raise InputError(

@@ -34,8 +34,8 @@ def counted(sample: Sample, **parts: Any) -> Sums:
 
 
 def effective(sums: Sums) -> Any:
-    """Kish's effective number of samples; their number in sums of karat 0.1.0."""
-    return np.array(float(sums["total"]) ** 2 / float(sums["squares"])) if "squares" in sums else sums["n"]
+    """Kish's effective number of samples."""
+    return np.array(float(sums["total"]) ** 2 / float(sums["squares"]))
 
 
 SCATTERS = {"scatter": ("mean", "mean")} | {
@@ -46,8 +46,6 @@ MEANS = {mean for pair in SCATTERS.values() for mean in pair}
 
 def add(one: Sums, two: Sums) -> Sums:
     """The sums of both together."""
-    if "P12" in one and "S12" in two:  # a checkpoint of karat 0.1.0 goes on
-        two = about_origin(two)
     both = {name: _plus(one[name], two[name]) for name in one if name in two and name not in MEANS and name not in SCATTERS}
     share = two["total"] / both["total"]
     apart = {name: two[name] - one[name] for name in one if name in MEANS}
