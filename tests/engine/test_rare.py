@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import karat
-from karat.engine.peel import lopsided
 from karat.engine.rare import Independent
 from karat.engine.rows import Rows
 

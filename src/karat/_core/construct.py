@@ -180,4 +180,5 @@ def assemble(
         certificate=certificate,
         maps=table.maps,
         absorbed=correction,
+        verbatim=np.concatenate([r.peeled for r in reductions])[order],
     )

@@ -54,6 +54,9 @@ class Coreset:
         What an absorbing regulariser carries.
     regression : Regression or None
         The formula and the robust sums of a regression table (:func:`karat.inference.ols`).
+    verbatim : bool array or None
+        Which kept rows are kept unchanged, with their own weights, because they are far larger than others; the claim of the
+        certificate is about the other rows.  None if that is not known (merged or loaded coresets): then it is about all rows.
     """
 
     indices: np.ndarray
@@ -69,6 +72,7 @@ class Coreset:
     provenance: dict[str, Any] | None = None
     absorbed: Correction | None = None
     regression: Regression | None = None
+    verbatim: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for array in (self.indices, self.weights):

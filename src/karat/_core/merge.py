@@ -72,7 +72,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     notes = dict.fromkeys([*merged.certificate.notes, *left_out])
     certificate = certify_union(merged.certificate, (first, second), list(notes))
     require_proven(certificate, reductions, table.names)
-    merged = replace(merged, certificate=certificate, provenance=joined(first.provenance, second.provenance))
+    merged = replace(merged, verbatim=None, certificate=certificate, provenance=joined(first.provenance, second.provenance))
     merged = replace(merged, regression=regression.joined(first.regression, second.regression))
     return merged.renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
 

@@ -52,6 +52,8 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
         certificate,
         held.keys,
         absorbed=correction,
+        # A row that has been reduced before stands for others.
+        verbatim=summary.peeled & (held.weights == 1.0) if len(summary.peeled) == len(held) else None,
     )
 
 

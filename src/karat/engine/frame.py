@@ -77,7 +77,7 @@ class Frame:
         """By how much entries of ``half``, of all rows and of kept ones together, may be off, in units of the roots of its diagonal."""
         half = self.degree // 2
         summed = comb(len(self.basis.map) + half - 1, half)  # columns of the products, with those that were dropped
-        pieces = ((linalg.piece_rows(summed, self.degree), self.count), (linalg.SHORTEST, KEPT))
+        pieces = ((linalg.piece_rows(summed, self.degree), self.count), (linalg.SHORTEST, min(self.count, KEPT)))
         return sum(sum_rounding(piece, self.degree, rows) for piece, rows in pieces)
 
     def rounding_of_sums(self, base: Array, among: list[int] | slice = slice(None)) -> float:

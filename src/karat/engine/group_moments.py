@@ -6,7 +6,7 @@ weight zero.  As in :mod:`karat.engine.coordinates`, with all rows as the pilot:
     shift     the mean of every column, or its value where it has only one;
     Gram      V'UV of the shifted variables of every group, one matrix product each;
     whiten    columns scaled to unit size, the constant split off, the Cholesky factor of what is left inverted;
-    again     where the condition number kappa of the Gram matrix exceeds KAPPA, in the coordinates found.
+    again     where the condition number kappa of the Gram matrix exceeds AGAIN, in the coordinates found.
 
 Larger groups are summed by a pass over each, with shift and map from a sample.
 
@@ -30,6 +30,7 @@ from karat.engine.tolerances import EPS, EXTREME, KAPPA, WILD
 
 PASS = 8192  # rows of a larger group that are read at a time
 NARROW = 1e-9  # standard deviation over mean below which a column may be constant
+AGAIN = 15.0  # condition number of the variables from which on they are summed again in other coordinates
 PILOT_KAPPA = 25.0  # condition number of a pilot from which on its map is used: that of all rows may be larger
 STEEP = 1e5  # condition number that is left to the ordinary way
 FEW = 9  # rows that tell what is typical
@@ -98,7 +99,7 @@ def weights_of(rows: Rows, positions: Indices, inside: Flags) -> Array:
 def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
     """Coordinates and moments of a stack of blocks ``[1 | D]`` with all rows of their groups, which are shifted in place."""
     usual = _typical(block, affine)
-    variables, shift, sums, squares, map_, again = _first_look(block, weights, affine, KAPPA)
+    variables, shift, sums, squares, map_, again = _first_look(block, weights, affine, AGAIN)
     if again.any():
         sums[again] = second_moments(variables[again] @ map_[again], weights[again])
     lightest = np.where(weights > 0, weights, np.inf).min(axis=1)

@@ -23,7 +23,7 @@ The engine reads rows only through the methods below; blocks are ``[1 | D - shif
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -108,3 +108,7 @@ class FittedMoments:
     vanished: Flags | None = None
     # the same moments in features of the linear class, where both classes of queries are served
     also_linear: FittedMoments | None = None
+
+    def counted(self, rows: int) -> FittedMoments:
+        """The same, of so many rows: bounds on the rounding of sums depend on it."""
+        return self if self.frame is None else replace(self, frame=replace(self.frame, count=rows))

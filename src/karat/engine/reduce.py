@@ -45,6 +45,7 @@ from karat.engine.weights import SECOND, check_any, polish, polish_features, ref
 
 PILOT = 2048  # rows on which coordinates are fitted
 COMPLETE = 16384  # up to this many rows the pilot is all of them
+SUMMED = 2e-13  # rounding of sums, as a loss error, from which on so few rows are summed again
 PASSES = 6  # most passes that the coordinates may ask for
 PEELED = 16  # most rows to peel per feature
 LAST = ("tree", "caratheodory")  # ways that look at every row: no stronger one follows
@@ -94,6 +95,10 @@ class Reduction:
     def spent(self) -> float:
         """What all reductions so far have spent of the second term, in units of ROUNDING."""
         return self.before + self.proof.rounding * self.inflation / ROUNDING
+
+    def keeps_all(self, rows: Rows) -> bool:
+        """Whether all rows are kept, with their own weights."""
+        return len(self.positions) == len(rows) and np.array_equal(self.weights, own_weights(rows, self.positions))
 
     def beside(self, other: Reduction, left: Indices, right: Indices) -> Reduction:
         """This reduction of the rows at ``left``, together with another of those at ``right``: as exact as the worse."""
@@ -311,10 +316,14 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
             if sizes.any():
                 kernel = kernel.rescaled(sizes)
                 continue
-        if not fitted.needs_pass:
-            counted = None if fitted.frame is None else replace(fitted.frame, count=len(rows))
-            return replace(fitted, frame=counted), passes
         kernel = fitted.kernel
+        if fitted.needs_pass:
+            continue
+        fitted = fitted.counted(len(rows))
+        few = passes == 1 and len(rows) <= COMPLETE and isinstance(kernel, Powers) and kernel.degree == 2
+        if not few or fitted.frame is None or fitted.frame.sums <= SUMMED:
+            return fitted, passes
+        kernel = kernel.within(kernel.basis)  # a second pass of few rows costs little, and gains digits
 
 
 Feasible = tuple[CandidatePoints, Array, str, int]  # points, weights on them that meet the moments, the way's name, its passes
@@ -364,16 +373,18 @@ def vertex(
 ) -> Reduction:  # fmt: skip
     """Eliminate to a vertex (or keep all points), polish it, and prove it; ``witnesses`` as in :func:`measure`."""
     if len(rows) <= known.rank:  # nothing to reduce: the rows with their own weights
-        support, refined = np.arange(len(mass)), mass
-    elif eliminate:
-        support, refined = refined_vertex(known, mass)
+        positions = np.arange(len(rows))
+        weights = own_weights(rows, positions)
     else:
-        support = np.flatnonzero(mass > 0)
-        refined = polish(known.points[support], mass[support], known.target)
-    order = np.argsort(known.positions[support])
-    support, refined = support[order], refined[order]
-    weights = refined * known.root[support]
-    positions = known.positions[support]
+        if eliminate:
+            support, refined = refined_vertex(known, mass)
+        else:
+            support = np.flatnonzero(mass > 0)
+            refined = polish(known.points[support], mass[support], known.target)
+        order = np.argsort(known.positions[support])
+        support, refined = support[order], refined[order]
+        weights = refined * known.root[support]
+        positions = known.positions[support]
     block = rows.take(positions, fitted.kernel.shift)
     proof = measure(rows if witnesses is None else None, fitted, block, weights, witnesses)
     linear = linear_class(fitted)

@@ -59,7 +59,7 @@ NO_CLAIM = (0.0, 0.0, 1.0)
 
 @dataclass(frozen=True)
 class Running:
-    """The statistic of a stream, with its total weight as the last entry, in fixed coordinates."""
+    """The statistic of a stream, with its total weight and number of rows as the last entry, in fixed coordinates."""
 
     kernel: Kernel  # its coordinates are a function of ``pilot`` and ``weights`` alone, so a checkpoint stores those
     pilot: Array  # the rows ``[1 | D]`` on which the coordinates were fitted,
@@ -83,7 +83,7 @@ class Running:
     def within(fitted: Kernel, pilot: Array, weights: Array) -> Running:
         """A sum that begins with some weighted rows, in given coordinates."""
         block = pilot - np.concatenate([[0.0], fitted.shift])
-        high = (*fitted.statistic(block, weights), np.array([weights.sum()]))
+        high = (*fitted.statistic(block, weights), np.array([weights.sum(), len(weights)]))
         few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
         low = tuple(np.zeros_like(part) for part in high)
         return Running(fitted, pilot[:few], weights[:few], high, low)
@@ -97,7 +97,7 @@ class Running:
         """The sum after more rows."""
         if not len(rows):
             return self
-        new = (*pass_over(rows, self.kernel), np.array([rows.total]))
+        new = (*pass_over(rows, self.kernel), np.array([rows.total, len(rows)]))
         if not all(np.isfinite(part).all() for part in new):
             raise NonFiniteError
         pairs = [_two_sum(a, b) for a, b in zip(self.high, new, strict=True)]
@@ -127,7 +127,7 @@ class Running:
         """
         *statistic, total = (a + b for a, b in zip(self.high, self.low, strict=True))
         kernel = self.kernel.keeping_all() if keeping_all and isinstance(self.kernel, Powers) else self.kernel
-        return kernel.fitted_moments(tuple(statistic), float(total[0]), last)
+        return kernel.fitted_moments(tuple(statistic), float(total[0]), last).counted(int(total[1]))
 
 
 def larger(first: Claim, second: Claim) -> Claim:
@@ -191,6 +191,8 @@ def _continued(
         if not fitted.needs_pass:
             again, needs_tree = _reduce(rows, fitted, held, np.arange(0), rng, running.needs_tree)
             found = better(found, again)
+    if not running.held_error and not running.used and found.keeps_all(rows):  # as they were when the sum began
+        found = replace(found, proof=Proof.trivial(found.proof.power, found.proof.condition))
     spread, heavy = _apart(rows, kernel, fitted, running.pilot, found)
     found = replace(found, spread=spread)
     if not len(heavy):
@@ -242,6 +244,8 @@ def _afresh(
         fresh = rest.with_peeled(rows, left, heavy) if rest.proof.ok else better(fresh, rest.with_peeled(rows, left, heavy))
     if not fresh.proof.ok and len(rows) <= FEW * fresh.fitted.kernel.width:
         fresh = whole(rows, fresh)
+    if fresh.keeps_all(rows):
+        fresh = replace(fresh, proof=Proof.trivial(fresh.proof.power, fresh.proof.condition))
     fresh = replace(fresh, inherited=inherited, before=before, inflation=inflation)
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
