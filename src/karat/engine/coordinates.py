@@ -16,8 +16,8 @@ column vanishes only if it is zero in every row, however rare or small it is els
 size over all rows, which the proof charges to its second term (:mod:`karat.engine.frame`).
 
 Some variables may not be mixed with each other: the targets of a multi-output regression, of which only the squares are
-kernel features.  They come last, ``separate_targets`` of them.  Each is only residualised on the other variables, except on
-directions so small (SMALL) that their coordinates are mostly rounding, which must not spread.
+kernel features.  They come last, ``separate_targets`` of them.  Each is only residualised on the other variables, but not on
+small directions (GRADED): their coordinates have large factors, and with them the rounding of the data, which must not spread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags
-from karat.engine.tolerances import BLIND, EPS, GRADED, KAPPA, LITTLE, SMALL, UNSCALED
+from karat.engine.tolerances import BLIND, EPS, GRADED, KAPPA, SMALL, UNSCALED
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,7 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
     sight = columns[:, clear]
     white = joint @ sight
     coefficients = white.T @ targets
-    residual = linalg.column_norms(targets - white @ coefficients)
-    coefficients = without_small(coefficients, residual, s[clear[: len(s)]])
+    coefficients = np.where(s[clear[: len(s)], None] < GRADED, 0.0, coefficients)
     residual = linalg.column_norms(targets - white @ coefficients)
     size = linalg.column_norms(targets)
     flat = size <= null * raw[count:]
@@ -145,16 +144,6 @@ def without(basis: Basis, gone: Flags, sizes: Array, norms: Array) -> Basis:
     last = np.arange(len(gone)) >= len(gone) - basis.separate_targets
     excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone], norms[gone])
     return Basis(basis.map[:, ~gone], basis.unconfirmed[~gone], int((last & ~gone).sum()), excluded)
-
-
-def without_small(coefficients: Array, residual: Array, sizes: Array) -> Array:
-    """Coefficients of separate variables on known coordinates, but for those on small ones that explain little of them.
-
-    A small coordinate has large factors.  With them its rounding would enter that of a variable which has next to none.
-    """
-    small = sizes < GRADED
-    little = np.square(coefficients[small]).sum(axis=0) <= LITTLE * np.square(residual)
-    return np.where(small[:, None] & little, 0.0, coefficients)
 
 
 def purified(small: Array, known: Array, variables: Array, share: Array) -> Array:
@@ -192,6 +181,7 @@ class Refined(NamedTuple):
     step: Array  # from the old coordinates to whitened ones
     basis: Basis  # the old map followed by the step
     poor: bool  # the old ones were too ill-conditioned for moments of this degree: pass again with the new ones
+    kappa: float  # their condition number, as far as the step improves it
 
 
 def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) -> Refined:
@@ -211,8 +201,8 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
         clear = ~np.concatenate(unconfirmed) & (np.array(size) >= SMALL)
         known = step[:, clear]
         coefficients = known.T @ gram @ columns
-        residual = np.sqrt(np.maximum(1.0 - np.square(coefficients).sum(axis=0), 0.0))
-        columns -= known @ without_small(coefficients, residual, np.array(size)[clear])
+        coefficients[np.array(size)[clear] < GRADED] = 0.0
+        columns -= known @ coefficients
         rest = columns.T @ gram @ columns
         rest = (rest + rest.T) / 2
         whitening, blind = _separately(rest) if separate else _in_order(rest, sizes[mine])
@@ -225,7 +215,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
     flags = np.concatenate(unconfirmed)
     poor = bool(flags.any()) or (degree > 2 and kappa > KAPPA ** (2 / degree))
     left = without(basis, gone, sizes, rms)
-    return Refined(gone, left, step, replace(left, map=basis.map @ step, unconfirmed=flags), poor)
+    return Refined(gone, left, step, replace(left, map=basis.map @ step, unconfirmed=flags), poor, kappa)
 
 
 def _separately(rest: Array) -> tuple[Array, Flags]:

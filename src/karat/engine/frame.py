@@ -37,6 +37,7 @@ from karat.engine.tolerances import EPS, TINY, sum_rounding
 
 MANY = 2**36  # rows that a stream may have
 KEPT = 2**15  # rows that may be kept
+CORRELATED = 8.0  # by this factor the rounding of sums exceeds that of uncorrelated variables
 
 
 def power_means(values: Array, weights: Array, total: float, power: int) -> Array:
@@ -97,6 +98,11 @@ class Frame:
     def sums(self) -> float:
         """The same relative to the loss itself, for p = 2."""
         return max(self.rounding_of_sums(self.half[np.ix_(some, some)], some) for some in self.targets)
+
+    @property
+    def correlated(self) -> bool:
+        """Whether variables are so correlated that sums in whitened coordinates would be much more accurate."""
+        return self.plain and self.sums > CORRELATED * self.sum_error * len(self.half)
 
     @cached_property
     def targets(self) -> list[list[int]]:

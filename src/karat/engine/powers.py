@@ -261,13 +261,13 @@ class Powers(Polynomial):
 
     def _own_moments(self, statistic: Statistic, total: float, last: bool) -> FittedMoments:
         gram = statistic[0]
-        gone, left, step, basis, poor = refine(self.basis, gram / total, self.degree, self.affine, self.null)
+        gone, left, step, basis, poor, kappa = refine(self.basis, gram / total, self.degree, self.affine, self.null)
         if self.degree > 2:
             kernel, statistic = self._kept(statistic, gone, left, total)
             frame = kernel._frame(statistic, total) if self.degree % 2 == 0 else None
         else:
             frame = self.within(left, self.maps)._frame((gram[np.ix_(~gone, ~gone)],), total)
-            poor = poor or frame.sums > ACCURATE
+            poor = poor or (kappa > 2 and frame.sums > ACCURATE)
             # The same products as in the pass, then the final step, so that rounding is the same.
             kernel, statistic = self.within(basis, (*self.maps, step)), (step.T @ gram @ step,)
         vanished = self._vanished(gram)

@@ -275,7 +275,9 @@ def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, 
     extra = sums + lost + also
     charged, measured = gap, dropped
     if gap + extra > EXACT and np.isfinite(difference).all():
-        charged, measured = _charged(frame, difference, gap, extra, dropped, limit)
+        found = _charged(frame, difference, gap + sums, lost + also, dropped, limit)
+        if found is not None:
+            charged, extra, measured = found[0], lost + also, found[1]
     off = np.abs(difference) / np.sqrt(np.outer(*2 * (np.diag(frame.half).clip(TINY),)))
     if off.size and not dropped > limit:
         worst = frame.column_of(int(np.unravel_index(off.argmax(), off.shape)[0]))
@@ -307,8 +309,8 @@ def _relative_error(frame: Frame, difference: Array) -> tuple[float, float]:
 
 def _charged(
     frame: Frame, difference: Array, gap: float, extra: float, dropped: float, limit: float
-) -> tuple[float, float]:  # fmt: skip
-    """The loss error and the rho that together hold E, with what was dropped; as they are, if there are none."""
+) -> tuple[float, float] | None:
+    """The loss error and the rho that together hold E and the rounding of the sums, with what was dropped; None if there are none."""
     times = [t for t in TIMES if t < BETWEEN * gap]
     bases = [(frame.half, some) for some in frame.targets] if frame.degree == 2 else [(b, None) for b in frame.floors(FLOOR_SHARES)]
     for error in (SHARPER, EXACT / 2):
@@ -321,7 +323,7 @@ def _charged(
         rho = (max if frame.degree == 2 else min)(found)
         if dropped + rho <= limit:
             return error, dropped + rho
-    return gap, dropped
+    return None
 
 
 def _smallest_rho(
@@ -331,14 +333,15 @@ def _smallest_rho(
     p = frame.degree
     between = BETWEEN ** ((p - 1) / p)  # t between those that are tried
     best = np.inf
-    for free in frame.free(error, some):
+    # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d the roots of the diagonal of M.
+    size = np.diag(frame.half) if some is None else np.diag(frame.half)[some]
+    sums = frame.sum_error * len(size) * np.diag(size)
+    for free in frame.free(np.abs(error) + sums, some):
 
         def holds(rho: float, free: Array = free) -> bool:
             charge = (rho / between) ** p * frame.total * free
-            return all(
-                linalg.relative_norm(error, (delta + t) * base + np.diag(charge * (1 + ((p - 1) / t) ** (p - 1)))) <= 1.0
-                for t in times
-            )
+            bases = ((delta + t) * base + np.diag(charge * (1 + ((p - 1) / t) ** (p - 1))) for t in times)
+            return all(linalg.relative_norm(error, one) + linalg.relative_norm(sums, one) <= 1.0 for one in bases)
 
         high = min(limit, best)
         if high > LEAST and holds(high):

@@ -45,7 +45,6 @@ from karat.engine.weights import SECOND, check_any, polish, polish_features, ref
 
 PILOT = 2048  # rows on which coordinates are fitted
 COMPLETE = 16384  # up to this many rows the pilot is all of them
-SUMMED = 2e-13  # rounding of sums, as a loss error, from which on so few rows are summed again
 PASSES = 6  # most passes that the coordinates may ask for
 PEELED = 16  # most rows to peel per feature
 LAST = ("tree", "caratheodory")  # ways that look at every row: no stronger one follows
@@ -321,7 +320,7 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
             continue
         fitted = fitted.counted(len(rows))
         few = passes == 1 and len(rows) <= COMPLETE and isinstance(kernel, Powers) and kernel.degree == 2
-        if not few or fitted.frame is None or fitted.frame.sums <= SUMMED:
+        if not few or fitted.frame is None or not fitted.frame.correlated:
             return fitted, passes
         kernel = kernel.within(kernel.basis)  # a second pass of few rows costs little, and gains digits
 

@@ -39,8 +39,7 @@ ACCURATE = 5e-11  # rounding of sums, as a loss error, beyond which they are sum
 KAPPA = 50.0  # condition up to which variables need no coordinates, as far as a sample tells
 BLIND = 1e-13  # relative eigenvalue of a Gram matrix below which it cannot tell a direction from zero
 SMALL = 1e-7  # relative size of a direction whose coordinates are mostly rounding, which must not spread to others
-GRADED = 1e-4  # and below which separate variables are made orthogonal to it only if it explains
-LITTLE = 0.25  # more than this share of what is left of them
+GRADED = 1e-4  # and below which separate variables are not made orthogonal to it
 EXTREME = 1e15  # columns up to this size, and down to its inverse, are multiplied without scaling
 WILD = 2.0**13  # times the typical size of a column: rows beyond it are kept apart, if they are what makes its size
 
