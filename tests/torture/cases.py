@@ -33,6 +33,8 @@ class Case:
     method: str = "auto"
     way: dict[str, Any] = field(default_factory=lambda: {"kind": "memory"})
     lax: bool = False  # a refusal is what should happen, or is no worse
+    newer: bool = False  # of the families that came with the claim by columns
+    refusal: str = ""  # why nothing but an InputError will do
 
     @property
     def count(self) -> int:
