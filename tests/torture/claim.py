@@ -2,9 +2,9 @@
 
     |f_c(z) - f(z)|  <=  delta f(z) + P(z),      P = (f^(1/p) + rho U^(1/p) S)^p - f,      S(z) = sum_j |z_j| sigma_j
 
-z are coefficients of (1, x, y), or of (x, y) without an intercept; sigma_j is the p-norm of column j about its exact weighted mean
-(about 0 without an intercept); the constant has no share in S.  Rows that are kept unchanged, with their own weights, are left out
-on both sides.  The claim is broken where :func:`Claim.worst` returns a ratio of error to allowance above 1.
+z are coefficients of (1, x, y), or of (x, y) without an intercept; sigma_j is the p-norm of column j about its exact weighted
+mean (about 0 without an intercept); the constant has no share in S.  Rows that are kept unchanged, with their own weights, are
+left out on both sides.  The claim is broken where :func:`Claim.worst` returns a ratio of error to allowance above 1.
 
 Losses at a query are whole numbers, so nothing is rounded; roots have 160 digits.  p = 2: because
 
@@ -109,7 +109,7 @@ class Pair:
             self._coordinates()
 
     def _columns(self) -> bool:
-        """Which columns vary; whether one that does not is not kept as it is (then nothing is allowed, and there is an error)."""
+        """Which columns vary; whether one that does not is not kept as it is: an error where nothing is allowed."""
         M, E, lead = self.M, self.E, int(self.affine)
         size = len(M)
         if self.affine:  # M_00 times the sum of squares about the mean
@@ -210,6 +210,14 @@ class Pair:
         scaled = self.T.dot(np.array([Decimal(float(v)) for v in a], dtype=object))
         return self.raw(scaled, digits)
 
+    def sparse(self, a: np.ndarray, digits: int) -> list[list[int]]:
+        """A query, and the same without columns of next to no share: the 1-norm of the claim likes few."""
+        scaled = self.T.dot(np.array([Decimal(float(v)) for v in a], dtype=object))
+        share = np.abs(scaled) * self.norms
+        small = (share < Decimal("1e-4") * share.sum()) & (self.free > 0)
+        found = [self.raw(scaled, digits)]
+        return [*found, self.raw(np.where(small, ZERO, scaled), digits)] if small.any() and not small.all() else found
+
     def raw(self, scaled: np.ndarray, digits: int) -> list[int]:
         """Coefficients of centred columns in units of their size, as coefficients of the raw columns."""
         z = scaled / self.size
@@ -272,7 +280,7 @@ class Pair:
             if self.p > 2:
                 found, digits = Ascent(self, float(delta), float(rho)).best(found), 45
             best = Worst(0.0)
-            some = [self.query(a, digits) for a in found]
+            some = [q for a in found for q in self.sparse(a, digits)]
             some += [self.raw(np.array([Decimal(float(v)) for v in q], dtype=object), digits) for q in queries or []]
             if self.affine:
                 some.append([1, *([0] * (len(self.M) - 1))])
@@ -373,7 +381,8 @@ class Ascent:
     def _level(self) -> None:
         """Coordinates in units in which the claim allows each of them about the same: ascent likes that."""
         _, f, z, _ = self.parts(np.eye(len(self.scale)))
-        q = (self.allowed(f, self.norms @ np.abs(z)) / self.delta) ** (1 / self.p)
+        allowed = np.maximum(self.allowed(f, self.norms @ np.abs(z)), 1e-300)
+        q = (allowed / allowed.min()) ** (1 / self.p)
         self.scale, self.rows, self.T = self.scale / q, self.rows / q[:, None], self.T / q
         self.change = self.change / np.prod(q**self.powers, axis=1)
 

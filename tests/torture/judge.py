@@ -276,7 +276,7 @@ def powers(case: Case, core, verdict: Verdict) -> None:
                 if claim.pair(claim.kept(X[kept], Y[kept, t], changed), alone, apart).worst(TRUE, rounding).ratio > 1:
                     verdict.notes.append("sabotage")
             if case.newer and t < 3 and spec["name"] == "LeastSquares":
-                standard_errors(core.certificate.standard_errors, claim.pair(side), u[rows], verdict)
+                standard_errors(core.certificate, claim.pair(side), u[rows], verdict)
     verdict.error = worst.ratio
     if verdict.verdict == "exact" and worst.ratio > 1:
         verdict.verdict = "wrong" if allowed > 1 else "understated"
@@ -287,11 +287,13 @@ def powers(case: Case, core, verdict: Verdict) -> None:
             verdict.verdict = "understated"
 
 
-def standard_errors(claimed: float | None, pair, u: np.ndarray, verdict: Verdict) -> None:
+def standard_errors(certificate, pair, u: np.ndarray, verdict: Verdict) -> None:
     """Coefficients of the kept rows against those of all rows, where the certificate says how far they move."""
+    claimed = certificate.standard_errors
     if claimed is None:
         return
-    seen = moved(pair, int((u > 0).sum()))
+    # along directions of the features that are excluded, coefficients are not claimed; one of the target is the residual
+    seen = moved(pair, int((u > 0).sum()), 1e-7 if len(getattr(certificate, "excluded_directions", ())) else 0.0)
     if seen is not None and seen > claimed:
         verdict.verdict = "understated"
         verdict.detail = f"coefficients move by {seen:.1e} standard errors, claimed {claimed:.1e}"

@@ -63,8 +63,11 @@ def fitted(X: np.ndarray, y: np.ndarray, u: np.ndarray, affine: bool) -> np.ndar
         return np.array([float(v) for v in found])
 
 
-def moved(pair: Pair, count: int) -> float | None:
-    """How many standard errors of all rows the coefficients of the kept rows are from those of all rows; None: undetermined."""
+def moved(pair: Pair, count: int, least: float = 0.0) -> float | None:
+    """How many standard errors of all rows the coefficients of the kept rows are from those of all rows.
+
+    None if they are not determined: a direction of the features of relative size ``least`` or below.
+    """
     with decimal.localcontext(CONTEXT):
         if not pair.used or pair.used[-1] != len(pair.M) - 1 or count <= len(pair.used) - 1:
             return None
@@ -72,7 +75,7 @@ def moved(pair: Pair, count: int) -> float | None:
         own = []
         for H in (G, C):
             T, d = factor(H[:-1, :-1], NOTHING)
-            if not all(d):
+            if not all(v > Decimal(least) ** 2 for v in d):
                 return None
             own.append((T / d).dot(T.T))
         b, bc = (inverse.dot(H[:-1, -1]) for inverse, H in zip(own, (G, C), strict=True))

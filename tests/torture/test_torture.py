@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.torture import families, pool, structure  # noqa: F401  (structure registers generators)
 from tests.torture.arithmetic import EPS, OWN, expansion, exponents, extended, wide
-from tests.torture.cases import draw
+from tests.torture.cases import alone, draw
 from tests.torture.data import GENERATORS, rotated
 from tests.torture.judge import judge
 from tests.torture.linear import Linear, Monomials
@@ -139,7 +139,7 @@ def _exact(value) -> Fraction:
 def test_oracles_raise_no_false_alarm(name, turned):
     """All rows, some of them split in two: exact by definition."""
     rng = np.random.default_rng(5)
-    X = GENERATORS[name](rng, 60, 3)
+    X = alone(GENERATORS[name](rng, 60, 3))[0]
     X = rotated(rng, X) if turned else np.asarray(X)
     u = rng.uniform(0.5, 2.0, 60).astype(wide)
     order = np.concatenate([np.arange(60), np.arange(30)])
