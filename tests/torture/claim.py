@@ -368,6 +368,7 @@ class Ascent:
         unit = self._unit(maps)
         white, u = self._turned(pair._rows(), unit)
         own, w = self._turned(pair.kept.blocks(pair.lows, pair.low, pair.affine), unit)
+        self.own = own
         total = u.sum()
         self.rows, self.share = np.asarray(white, dtype=float), np.asarray(u / total, dtype=float)
         self.powers = exponents(size, self.p, self.p)

@@ -1,4 +1,4 @@
-"""Generators that came with the claim by columns: columns that are others but for a few bits or rows, and the ends of the range.
+"""Generators that came with the claim by columns: columns that are others but for a few bits or rows, and ends of the range.
 
 A generator may return a table alone, or with what goes with it: weights, the noise of the target, the target.
 """
