@@ -34,7 +34,7 @@ from .solved import answered, moved
 LIMIT = 60.0
 TRUE = 1e-8
 TOLERANCE = 1e-10  # the largest loss_error of powers
-MOST = 256 * EPS  # rounding of sums of features is a fixed small multiple of eps; for powers see most()
+MOST = 256 * EPS  # of rounding, where columns do not matter: for a user's features, latent models and means
 SMALLEST = np.finfo(float).tiny
 POWERS = ("LeastSquares", "Ridge", "LpRegression")
 BAD = ("understated", "wrong", "verify", "crashed", "slow")
@@ -90,10 +90,10 @@ def oracles(case: Case, core=None):
 
 def most(case: Case) -> float:
     """The largest rounding that a certificate may print."""
-    if not of_powers(case):
-        return MOST
-    columns = case.X.shape[1] + case.y.reshape(case.count, -1).shape[1]
-    return (64 + 256 * (columns + 2)) * EPS * reductions(case)
+    if not of_powers(case) and case.spec["name"] not in ("Moments", "TensorContraction"):
+        return MOST * reductions(case)
+    targets = 0 if case.y is None else case.y.reshape(case.count, -1).shape[1]
+    return (64 + 256 * (case.X.shape[1] + targets + 2)) * EPS * reductions(case)
 
 
 def reductions(case: Case) -> int:
