@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from scipy import sparse
 
-from . import structure  # noqa: F401  (registers its generators)
+from . import structure, twins  # noqa: F401  (they register their generators)
 from .data import GENERATORS, rotated
 from .families import FAMILIES, Family
 
@@ -33,6 +33,8 @@ class Case:
     method: str = "auto"
     way: dict[str, Any] = field(default_factory=lambda: {"kind": "memory"})
     lax: bool = False  # a refusal is what should happen, or is no worse
+    newer: bool = False  # of the families that came with the claim by columns
+    refusal: str = ""  # why nothing but an InputError will do
 
     @property
     def count(self) -> int:
@@ -57,15 +59,15 @@ def draw(name: str, seed: int = 0) -> Case:
     if family.around_rank:
         n = max(1, _width(spec, d) + int(rng.integers(-3, 4)))
     generator = str(rng.choice(family.generators))
-    X = GENERATORS[generator](rng, n, d)
+    X, extra = alone(GENERATORS[generator](rng, n, d))
     n, turned = X.shape[0], bool(int(number) % 2 and X.shape[1] > 1 and family.turned)
     if turned:
         X = rotated(rng, X)
-    X, y, weights = _target_and_units(rng, X, spec, family, turned)
+    X, y, weights = _target_and_units(rng, X, spec, family, turned, extra)
     groups = None
     if family.grouped and "absorb" not in spec and n >= 10 and rng.random() < 0.12:
         groups = rng.integers(0, 3, n) if rng.random() < 0.5 else np.array(["a", "b"])[rng.integers(0, 2, n)]
-        if weights is not None:
+        if weights is not None and not family.newer:
             weights[[np.flatnonzero(groups == g)[0] for g in np.unique(groups)]] += weights.max()
     method = str(rng.choice(["auto", "onepass", "tree", "caratheodory"], p=[0.76, 0.08, 0.08, 0.08]))
     way = _way(rng, n, spec, family, X, groups)
@@ -73,8 +75,13 @@ def draw(name: str, seed: int = 0) -> Case:
         method = "auto"
     if "alpha_share" in spec:
         spec["alpha"] = _alpha(spec.pop("alpha_share"), X, y, weights, spec)
-    lax = generator == "long_integers" and X.dtype.kind in "iu"
-    return Case(name, X, y, spec, weights, groups, method, way, lax)
+    lax = family.lax or (generator == "long_integers" and X.dtype.kind in "iu")
+    return Case(name, X, y, spec, weights, groups, method, way, lax, family.newer, family.refusal)
+
+
+def alone(made) -> tuple[Any, dict[str, Any]]:
+    """A table, and what its generator made beside it."""
+    return made if isinstance(made, tuple) else (made, {})
 
 
 def _width(spec: dict[str, Any], d: int) -> int:
@@ -85,7 +92,7 @@ def _width(spec: dict[str, Any], d: int) -> int:
     return comb(base - 1 + degree, degree) if spec["name"] != "TensorContraction" else comb(d - 1 + degree, degree) + 1
 
 
-def _target_and_units(rng, X, spec, family: Family, turned: bool):
+def _target_and_units(rng, X, spec, family: Family, turned: bool, extra: dict[str, Any]):
     """The target, then weights, then units of columns, target and weights."""
     n, y = X.shape[0], None
     plain = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=float)
@@ -95,9 +102,13 @@ def _target_and_units(rng, X, spec, family: Family, turned: bool):
         spread[spread == 0] = 1.0
         beta = rng.standard_normal((X.shape[1], targets)) / spread[:, None]
         noise = 10.0 ** rng.uniform(-6, 0.5) * rng.standard_normal((n, targets))
+        if "noise" in extra:
+            noise = extra["noise"] * rng.standard_normal((n, targets))
         y = (plain - plain.mean(axis=0)) @ beta + noise + rng.choice([0.0, 10.0])
         if family.heavy_target and rng.random() < 0.3:
             y = y + rng.standard_t(1.5, (n, targets))
+        if "y" in extra:
+            y[:, 0] = extra["y"]
         y = y[:, 0] if targets == 1 else y
     kind = rng.choice(["none", "uniform", "wide", "zeros"], p=family.weights)
     weights = None
@@ -106,6 +117,7 @@ def _target_and_units(rng, X, spec, family: Family, turned: bool):
         if kind == "zeros":
             weights = weights * (rng.random(n) < rng.choice([0.05, 0.5, 0.9]))
             weights[rng.integers(n)] = 1.0
+    weights = extra.get("weights", weights)
     if family.units:
         degree = spec.get("degree", spec.get("p", 2))
         reach = min(3.0 if turned else 150.0, 290.0 / degree - 4.0) * rng.choice([0.05, 0.3, 1.0])
@@ -128,6 +140,10 @@ def _alpha(share: float, X, y, weights, spec) -> float:
 
 def _way(rng, n: int, spec, family: Family, X, groups) -> dict[str, Any]:
     kinds = {"memory": 0.58, "sketch": 0.13, "merge": 0.09, "sketches": 0.04, "resumed": 0.03, "files": 0.08, "saved": 0.05}
+    if family.newer:
+        kinds = {
+            "memory": 0.40, "sketch": 0.16, "merge": 0.14, "sketches": 0.07, "resumed": 0.05, "files": 0.13, "saved": 0.05,
+        }  # fmt: skip
     if family.stream:
         kinds = {"memory": 0.15, "sketch": 0.40, "merge": 0.10, "sketches": 0.15, "resumed": 0.10, "files": 0.10}
     if n < 4 or (groups is not None and n < 60):

@@ -29,6 +29,9 @@ class Family:
     memory_only: bool = False
     heavy_target: bool = False
     turned: bool = True  # odd numbers are rotated
+    newer: bool = False  # came with the claim by columns; counted apart
+    refusal: str = ""  # why all cases must be refused
+    lax: bool = False  # a refusal is no worse
 
 
 def pick(rng: Rng, *options, p=None):
@@ -195,6 +198,46 @@ def topics(rng: Rng, d: int, n: int) -> Spec:
     return {"name": "SingleTopic", "n_topics": 2}
 
 
+def pair_of_columns(rng: Rng) -> tuple[int, int]:
+    return int(10.0 ** rng.uniform(2.0, 3.6)), int(rng.integers(2, 5))
+
+
+def long_table(rng: Rng) -> tuple[int, int]:
+    return int(10.0 ** rng.uniform(3.0, 4.4)), int(rng.integers(2, 5))
+
+
+def pieces(rng: Rng) -> tuple[int, int]:
+    """Whole blocks of running sums."""
+    return int(pick(rng, 1024, 4096, 8192, 8192, 16384, 24576)), int(rng.integers(2, 4))
+
+
+def powers(rng: Rng, d: int, n: int) -> Spec:
+    """Powers 2 and 4, with and without an intercept."""
+    kind, intercept = rng.integers(10), bool(rng.random() < 0.5)
+    if kind < 3:
+        return {"name": "LpRegression", "p": 4, "fit_intercept": intercept}
+    if kind == 3:
+        return {"name": "Ridge", "alpha": float(10.0 ** rng.uniform(-3, 3)), "fit_intercept": intercept}
+    if kind == 4:
+        return {"name": "LeastSquares", "targets": int(rng.integers(2, 4)), "fit_intercept": intercept}
+    return {"name": "LeastSquares", "fit_intercept": intercept}
+
+
+def raw_squares(rng: Rng, d: int, n: int) -> Spec:
+    """Mostly squares without an intercept: a shift would take constants away."""
+    if n <= 8192 and rng.random() < 0.1:
+        return {"name": "LpRegression", "p": 4, "fit_intercept": False}
+    return {"name": "LeastSquares", "fit_intercept": bool(rng.random() < 0.1)}
+
+
+def least_squares(rng: Rng, d: int, n: int) -> Spec:
+    return {"name": "LeastSquares", "fit_intercept": bool(rng.random() < 0.6)}
+
+
+def blockwise(rng: Rng, d: int, n: int) -> Spec:
+    return {"name": "Kernel", "function": pick(rng, "centred", "cumulative", "ranks", "scaled", "first")}
+
+
 LATENT = {"grouped": False, "memory_only": True, "weights": (0.6, 0.2, 0.1, 0.1)}
 COMMON = ("pareto", "cauchy", "lognormal", "student")
 RARE = ("rare_column", "rare_category", "two_rows", "rare_rows", "cascade")
@@ -253,10 +296,32 @@ FAMILIES: dict[str, Family] = {
     ),
 }
 
+PLAIN = {"turned": False, "newer": True, "weights": (0.5, 0.25, 0.2, 0.05)}
+FAMILIES |= {
+    "floored": Family(("floored",), pair_of_columns, powers, **PLAIN),
+    "underflow": Family(("underflow",), pair_of_columns, powers, **PLAIN),
+    "rare-twins": Family(("rare_twins",), pair_of_columns, powers, **PLAIN),
+    "ends": Family(("ends",), pair_of_columns, polynomial, **PLAIN, lax=True),
+    "equal-products": Family(("equal_products",), pieces, raw_squares, **(PLAIN | {"weights": (0.8, 0.1, 0.1, 0.0)})),
+    "good-fit": Family(("good_fit",), pair_of_columns, least_squares, **PLAIN),
+    "harmless-twins": Family(
+        ("floored_amounts", "softmax", "complement", "cosines", "sigmoids"), pair_of_columns, powers, 2.0, **PLAIN
+    ),
+    "blockwise": Family(
+        ("benign",), pair_of_columns, blockwise, 0.5, **PLAIN, refusal="features depend on the other rows of the block"
+    ),
+    "light-rows": Family(("light_rows",), pair_of_columns, powers, **PLAIN),
+    "wild-row": Family(("wild_row",), pair_of_columns, powers, **PLAIN),
+    "sentinels": Family(("sentinels",), long_table, powers, **PLAIN),
+}
+NEWER = tuple(k for k, f in FAMILIES.items() if f.newer)
 
-def names(cases: int, family: str | None = None) -> list[str]:
-    """The names of a campaign of so many cases."""
-    chosen = {k: f for k, f in FAMILIES.items() if family is None or k in family.split(",")}
+
+def names(cases: int, family: str | None = None, newer: int = 0) -> list[str]:
+    """The names of a campaign of so many cases, and of so many more of the newer families."""
+    if family is None and newer:
+        return names(cases) + names(newer, ",".join(NEWER))
+    chosen = {k: f for k, f in FAMILIES.items() if (not f.newer if family is None else k in family.split(","))}
     total = sum(f.share for f in chosen.values())
     counts = {k: max(1, round(cases * f.share / total)) for k, f in chosen.items()}
     return [f"{k}/{i}" for k, count in counts.items() for i in range(count)]

@@ -48,7 +48,31 @@ def hinge(X: np.ndarray) -> np.ndarray:
     return np.column_stack([np.maximum(X - c, 0.0) for c in (-1.0, 0.5, 2.5)])
 
 
+# Features that depend on the other rows of the block: no coreset of them means anything.
+
+
+def centred(X: np.ndarray) -> np.ndarray:
+    return X - X.mean(axis=0)
+
+
+def cumulative(X: np.ndarray) -> np.ndarray:
+    return np.cumsum(X, axis=0)
+
+
+def ranks(X: np.ndarray) -> np.ndarray:
+    return np.argsort(np.argsort(X, axis=0), axis=0).astype(float)
+
+
+def scaled(X: np.ndarray) -> np.ndarray:
+    return X / np.maximum(np.abs(X).max(axis=0), 1e-300)
+
+
+def first(X: np.ndarray) -> np.ndarray:
+    return X - X[:1]
+
+
 FUNCTIONS = {
+    "centred": centred, "cumulative": cumulative, "ranks": ranks, "scaled": scaled, "first": first,
     "identity": identity, "powers": powers, "waves": waves, "bumps": bumps, "threshold": threshold, "smooth": smooth,
     "hinge": hinge,
 }  # fmt: skip

@@ -1,10 +1,11 @@
 """The verdict on a case.
 
 exact       certificate ok, and the claim holds at every query tried
-understated ok, but the error is above the claim (and below the tolerance)
-wrong       ok, and the error is above the tolerance or above 1e-8; or the kept rows are not rows of the data
+understated ok, but the error is above the claim (and below that of the tolerance)
+wrong       ok, and the error is above that of the tolerance; or the kept rows are not rows of the data, or weights no numbers
 verify      exact, but verify or a reloaded copy disagrees, or verify accepts a weight that is off by 1e-6
-refused     NotExactError or InputError; ``harmless`` if plain double precision evaluates the moments to 1e-8
+refused     NotExactError or InputError; ``harmless`` if plain double precision evaluates the moments to 1e-8 (in the newer
+            families: if Householder QR of all rows in doubles has not lost the fitted values)
 crashed     any other exception, a warning, or something printed
 slow        more than a minute
 """
@@ -23,14 +24,19 @@ import numpy as np
 from . import absorbed, latent, ways
 from .arithmetic import EPS, dense, wide
 from .cases import Case
+from .claim import Claim, Worst
 from .functions import function
 from .linear import Function, Linear, Monomials
 from .mean import Mean
 from .power import Power
+from .solved import answered, moved
 
 LIMIT = 60.0
 TRUE = 1e-8
-MOST = 256 * EPS  # rounding is a fixed small multiple of eps
+TOLERANCE = 1e-10  # the largest loss_error of powers
+MOST = 256 * EPS  # of rounding, where columns do not matter: for a user's features, latent models and means
+SMALLEST = np.finfo(float).tiny
+POWERS = ("LeastSquares", "Ridge", "LpRegression")
 BAD = ("understated", "wrong", "verify", "crashed", "slow")
 
 
@@ -82,6 +88,26 @@ def oracles(case: Case, core=None):
             yield label, (lambda A, b: A), Linear(features, some, mass), some
 
 
+def most(case: Case) -> float:
+    """The largest rounding that a certificate may print."""
+    if not of_powers(case) and case.spec["name"] not in ("Moments", "TensorContraction"):
+        return MOST * reductions(case)
+    targets = 0 if case.y is None else case.y.reshape(case.count, -1).shape[1]
+    return (64 + 256 * (case.X.shape[1] + targets + 2)) * EPS * reductions(case)
+
+
+def reductions(case: Case) -> int:
+    """How many reductions at most there are between the rows and the result; each adds its own rounding."""
+    way = case.way
+    kind, folds = way["kind"], 1 + case.count // max(1, way.get("buffer_rows", case.count))
+    parts = way.get("parts", 1)
+    return {"memory": 1, "saved": 1, "merge": parts, "files": 16}.get(kind, 1 + folds + parts)
+
+
+def of_powers(case: Case) -> bool:
+    return case.spec["name"] in POWERS
+
+
 def joined(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """X and a target side by side; extended if X has integers, which doubles might not hold."""
     kind = wide if X.dtype.kind in "iu" else float
@@ -99,6 +125,9 @@ def judge(case: Case, printed: Path | None = None, keep: Path | None = None) -> 
     verdict.seconds = time.process_time() - start
     certificate = core.certificate
     verdict.claimed, verdict.tolerance = float(certificate.loss_error), float(certificate.tolerance)
+    if case.refusal and certificate.ok:
+        verdict.verdict, verdict.detail = "wrong", f"accepted, but must be refused: {case.refusal}"
+        return verdict
     if not certificate.ok:
         verdict.verdict, verdict.detail = "refused", "returned with ok=False"
         verdict.harmless = harmless(case)
@@ -128,8 +157,10 @@ def failed(case: Case, verdict: Verdict, error: Exception, seconds: float) -> Ve
 
     verdict.seconds = seconds
     text = " ".join(str(error).split())
-    if isinstance(error, NotExactError | InputError) and text:
-        verdict.verdict, verdict.harmless = "refused", not case.lax and harmless(case)
+    if case.refusal and not isinstance(error, InputError):
+        verdict.verdict, verdict.detail = "crashed", f"{type(error).__name__} in place of an InputError: {text[:120]}"
+    elif isinstance(error, NotExactError | InputError) and text:
+        verdict.verdict, verdict.harmless = "refused", not case.lax and not case.refusal and harmless(case)
         verdict.detail = f"{type(error).__name__}: {text[:160]}"
     else:
         place = traceback.extract_tb(error.__traceback__)[-1]
@@ -143,6 +174,8 @@ def harmless(case: Case) -> bool:
     if case.spec["name"] in latent.NAMES:
         u = np.ones(case.count, dtype=wide) if case.weights is None else case.weights.astype(wide)
         return latent.supports(case.X, u, case.spec.get("n_components", case.spec.get("n_topics")))
+    if case.newer and of_powers(case):
+        return answered(case)
     return all(oracle.evaluable(table) for _, _, oracle, table in oracles(case))
 
 
@@ -158,13 +191,21 @@ def compare(case: Case, core, verdict: Verdict) -> None:
         verdict.verdict, verdict.detail, verdict.error = "wrong", "the kept targets are not targets of the data", np.inf
         return
     w = np.asarray(core.weights).astype(wide)
-    if not (w > 0).all():
-        verdict.verdict, verdict.detail, verdict.error = "wrong", "a weight is not positive", np.inf
+    if not ((w >= SMALLEST) & np.isfinite(w)).all():
+        verdict.verdict, verdict.error = "wrong", np.inf
+        verdict.detail = f"weights from {w.min():.1e} to {w.max():.1e}: not all are positive, normal numbers"
         return
     rounding = float(getattr(core.certificate, "rounding", 64 * EPS))
-    if not rounding <= MOST:
-        verdict.verdict, verdict.detail, verdict.error = "wrong", f"rounding is {rounding / EPS:.0f} eps", np.inf
+    if not rounding <= most(case):
+        verdict.verdict, verdict.error = "wrong", np.inf
+        verdict.detail = f"rounding is {rounding / EPS:.0f} eps, of at most {most(case) / EPS:.0f}"
         return
+    absorbs = "absorb" in case.spec and core.correction is not None and any(np.any(part) for part in core.correction[1:])
+    if of_powers(case) and not absorbs:
+        powers(case, core, verdict)
+        if "absorb" not in case.spec or verdict.verdict != "exact":
+            return
+        verdict.error = 0.0  # nothing was absorbed: what is left to look at are the loss and the solution
     correction = core.correction if "absorb" in case.spec else None
     verdict.notes = []
     heavy = int(np.argmax(w))
@@ -172,7 +213,7 @@ def compare(case: Case, core, verdict: Verdict) -> None:
         some = np.ones(len(w), dtype=bool) if label is None else np.asarray(core.groups) == label
         base = oracle.kept(view(rows[some], None if y is None else y[some]))
         extra = {"correction": correction} if "absorb" in case.spec else {}
-        error, where = oracle.error(base, w[some], rounding, **extra)
+        error, where = oracle.error(base, w[some], rounding, **extra) if absorbs or not of_powers(case) else (0.0, "")
         if error > verdict.error:
             verdict.error, verdict.detail = error, f"off by {error:.1e} at {where}"
         if some[heavy] and not verdict.notes:  # does a sabotaged weight matter at all?
@@ -188,6 +229,8 @@ def compare(case: Case, core, verdict: Verdict) -> None:
             said = latent.check_loss(core, oracle.features, table, oracle.u)
             if said:
                 verdict.error, verdict.detail = np.inf, said
+    if verdict.verdict != "exact":
+        return
     total(case, core, w, verdict)
     if verdict.error > verdict.claimed * (1 + 1e-6):
         verdict.verdict = "wrong" if verdict.error > min(verdict.tolerance, TRUE) else "understated"
@@ -197,13 +240,76 @@ def compare(case: Case, core, verdict: Verdict) -> None:
         verdict.detail += f", claimed {verdict.claimed:.1e}, tolerance {verdict.tolerance:.1e}"
 
 
+def powers(case: Case, core, verdict: Verdict) -> None:
+    """The claim of powers, in every group and for every target: see :mod:`.claim`.  ``error`` becomes the largest ratio."""
+    rounding, spec = float(core.certificate.rounding), case.spec
+    verbatim = getattr(core, "verbatim", None)
+    verbatim = np.zeros(len(core.weights), dtype=bool) if verbatim is None else np.asarray(verbatim, dtype=bool)
+    u = np.ones(case.count) if case.weights is None else case.weights
+    if not np.array_equal(u[core.indices[verbatim]], core.weights[verbatim]):
+        verdict.verdict, verdict.detail, verdict.error = "wrong", "a row that is called verbatim has another weight", np.inf
+        return
+    if core.certificate.loss_error > core.certificate.tolerance or (
+        hasattr(core, "verbatim") and verdict.tolerance > TOLERANCE
+    ):
+        verdict.verdict, verdict.detail = "wrong", f"ok, with {verdict.claimed:.1e} and a tolerance of {verdict.tolerance:.1e}"
+        return
+    X, Y = dense(case.X), case.y.reshape(case.count, -1)
+    heavy = int(np.argmax(core.weights))
+    worst, allowed, place = Worst(0.0), 0.0, ""
+    for label in [None] if case.groups is None else list(np.unique(case.groups)):
+        rows = np.arange(case.count) if label is None else np.flatnonzero(case.groups == label)
+        some = np.arange(len(core.weights)) if label is None else np.flatnonzero(np.asarray(core.groups) == label)
+        alone, apart = verbatim[some], np.searchsorted(rows, core.indices[some][verbatim[some]])
+        shared = None
+        for t in range(0, Y.shape[1], 1 + Y.shape[1] // 60):
+            claim = Claim(X[rows], Y[rows, t], u[rows], spec.get("p", 2), spec.get("fit_intercept", True), shared)
+            shared, kept = shared or claim, core.indices[some]
+            side = claim.kept(X[kept], Y[kept, t], core.weights[some])
+            pair = claim.pair(side, alone, apart)
+            seen = pair.worst(verdict.claimed, rounding)
+            if seen.ratio > worst.ratio:
+                worst, place = seen, f" of group {label!r}" * (label is not None) + f" of target {t}" * (Y.shape[1] > 1)
+                allowed = pair.worst(TOLERANCE, rounding).ratio if seen.ratio > 1 else 0.0
+            if heavy in some and t == 0 and not alone[list(some).index(heavy)]:
+                changed = np.array(core.weights[some])
+                changed[list(some).index(heavy)] *= 1 + 1e-6
+                if claim.pair(claim.kept(X[kept], Y[kept, t], changed), alone, apart).worst(TRUE, rounding).ratio > 1:
+                    verdict.notes.append("sabotage")
+            if case.newer and t < 3 and spec["name"] == "LeastSquares":
+                standard_errors(core.certificate, claim.pair(side), u[rows], verdict)
+    verdict.error = worst.ratio
+    if verdict.verdict == "exact" and worst.ratio > 1:
+        verdict.verdict = "wrong" if allowed > 1 else "understated"
+        verdict.detail = f"{worst}{place}, claimed {verdict.claimed:.1e} and {rounding / EPS:.0f} eps"
+    elif verdict.verdict == "exact":
+        total(case, core, np.asarray(core.weights).astype(wide), verdict)
+        if verdict.error > 1:
+            verdict.verdict = "understated"
+
+
+def standard_errors(certificate, pair, u: np.ndarray, verdict: Verdict) -> None:
+    """Coefficients of the kept rows against those of all rows, where the certificate says how far they move."""
+    claimed = certificate.standard_errors
+    if claimed is None:
+        return
+    # along directions of the features that are excluded, coefficients are not claimed; one of the target is the residual
+    seen = moved(pair, int((u > 0).sum()), 1e-7 if len(getattr(certificate, "excluded_directions", ())) else 0.0)
+    if seen is not None and seen > claimed:
+        verdict.verdict = "understated"
+        verdict.detail = f"coefficients move by {seen:.1e} standard errors, claimed {claimed:.1e}"
+
+
 def total(case: Case, core, w: np.ndarray, verdict: Verdict) -> None:
     """The total weight, where the problem keeps it."""
     if "absorb" in case.spec:
         return
     u = np.ones(case.count, dtype=wide) if case.weights is None else case.weights.astype(wide)
     error = float(abs(w.sum() / u.sum() - 1)) - 64 * EPS
-    if error > max(verdict.error, core.certificate.total_error, core.certificate.loss_error):
+    if of_powers(case):
+        if error > max(core.certificate.total_error, core.certificate.loss_error):
+            verdict.error, verdict.detail = np.inf, f"total weight off by {error:.1e}"
+    elif error > max(verdict.error, core.certificate.total_error, core.certificate.loss_error):
         verdict.error, verdict.detail = error, f"total weight off by {error:.1e}"
 
 
