@@ -23,7 +23,7 @@ The engine reads rows only through the methods below; blocks are ``[1 | D - shif
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -31,6 +31,7 @@ import numpy as np
 from karat.engine.coordinates import Directions
 from karat.engine.linalg import Array, Flags
 from karat.engine.rows import Statistic
+from karat.engine.sums import MOST_ROWS
 from karat.engine.tolerances import EPS
 
 
@@ -43,6 +44,11 @@ class Kernel(ABC):
     # the shape of the matrix products that :meth:`statistic` forms, for the choice of block sizes
     product_shape: tuple[int, int]
     adapts: ClassVar[bool] = True  # whether the coordinates depend on a pilot
+
+    @property
+    def roundings(self) -> int:
+        """How often a feature times a weight is rounded, from the shift on (:mod:`karat.engine.sums`)."""
+        return 1
 
     def prepare(self, pilot: Array, weights: Array | None, complete: bool) -> Self:
         """Choose shift, scale and coordinates from a pilot block ``[1 | D]`` (``complete``: it holds every row), if need be.
@@ -106,7 +112,13 @@ class FittedMoments:
     rounding: float = EPS  # relative error that the sum itself may carry, in the coordinates in which it was made
     absolute: Array | None = None  # (m,): ``sum_i u_i |phi(row_i)|``, for the linear class
     excluded: Directions | None = None  # directions that the rank decision left out, for the power class
+    summed: int = MOST_ROWS  # rows that one pass has summed
     # columns whose moments are zero, because all values are, or because they are so small that their powers underflow
     vanished: Flags | None = None
     # the same moments in features of the linear class, where both classes of queries are served
     also_linear: FittedMoments | None = None
+
+    def over(self, rows: int) -> FittedMoments:
+        """The same, of so many rows."""
+        also = self.also_linear
+        return replace(self, summed=rows, also_linear=None if also is None else replace(also, summed=rows))

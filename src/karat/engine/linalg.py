@@ -340,14 +340,6 @@ def tall_product(left: Array, right: Array) -> Array:
     return _sum_of_products(left, right, len(left) // STACK)
 
 
-def accurate_product(left: Array, right: Array) -> Array:
-    """``left' right`` in pieces of SHORT rows, whose products are added pairwise.
-
-    BLAS adds the rows of a piece one after the other; the rounding of equal values (zeros and ones, prices) does not cancel.
-    """
-    return _sum_of_products(left, right, SHORT)
-
-
 def _sum_of_products(left: Array, right: Array, size: int) -> Array:
     if size < SHORT or len(left) < 2 * size or not left.shape[1] * right.shape[1]:
         return np.asarray(left.T @ right)

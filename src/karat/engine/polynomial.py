@@ -7,11 +7,11 @@ from typing import Self
 
 import numpy as np
 
-from karat.engine import linalg
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Indices
 from karat.engine.powers import Polynomial, Powers
 from karat.engine.rows import Statistic, useful_shift
+from karat.engine.sums import accurate_product
 from karat.engine.tolerances import CENTRED, EXTREME, TINY
 
 OFF_CENTRE = 0.25  # a mean of fewer standard deviations is left where it is, so that zeros stay zeros
@@ -51,6 +51,10 @@ class Polynomials(Polynomial):
         return other
 
     @property
+    def roundings(self) -> int:
+        return 2 * self.degree + 1
+
+    @property
     def _single(self) -> Indices:
         """The features that are single columns."""
         return np.flatnonzero(np.count_nonzero(self.sets, axis=1) == 1)
@@ -60,7 +64,7 @@ class Polynomials(Polynomial):
         return np.asarray(target[self._single] / self.root[self._single] / total)
 
     def _product(self, left: Array, right: Array) -> Array:
-        return linalg.accurate_product(np.ascontiguousarray(left), np.ascontiguousarray(right))
+        return accurate_product(np.ascontiguousarray(left), np.ascontiguousarray(right))
 
     def coordinates(self, block: Array) -> Array:
         variables = self.base_variables(block)

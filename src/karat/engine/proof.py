@@ -44,6 +44,8 @@ from karat.engine.linalg import Array, Flags
 from karat.engine.mean import MeanKernel
 from karat.engine.powers import Powers, monomials
 from karat.engine.rows import Rows, own_weights, sample, sweep
+from karat.engine.sums import SMALLEST, exact_sum, exact_sum_rounding
+from karat.engine.sums import sum_rounding as summed
 from karat.engine.tolerances import EPS, EXACT, FLOOR_SHARES, LOOSEST, MEASURED, RESOLVED, ROUNDING, TINY, UNSEEN
 
 REFINEMENTS = 3
@@ -91,6 +93,8 @@ class Proof:
     # the part of ``loss_error`` that is rounding of coordinates within R(q).  It is there so that people see it; the second
     # term holds it as well, and that is inherited stage by stage.
     covered: float = 0.0
+    # sums of features: what the sums that were compared may be off by, a bound, in the units of the claim's ``rounding``
+    derived: float = 0.0
 
     @property
     def tolerance(self) -> float:
@@ -173,7 +177,7 @@ def measure(
         covered = error - max(power.handed_on, linear.handed_on) if linear.ok else 0.0
         return replace(
             power, loss_error=error, reducible_error=gap, remainder=remainder, moment_error=linear.moment_error,
-            worst=linear.worst, inflation=linear.inflation, covered=covered,
+            worst=linear.worst, inflation=linear.inflation, covered=covered, derived=linear.derived,
         )  # fmt: skip
     if isinstance(kernel, MeanKernel):
         core = exact_sum(kernel.features(block), weights)
@@ -182,11 +186,6 @@ def measure(
         off = np.abs(core - fitted.target) / np.maximum(np.abs(fitted.target), fitted.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
     return _linear(fitted, block, weights, features, rows, terms.measured)
-
-
-def exact_sum(features: Array, weights: Array) -> Array:
-    """``weights @ features``, summed pairwise: the error grows with the logarithm of the number of rows only."""
-    return np.asarray(np.multiply(np.ascontiguousarray(features.T), weights).sum(axis=1))
 
 
 def _linear(
@@ -201,9 +200,12 @@ def _linear(
     off = np.abs(rho)
     worst, power = int(off.argmax()), fitted.kernel.power
     largest = float(off[worst])
+    own = fitted.kernel.roundings
+    lost = own * (fitted.summed + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))  # underflow
+    derived = summed(fitted.summed, own) + inflation * exact_sum_rounding(own) + lost
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
-        error = largest + 2 * sum_rounding(max(power, 2), 1)
-        return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation)
+        error = largest + derived
+        return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation, derived=derived)
     seen = witnesses(fitted.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
     if rows is not None and (error > tolerance(power, 1.0) or rest > limit):
@@ -211,7 +213,8 @@ def _linear(
         error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
     if rest > limit:
         error = np.inf
-    return Proof(float(error), float(min(rest / limit, 1.0)), largest, 1.0, (), float(error), power, worst, inflation)
+    remainder = float(min(rest / limit, 1.0))
+    return Proof(float(error), remainder, largest, 1.0, (), float(error), power, worst, inflation, derived=derived)
 
 
 def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, limit: float) -> tuple[float, float, Array]:

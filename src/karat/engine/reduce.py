@@ -95,7 +95,7 @@ class Reduction:
     @property
     def spent(self) -> float:
         """What all reductions so far have spent of the second term, in units of ROUNDING."""
-        return self.before + (UNSEEN + MEASURED * self.remainder) / ROUNDING
+        return self.before + (max(UNSEEN, self.proof.derived * self.inflation) + MEASURED * self.remainder) / ROUNDING
 
     def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
         """This reduction of the rows at ``left``, together with the rows ``alone`` that are kept as they are."""
@@ -178,15 +178,15 @@ def about_means(rows: Rows, found: Reduction) -> Reduction:
     kernel = None if linear is None else linear.kernel.centred(linear)
     if linear is None or kernel is None:
         return found
-    centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+    centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True).over(len(rows))
     weights, block = found.weights, rows.take(found.positions, kernel.shift)
     proof, proofs = measure(rows, centred, block, weights), [found.proof]
     if not proof.ok:
         weights = polish_features(centred, block, weights)
         again = rows.take(found.positions, found.fitted.kernel.shift)
         proof, proofs = measure(rows, centred, block, weights), [measure(rows, found.fitted, again, weights)]
-    error, rest = (max(getattr(one, name) for one in (proof, *proofs)) for name in ("loss_error", "remainder"))
-    return replace(found, weights=weights, proof=replace(proofs[0], loss_error=error, remainder=rest), passes=found.passes + 1)
+    worst = {name: max(getattr(one, name) for one in (proof, *proofs)) for name in ("loss_error", "remainder", "derived")}
+    return replace(found, weights=weights, proof=replace(proofs[0], **worst), passes=found.passes + 1)
 
 
 def without_rank_decision(
@@ -261,7 +261,7 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
             raise NonFiniteError
         passes += 1
         # After the last pass the proof says whether the coordinates were good enough.
-        fitted = kernel.fitted_moments(statistic, rows.total, last=passes >= PASSES)
+        fitted = kernel.fitted_moments(statistic, rows.total, last=passes >= PASSES).over(len(rows))
         if fitted.vanished is not None and fitted.vanished.any() and not looked:  # zero, or too small for its powers
             looked = True
             sizes = np.where(fitted.vanished, column_sizes(rows, kernel.shift), 0.0)

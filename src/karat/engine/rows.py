@@ -236,7 +236,10 @@ def sweep(
     with linalg.one_blas_thread():
         if len(cuts) == 2:
             return run(starts)
-        return reduce(combine, share(run, [starts[a:b] for a, b in pairwise(cuts)], linalg.threads()))
+        found = share(run, [starts[a:b] for a, b in pairwise(cuts)], linalg.threads())
+    while len(found) > 1:
+        found = [combine(*found[i : i + 2]) if i + 1 < len(found) else found[i] for i in range(0, len(found), 2)]
+    return found[0]
 
 
 def counted(progress: Progress, total: int) -> Callable[[int], None]:

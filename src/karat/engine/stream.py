@@ -47,6 +47,7 @@ from karat.engine.reduce import (
     without_rank_decision,
 )
 from karat.engine.rows import Rows, own_weights, pass_over, sample
+from karat.engine.sums import two_sum
 from karat.engine.tolerances import CONTENT, ROUNDING, SHARP, TINY, UNSEEN
 from karat.engine.tree import reduce_by_tree
 from karat.engine.weights import sampled
@@ -102,7 +103,7 @@ class Running:
         new = (*pass_over(rows, self.kernel), np.array([rows.total]))
         if not all(np.isfinite(part).all() for part in new):
             raise NonFiniteError
-        pairs = [_two_sum(a, b) for a, b in zip(self.high, new, strict=True)]
+        pairs = [two_sum(a, b) for a, b in zip(self.high, new, strict=True)]
         low = tuple(a + e for a, (_, e) in zip(self.low, pairs, strict=True))
         more = _evidence(self.kernel, rows)
         evidence = None if more is None or self.evidence is None else self.evidence + more
@@ -145,13 +146,6 @@ def grown(now: Claim, before: Claim, parts: Claim) -> Claim:
 
 def _evidence(kernel: Kernel, rows: Rows) -> Array | None:
     return unconfirmed_evidence(kernel, rows) if isinstance(kernel, Powers) else None
-
-
-def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """The rounded sum and its exact error (Knuth)."""
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
 
 
 @one_blas_thread()
