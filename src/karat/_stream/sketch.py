@@ -34,7 +34,7 @@ from karat._stream.buffer import Buffer
 from karat._stream.fingerprint import Fingerprint
 from karat._stream.result import coreset_of
 from karat._stream.summary import Summary
-from karat.engine.stream import NO_CLAIM, grown, larger
+from karat.engine.stream import NO_CLAIM, claimed_again, grown, held_debt, larger, means_kernel
 from karat.errors import InputError, NotExactError, check_whole
 from karat.problems import Problem
 
@@ -285,6 +285,7 @@ class Sketch:
         mine = self.summary
         own = {label: running.claim for label, running in mine.running.items()}
         inherited, mass = dict(own), mine.mass
+        owed: list[tuple[Any, Any, Any]] = []
         for other in others:
             other.fold()
             theirs = other.summary
@@ -297,6 +298,9 @@ class Sketch:
                 found = theirs.reduction(label)
                 claim = (found.handed_on, found.spent, found.inflation * found.proof.inflation)
                 inherited[label] = larger(inherited.get(label, claim), claim)
+                kernel, (rows, peeled) = means_kernel(theirs.running[label]), theirs.held_rows(label)
+                debt = held_debt(rows.subset(np.flatnonzero(~peeled)), theirs.running[label], kernel)
+                owed.append((label, debt, kernel))
             mine.n_rows += theirs.n_rows
             mass = None if mass is None or theirs.mass is None else mass + theirs.mass
             mine.seconds += theirs.seconds
@@ -309,6 +313,12 @@ class Sketch:
                 found = mine.reductions[label]
                 claim = grown((found.inherited, found.before, found.inflation), before, inherited.get(label, before))
                 mine.reductions[label] = replace(found, inherited=claim[0], before=claim[1], inflation=claim[2])
+        for label, debt, kernel in owed:
+            if kernel is not None:
+                mine.running[label] = mine.running[label].owing(debt, kernel)
+                if label in mine.reductions:
+                    found = mine.reductions[label]
+                    mine.reductions[label] = claimed_again(*mine.held_rows(label), found, debt, kernel)
         mine.proof_version = min(mine.proof_version, *(other.summary.proof_version for other in others))
         mine.mass = mass
 

@@ -67,7 +67,7 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         header["running"].append(
             {name: getattr(running, field) for name, field in FLAGS.items()} | {"sums": len(running.high), "found": proof}
         )
-        arrays |= {f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights", "evidence")}
+        arrays |= {f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights", "evidence", "debts")}
         arrays |= {f"running_{i}_high_{j}": part for j, part in enumerate(running.high)}
         arrays |= {f"running_{i}_low_{j}": part for j, part in enumerate(running.low)}
     return header, arrays
@@ -124,7 +124,7 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
             weights,
             high,
             low,
-            evidence=arrays.get(f"running_{i}_evidence"),
+            **{name: arrays.get(f"running_{i}_{name}") for name in ("evidence", "debts")},
             **{field: saved[name] for name, field in FLAGS.items()},
         )
         check_running(summary, label)

@@ -17,7 +17,7 @@ from karat._storage.members import Spec
 from karat._stream.summary import Summary, weighed
 from karat.engine.stream import Running, prove_held
 
-RUNNING = re.compile(r"running_(\d+)_(pilot|weights|evidence|(high|low)_(\d+))")
+RUNNING = re.compile(r"running_(\d+)_(pilot|weights|evidence|debts|(high|low)_(\d+))")
 FAR = 1e-6  # the moments of the rows held agree to about 1e-13, or, where a direction all but vanishes, the losses do
 BESIDE = ("first:", "second:", "sums:", "maps:", "digest:")  # what a run over files stores beside its sketch
 WHOLE = {"n_rows": 0, "_columns": 0, "_targets": 0, "_folds": 0, "random_state": 0, "buffer_rows": 1, "buffer_bytes": 1}
@@ -85,6 +85,11 @@ def check_running(summary: Summary, label: Any) -> None:
     shapes = [None if one is None else one.shape for one in (running.evidence, fresh.evidence)]
     require(shapes[0] == shapes[1], "evidence of another shape")
     require(running.evidence is None or bool((running.evidence >= 0).all()), "evidence that is not positive")
+    linear, debts = running.linear, running.debts
+    if debts is not None:
+        columns = len(running.kernel.shift)
+        require(linear is not None and debts.ndim == 2 and debts.shape[1] == columns + linear.kernel.width, "other debts")
+        require(bool(np.isfinite(debts).all() and (debts[:, columns:] >= 0).all()), "debts that are not positive")
     require(running.total >= 0, "a negative total weight")
     require(bool((running.weights > 0).all() and np.isfinite(running.pilot).all()), "coordinates of impossible rows")
     if running.fitted_moments().needs_pass:  # sums that cannot be compared with those of rows, but in size

@@ -95,6 +95,14 @@ class Kernel(ABC):
         """The same features of columns that are shifted by their means; None if they are, nearly, or have no shift."""
         return None
 
+    def at(self, shift: Array) -> Self:
+        """The same features of columns with another shift, if they have one."""
+        return self
+
+    def sizes_in(self, sizes: Array, other: Kernel) -> Array:
+        """Bounds on sums of features in the coordinates of another kernel of the same kind, from bounds in these."""
+        return sizes
+
     def feature_name(self, feature: int, columns: list[str]) -> str:
         """What a feature is, for error messages; ``columns`` names the columns of the table."""
         return f"feature {feature}"
@@ -113,6 +121,9 @@ class FittedMoments:
     absolute: Array | None = None  # (m,): ``sum_i u_i |phi(row_i)|``, for the linear class
     excluded: Directions | None = None  # directions that the rank decision left out, for the power class
     summed: int = MOST_ROWS  # rows that one pass has summed
+    off: Array | None = None  # (m,): what the target may be off by, where that is known better than by the number of rows
+    low: Array | None = None  # (m,): what is lost of the target in its last bits, where that is known
+    debts: Array | None = None  # (k, columns + m): that in parts, each about its own shift (:mod:`karat.engine.carried`)
     # columns whose moments are zero, because all values are, or because they are so small that their powers underflow
     vanished: Flags | None = None
     # the same moments in features of the linear class, where both classes of queries are served
@@ -122,3 +133,9 @@ class FittedMoments:
         """The same, of so many rows."""
         also = self.also_linear
         return replace(self, summed=rows, also_linear=None if also is None else replace(also, summed=rows))
+
+    def known_to(self, off: Array | None, low: Array | None, debts: Array | None) -> FittedMoments:
+        """The same; sums of features may be ``off`` by so much, and have a ``low`` part."""
+        if self.also_linear is not None:
+            return replace(self, also_linear=replace(self.also_linear, off=off, low=low, debts=debts))
+        return self if self.absolute is None else replace(self, off=off, low=low, debts=debts)

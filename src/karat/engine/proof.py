@@ -202,7 +202,8 @@ def _linear(
     largest = float(off[worst])
     own = fitted.kernel.roundings
     lost = own * (fitted.summed + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))  # underflow
-    derived = summed(fitted.summed, own) + inflation * exact_sum_rounding(own) + lost
+    sums = summed(fitted.summed, own) if fitted.off is None else float(np.max(fitted.off / size)) + EPS
+    derived = sums + inflation * exact_sum_rounding(own) + lost
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
         error = largest + derived
         return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation, derived=derived)

@@ -179,14 +179,23 @@ def about_means(rows: Rows, found: Reduction) -> Reduction:
     if linear is None or kernel is None:
         return found
     centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True).over(len(rows))
-    weights, block = found.weights, rows.take(found.positions, kernel.shift)
-    proof, proofs = measure(rows, centred, block, weights), [found.proof]
-    if not proof.ok:
-        weights = polish_features(centred, block, weights)
-        again = rows.take(found.positions, found.fitted.kernel.shift)
-        proof, proofs = measure(rows, centred, block, weights), [measure(rows, found.fitted, again, weights)]
-    worst = {name: max(getattr(one, name) for one in (proof, *proofs)) for name in ("loss_error", "remainder", "derived")}
-    return replace(found, weights=weights, proof=replace(proofs[0], **worst), passes=found.passes + 1)
+    return replace(proven_as_well(rows, found, centred), passes=found.passes + 1)
+
+
+def proven_as_well(
+    rows: Rows, found: Reduction, fitted: FittedMoments, witnesses: Rows | None = None, polishes: bool = True
+) -> Reduction:
+    """The reduction with a proof in other features as well, in which its weights are polished if they must (and may) be."""
+    weights, data = found.weights, rows if witnesses is None else None
+    block, own = (rows.take(found.positions, one.kernel.shift) for one in (fitted, found.fitted))
+    proof, before = measure(data, fitted, block, weights, witnesses), found.proof
+    if not proof.ok and polishes:
+        weights = polish_features(fitted, block, weights)
+        proof, before = (
+            measure(data, one, rows_about, weights, witnesses) for one, rows_about in ((fitted, block), (found.fitted, own))
+        )
+    worst = {name: max(getattr(one, name) for one in (proof, before)) for name in ("loss_error", "remainder", "derived")}
+    return replace(found, weights=weights, proof=replace(before, **worst))
 
 
 def without_rank_decision(

@@ -24,6 +24,7 @@ from karat.engine.tolerances import EPS
 SHORT = 32  # rows that are added one after the other
 RESTS = 5  # additions beyond a perfect tree: rests of blocks, ranges of unequal length, and the first value of NumPy's sum
 MOST_ROWS = 2**40
+WIDE = float(np.finfo(np.longdouble).eps)  # EPS where the machine has nothing longer than a double
 SMALLEST = float(np.finfo(float).smallest_subnormal)
 
 
