@@ -285,7 +285,6 @@ class Sketch:
         mine = self.summary
         own = {label: running.claim for label, running in mine.running.items()}
         inherited, mass = dict(own), mine.mass
-        owed: list[tuple[Any, Any, Any]] = []
         for other in others:
             other.fold()
             theirs = other.summary
@@ -298,9 +297,6 @@ class Sketch:
                 found = theirs.reduction(label)
                 claim = (found.handed_on, found.spent, found.inflation * found.proof.inflation)
                 inherited[label] = larger(inherited.get(label, claim), claim)
-                kernel, (rows, peeled) = means_kernel(theirs.running[label]), theirs.held_rows(label)
-                debt = held_debt(rows.subset(np.flatnonzero(~peeled)), theirs.running[label], kernel)
-                owed.append((label, debt, kernel))
             mine.n_rows += theirs.n_rows
             mass = None if mass is None or theirs.mass is None else mass + theirs.mass
             mine.seconds += theirs.seconds
@@ -313,14 +309,22 @@ class Sketch:
                 found = mine.reductions[label]
                 claim = grown((found.inherited, found.before, found.inflation), before, inherited.get(label, before))
                 mine.reductions[label] = replace(found, inherited=claim[0], before=claim[1], inflation=claim[2])
-        for label, debt, kernel in owed:
-            if kernel is not None:
-                mine.running[label] = mine.running[label].owing(debt, kernel)
-                if label in mine.reductions:
-                    found = mine.reductions[label]
-                    mine.reductions[label] = claimed_again(*mine.held_rows(label), found, debt, kernel)
+        for theirs in (other.summary for other in others):
+            for label in theirs.running:
+                self._owe(label, theirs)
         mine.proof_version = min(mine.proof_version, *(other.summary.proof_version for other in others))
         mine.mass = mass
+
+    def _owe(self, label: Any, theirs: Summary) -> None:
+        """Let the sums of a group be off by what the rows of another sketch are off by, about the means of both together."""
+        mine = self.summary
+        kernel, (rows, peeled) = means_kernel(mine.running[label]), theirs.held_rows(label)
+        if kernel is None or peeled.all():
+            return
+        debt = held_debt(rows.subset(np.flatnonzero(~peeled)), theirs.running[label], kernel)
+        mine.running[label] = mine.running[label].owing(debt, kernel)
+        if label in mine.reductions:
+            mine.reductions[label] = claimed_again(*mine.held_rows(label), mine.reductions[label], debt, kernel)
 
     def coreset(self) -> Coreset:
         """The coreset of all rows so far; the sketch goes on afterwards."""

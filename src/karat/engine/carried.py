@@ -7,7 +7,7 @@ early start was off by is little beside the sums of a long stream.  It is kept a
 rows that it is of: to carry it there and back would let it grow twice.
 
 Carried over a few standard deviations, rounding grows by 10^p and more.  So rows that are mostly on one side of the shift are
-summed in extended precision, where the machine has one, and the sum is carried in it.
+summed in extended precision, where the machine has one, and the sum is carried in it.  So are small batches.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from karat.engine.proof import linear_class
 from karat.engine.reduce import Reduction, proven_as_well
 from karat.engine.rows import Rows, Statistic, sweep
 from karat.engine.sums import WIDE, exact_sum, exact_sum_rounding, sum_rounding
-from karat.engine.tolerances import MEASURED, TINY
+from karat.engine.tolerances import EPS, MEASURED, TINY
 
+FEW = 2**20  # features of rows that are summed in extended precision in any case
 DEBTS = 16  # kept apart
 ASIDE = 0.7  # distance of a mean from the shift, in units of the mean absolute value, from which on rows are on one side of it
 
@@ -78,7 +79,8 @@ def summed(rows: Rows, kernel: Kernel, new: Statistic) -> tuple[Statistic, Stati
     fitted = single.fitted_moments(new[-2:], rows.total, last=True)
     assert fitted.absolute is not None
     rounding = sum_rounding(len(rows), single.roundings)
-    if isinstance(single, Polynomials) and single.affine and single.aside(fitted, ASIDE):
+    few = len(rows) * single.width <= FEW
+    if isinstance(single, Polynomials) and single.affine and (few or single.aside(fitted, ASIDE)):
         rounding *= WIDE / np.finfo(float).eps
         extended = sweep(rows, np.zeros(rows.columns), lambda b, u, _: single.extended(b, u), np.add, (single.width, 1))
         high = extended.astype(float)
@@ -102,8 +104,12 @@ def owed_by(rows: Rows, weights: Array, linear: FittedMoments | None, goal: Kern
         target, terms = own.carried(linear.target, low, linear.absolute, goal.shift) if own.affine else (linear.target, kept)
         factor = about.sizes_in(np.ones(own.width), goal) if (about.scale != goal.scale).any() else 1.0
         target, off = target * factor, off + own.carrying * WIDE * terms * factor
-    difference = np.abs(exact_sum(features, weights) - target)
-    return np.asarray(off + np.minimum(difference, MEASURED * kept) + exact_sum_rounding(own.roundings) * kept)
+    if isinstance(goal, Polynomials) and goal.affine:
+        plain = rows.take(np.arange(len(rows)), np.zeros(rows.columns))
+        total, rounding = (goal.extended(plain, weights) * goal.root).astype(float), EPS + WIDE * goal.roundings
+    else:
+        total, rounding = exact_sum(features, weights), exact_sum_rounding(own.roundings)
+    return np.asarray(off + np.minimum(np.abs(total - target), MEASURED * kept) + rounding * kept)
 
 
 def carried_moments(rows: Rows, found: Reduction) -> FittedMoments | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.powers import Polynomial, Powers
+from karat.engine.powers import Polynomial, Powers, monomials
 from karat.engine.rows import Statistic, useful_shift
 from karat.engine.sums import accurate_product
 from karat.engine.tolerances import CENTRED, EXTREME, TINY
@@ -65,9 +65,10 @@ class Polynomials(Polynomial):
         """The summed monomials, without their factors, of a block that is not shifted, in extended precision."""
         columns = np.ones((self.variables, len(block)), dtype=np.longdouble)
         columns[1:] = (block[:, 1:].T - self.shift[:, None].astype(np.longdouble)) * self.scale[1:, None]
-        values = columns[self.sets[:, 0]]
-        for variable in self.sets.T[1:]:
-            values *= columns[variable]
+        values = columns
+        for degree in range(2, self.degree + 1):
+            table = monomials(self.variables, degree)
+            values = values[table.parent] * columns[table.indices[:, -1]]
         return (values if weights is None else values * weights).sum(axis=1)
 
     def carried(self, target: Array, low: Array, absolute: Array, shift: Array) -> tuple[Array, Array]:

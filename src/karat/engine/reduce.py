@@ -194,8 +194,8 @@ def proven_as_well(
         proof, before = (
             measure(data, one, rows_about, weights, witnesses) for one, rows_about in ((fitted, block), (found.fitted, own))
         )
-    worst = {name: max(getattr(one, name) for one in (proof, before)) for name in ("loss_error", "remainder", "derived")}
-    return replace(found, weights=weights, proof=replace(before, **worst))
+    worst = {name: max(getattr(one, name) for one in (proof, before)) for name in ("loss_error", "remainder")}
+    return replace(found, weights=weights, proof=replace(before, derived=proof.derived, **worst))
 
 
 def without_rank_decision(
