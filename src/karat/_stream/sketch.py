@@ -24,7 +24,7 @@ from karat._core.coreset import Coreset
 from karat._data import containers, frames
 from karat._data.advice import unknown_argument
 from karat._data.batch import Batch
-from karat._data.checks import check_absorbing, chosen_problem, read_input
+from karat._data.checks import RESCALE, check_absorbing, chosen_problem, read_input
 from karat._data.groups import same_kind
 from karat._data.named import named_columns
 from karat._data.offsets import find_offsets
@@ -40,6 +40,7 @@ from karat.problems import Problem
 
 BUFFER_ROWS = 2**19  # folding costs as much as summing some ten thousand rows, so it should not happen often
 BUFFER_BYTES = 2**28
+LARGEST, LARGEST_ABSORBED = 1e220, 1e150  # weights of rows, which are at least the inverse of that
 
 
 class Sketch:
@@ -188,6 +189,8 @@ class Sketch:
                 known = seen if known is None else known.plus(seen)
             if batch.weights is not None and not batch.weights.all():
                 batch = batch.take(batch.weights > 0)
+            if batch.weights is not None and len(batch):
+                _check_sizes(batch.weights, LARGEST if self.problem.absorb is None else LARGEST_ABSORBED)
             batch = self._lowered(batch) if len(batch) else batch
             self.summary.fingerprint = known  # nothing is refused from here on
             if len(batch):
@@ -371,6 +374,17 @@ class Sketch:
         held = 0 if self.summary.held is None else len(self.summary.held)
         problem = "no problem yet" if self.is_open else self.problem.describe()
         return f"Sketch({problem}, {self.n_rows:,} rows seen, {held:,} held, {self.buffer.rows:,} waiting)"
+
+
+def _check_sizes(weights: np.ndarray, largest: float) -> None:
+    """Refuse weights whose sums with features might leave the doubles: those of later batches are not known yet."""
+    low, high = float(weights.min()), float(weights.max())
+    if not (1 / largest <= low and high <= largest):
+        worst = low if low < 1 / largest else high
+        raise InputError(
+            f"A stream takes weights from {1 / largest:.0e} to {largest:.0e}, and one is {worst:.1e}. {RESCALE}",
+            argument="sample_weight",
+        )
 
 
 def _types(batch: Batch) -> list[Any]:
