@@ -53,7 +53,10 @@ def test_the_sums_of_a_pass_are_within_their_bound(seed):
     kernel = Polynomials(2, degree, affine=True).prepare(np.column_stack([np.ones(count), X]), weights, complete=True)
     fitted = kernel.fitted_moments(pass_over(Rows([X], weights), kernel), float(count), last=True)
     moved = [[Fraction(float(a)) - Fraction(float(s)) for a in column] for column, s in zip(X.T, kernel.shift, strict=True)]
-    scaled = [[Fraction(1)] * count, *([a * Fraction(float(k)) for a in c] for c, k in zip(moved, kernel.scale[1:], strict=True))]
+    scaled = [
+        [Fraction(1)] * count,
+        *([a * Fraction(float(k)) for a in c] for c, k in zip(moved, kernel.scale[1:], strict=True)),
+    ]
     bound = Fraction(sum_rounding(count, kernel.roundings))
     for t in rng.choice(kernel.width, min(kernel.width, 4), replace=False):
         values = [Fraction(1)] * count
@@ -70,7 +73,7 @@ def test_sums_of_a_users_features_are_within_their_bound(seed):
     count = int(10.0 ** rng.uniform(0, 4.3))
     X = np.column_stack([hostile(rng, count), hostile(rng, count)])
     kernel = FunctionKernel(lambda A: A, 2, 0, True).prepare(np.column_stack([np.ones(count), X]), None, complete=True)
-    target, absolute = pass_over(Rows([X]), kernel)
+    target, _ = pass_over(Rows([X]), kernel)
     for t in range(2):
         total, size = exact([Fraction(float(v)) for v in X[:, t]], np.ones(count))
         assert abs(Fraction(float(target[t])) - total) <= Fraction(sum_rounding(count, kernel.roundings)) * size

@@ -5,6 +5,8 @@ Judged by the oracle of the campaign, in extended precision and over every query
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from torture.arithmetic import EPS, extended, wide
@@ -55,7 +57,7 @@ def test_sketches_of_streams_that_wander_claim_no_more_than_they_keep(seed, tmp_
         sketch = sketched(problem, X, w, buffer, seed)
     elif seed % 3 == 1:
         cuts = np.linspace(0, n, int(rng.integers(2, 6)) + 1).astype(int)
-        parts = [sketched(problem, X[a:b], None if w is None else w[a:b], buffer, seed) for a, b in zip(cuts, cuts[1:], strict=False)]
+        parts = [sketched(problem, X[a:b], None if w is None else w[a:b], buffer, seed) for a, b in pairwise(cuts)]
         sketch = parts[0].merge(*parts[1:])
     else:
         half = sketched(problem, X[: n // 2], None if w is None else w[: n // 2], buffer, seed)
@@ -74,7 +76,7 @@ def test_sketches_of_streams_that_wander_claim_no_more_than_they_keep(seed, tmp_
 @pytest.mark.parametrize("degree", [1, 2, 3, 5, 6])
 def test_sums_are_carried_to_another_shift(degree):
     rng = np.random.default_rng(degree)
-    X, u = rng.standard_normal((50, 2)) + [3.0, -1.0], rng.uniform(0.5, 2, 50)
+    X, u = rng.normal([3.0, -1.0], 1.0, (50, 2)), rng.uniform(0.5, 2, 50)
     plain = Polynomials(2, degree, affine=True)
     here, there = plain.at(np.array([2.0, -1.5])), plain.at(np.array([3.3, -0.7]))
     features = [k.features(np.column_stack([np.ones(50), X - k.shift])) for k in (here, there)]

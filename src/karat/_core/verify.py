@@ -23,6 +23,7 @@ from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite is noticed, and explained
 def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any) -> Certificate:
     """See :meth:`karat.Coreset.verify`."""
     start = time.perf_counter()

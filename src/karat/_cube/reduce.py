@@ -87,7 +87,7 @@ class Reducer:
         parts = [column[:, None] for column in columns]
         if all(column.dtype == np.float64 for column in columns):
             parts = [np.column_stack(columns)]
-        if weights is not None and len(weights) and not (1 / HUGE <= weights.min() and weights.max() <= HUGE):
+        if weights is not None and len(weights) and not (weights.min() >= 1 / HUGE and weights.max() <= HUGE):
             raise InputError(f"A cube takes weights from {1 / HUGE:.0e} to {HUGE:.0e}. {RESCALE}", argument="sample_weight")
         rows = self.problem.view(Rows(parts, weights, offsets=find_offsets(parts, shown, self.problem)))
         try:

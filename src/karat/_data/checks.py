@@ -27,7 +27,9 @@ from karat.errors import InputError, NotExactError
 from karat.problems import LeastSquares, Moments, Problem
 
 OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
-RESCALE = "Multiply all weights by one number, so that they are about 1: every loss is multiplied by it, and nothing else changes."
+RESCALE = (
+    "Multiply all weights by one number, so that they are about 1: every loss is multiplied by it, and nothing else changes."
+)
 NOT_TAKEN = {
     "y": "has no target; leave y out",
     "groups": "does not take groups, because its maps belong to one data set; build one coreset per group",
@@ -329,7 +331,9 @@ def stored_weights(weights: Array, unit: float = 1.0) -> Array:
     with np.errstate(over="ignore", under="ignore"):
         stored = weights * unit  # exact, since the unit is a power of two, if the result is a normal number
     if not (np.isfinite(stored) & (stored >= TINY)).all():
-        raise NotExactError(f"Weights of kept rows, from {stored.min():.1e} to {stored.max():.1e}, leave the doubles. {RESCALE}")
+        raise NotExactError(
+            f"Weights of kept rows, from {stored.min():.1e} to {stored.max():.1e}, leave the doubles. {RESCALE}"
+        )
     return stored
 
 

@@ -124,7 +124,8 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
             weights,
             high,
             low,
-            **{name: arrays.get(f"running_{i}_{name}") for name in ("evidence", "debts")},
+            evidence=arrays.get(f"running_{i}_evidence"),
+            debts=arrays.get(f"running_{i}_debts"),
             **{field: saved[name] for name, field in FLAGS.items()},
         )
         check_running(summary, label)

@@ -71,7 +71,7 @@ def off_by(debts: Array | None, kernel: Kernel | None, other: Kernel | None = No
 
 
 def summed(rows: Rows, kernel: Kernel, new: Statistic) -> tuple[Statistic, Statistic, Array | None]:
-    """The statistic ``new`` of some rows, more accurate if they are on one side of the shift; its low part; what it is off by."""
+    """The statistic ``new`` of some rows, more accurate if need be; its low part; and what it is off by."""
     low = tuple(np.zeros_like(part) for part in new)
     single = linear_kernel(kernel)
     if single is None or len(new) < 2 or new[-1].shape != new[-2].shape:

@@ -16,16 +16,18 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
+from karat.engine.rows import Statistic
 from karat.engine.tolerances import EPS
 from karat.errors import InputError
 
+LARGEST = 1e300  # sum of absolute values of a feature over a block
 LOOKED_AT = 512  # rows of a pilot
 SAME, APART = 1e-12, 1e-5  # differences beside the largest value of a feature
 FACTOR = 1e3
 DEPENDS = "The kernel function gives a row other features if other rows are beside it."
 REMEDY = (
-    "It must treat every row by itself, without chance: compute means, scales, ranks or running sums of all rows first, and use "
-    "them as constants or as further columns."
+    "It must treat every row by itself, without chance: compute means, scales, ranks or running sums of all rows first, and "
+    "use them as constants or as further columns."
 )
 
 
@@ -46,6 +48,18 @@ class FunctionKernel(Kernel):
         other._require_rows_apart(pilot, features)
         other.product_shape = (other.width, 1)
         return other
+
+    def statistic(self, block: Array, weights: Array | None) -> Statistic:
+        with np.errstate(over="ignore", invalid="ignore"):
+            total, absolute = super().statistic(block, weights)
+        if not (absolute < LARGEST).all():
+            feature = int(np.flatnonzero(~(absolute < LARGEST))[0])
+            raise InputError(
+                f"Feature {feature} of the kernel function adds up to {absolute[feature]:.1e} over {len(block)} rows, close to "
+                "the end of the doubles. Divide the feature by its size, or the weights by theirs.",
+                argument="function",
+            )
+        return total, absolute
 
     def _require_rows_apart(self, block: Array, features: Array) -> None:
         """Raise if the features of a row depend on the rows beside it."""
@@ -69,8 +83,8 @@ class FunctionKernel(Kernel):
             row, column = np.argwhere(far)[0]
             found = [features[some[row], column], again[row, column]]
             raise InputError(
-                f"{DEPENDS} Feature {column} of one row is {found[0]:.6g} in a block of {len(block)} rows and {found[1]:.6g} in "
-                f"one of {len(first) if row < len(first) else len(second)}. {REMEDY}",
+                f"{DEPENDS} Feature {column} of one row is {found[0]:.6g} in a block of {len(block)} rows and {found[1]:.6g} "
+                f"in one of {len(first) if row < len(first) else len(second)}. {REMEDY}",
                 argument="function",
             )
 

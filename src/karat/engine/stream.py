@@ -13,8 +13,8 @@ it.  If the mean or scale of the stream moves by orders of magnitude, the kernel
 gone, but the held ones represent them: the sum starts again from these.  That happens a logarithmic number of times; the claim
 of the held rows is then inherited, and both of its terms are added to that of the result.
 
-The claim is about the means of all columns, which wander with the stream.  Sums of features are carried there, and what they are
-off by with them (:mod:`karat.engine.carried`).  If that is more than the second term has room for, the sum starts again.
+The claim is about the means of all columns, which wander with the stream.  Sums of features are carried there, and what they
+are off by with them (:mod:`karat.engine.carried`).  If that is more than the second term has room for, the sum starts again.
 
 A row that dominates a moment is peeled on arrival: it is held verbatim and left out of the sum, so that its rounding does not
 spoil what the others contribute.  Its share can only fall while rows arrive, and every fold tries first to give peeled rows
@@ -109,7 +109,9 @@ class Running:
         high, low, off = summed(rows, fitted, fitted.statistic(block, weights))
         few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
         high, low = (*high, np.array([weights.sum()])), (*low, np.zeros(1))
-        return Running(fitted, pilot[:few], weights[:few], high, low, evidence=_evidence(fitted, rows), debts=_debts(fitted, off))
+        return Running(
+            fitted, pilot[:few], weights[:few], high, low, evidence=_evidence(fitted, rows), debts=_debts(fitted, off)
+        )
 
     def emptied(self) -> Running:
         """The sum of nothing, in the same coordinates."""
@@ -244,7 +246,9 @@ def _continued(
     """
 
     def claimed(sum_: Running, part: Reduction, all_: Reduction) -> tuple[Reduction, Running, float]:
-        spent = running.spent + running.used if serves_powers(part.fitted) else part.proof.derived * running.inflation / ROUNDING
+        spent = (
+            running.spent + running.used if serves_powers(part.fitted) else part.proof.derived * running.inflation / ROUNDING
+        )
         return running.claimed(all_), sum_.after(part, needs_tree), spent
 
     held = len(peeled)
@@ -293,9 +297,11 @@ def _afresh(
             fresh = better(fresh, rest.with_peeled(rows, left, heavy))
     if not fresh.proof.ok and len(rows) <= FEW * fresh.fitted.kernel.width:
         fresh = whole(rows, fresh)
-    rest = rows if not fresh.peeled.any() else rows.subset(np.setdiff1d(np.arange(len(rows)), fresh.positions[fresh.peeled]))
+    summed_now = (
+        rows if not fresh.peeled.any() else rows.subset(np.setdiff1d(np.arange(len(rows)), fresh.positions[fresh.peeled]))
+    )
     fresh = replace(fresh, inherited=inherited, before=before if serves_powers(fresh.fitted) else 0.0, inflation=inflation)
-    about = None if running is None else _about(rest, fresh)
+    about = None if running is None else _about(summed_now, fresh)
     owed = None if running is None or about is None else held_debt(rows.subset(np.flatnonzero(~peeled)), running, about.kernel)
     if about is not None and owed is not None:
         fresh = replace(fresh, proof=replace(fresh.proof, derived=fresh.proof.derived + share(owed, about.kernel, about)))
@@ -304,7 +310,7 @@ def _afresh(
     if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:  # the kept rows represent all
         return fresh, replace(started, inherited=fresh.handed_on, spent=fresh.spent, inflation=inflation, needs_tree=needs_tree)
     # Worth another pass: the sum of all these rows, so that later folds can do better.
-    started = replace(started.emptied().plus(rest), inherited=inherited, spent=before, inflation=inflation)
+    started = replace(started.emptied().plus(summed_now), inherited=inherited, spent=before, inflation=inflation)
     return fresh, started.owing(owed, None if about is None else about.kernel).after(fresh, needs_tree)
 
 
@@ -323,7 +329,11 @@ def held_debt(rows: Rows, running: Running, goal: Kernel | None = None) -> Array
 def claimed_again(rows: Rows, peeled: Flags, found: Reduction, more: Array | None, kernel: Kernel) -> Reduction:
     """The reduction to the rows held, now that their sum is off by ``more``, in the coordinates of a kernel."""
     rest = replace(found, positions=np.flatnonzero(~peeled), weights=own_weights(rows, np.flatnonzero(~peeled)))
-    added = share(more, kernel, carried_moments(rows, rest))
+    about, alone = carried_moments(rows, rest), np.flatnonzero(peeled)
+    if about is not None and about.absolute is not None and len(alone):  # they were summed where ``more`` comes from
+        beside = own_weights(rows, alone) @ np.abs(about.kernel.features(rows.take(alone, about.kernel.shift)))
+        about = replace(about, absolute=about.absolute + beside)
+    added = share(more, kernel, about)
     return replace(found, proof=replace(found.proof, derived=found.proof.derived + added))
 
 
