@@ -21,7 +21,7 @@ from karat._core.latent import Samples
 from karat._core.progress import progress_bar
 from karat._data import containers
 from karat._data.advice import unknown_argument
-from karat._data.checks import Table, check_absorbing, check_taken, chosen_problem, read_input
+from karat._data.checks import Table, check_absorbing, check_taken, chosen_problem, read_input, stored_weights
 from karat._data.named import named_columns
 from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel
@@ -155,7 +155,7 @@ def assemble(
         heavy += (reduction.in_the_way if index is None else index[reduction.in_the_way]).tolist()
     indices = np.concatenate(origins)
     order = np.argsort(indices, kind="stable")
-    weights = np.concatenate([r.weights for r in reductions])[order] * table.unit
+    weights = stored_weights(np.concatenate([r.weights for r in reductions])[order], table.unit)
     indices = indices[order].astype(np.int64)
     notes = list(table.notes)
     if correction is not None and not correction:

@@ -127,7 +127,11 @@ class Coreset:
 
     def loss(self, query: Any) -> float:
         """The preserved loss at a query, equal to that of the full data; the problem says what a query is."""
-        return self.problem.loss_on(self, query)
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = self.problem.loss_on(self, query)
+        if np.isnan(value):
+            raise InputError("The loss at this query has terms beyond the largest double; rescale the columns, or the query.")
+        return value
 
     def fit(self, estimator: Any) -> Any:
         """Fit a scikit-learn estimator on the kept rows with their weights.

@@ -16,7 +16,7 @@ from karat._core.provenance import joined, same_source
 from karat._data.checks import Table, read_input
 from karat._data.frames import stack_rows
 from karat._data.groups import same_kind
-from karat.engine.reduce import Reduction, whole
+from karat.engine.reduce import NonFiniteError, Reduction, whole
 from karat.engine.tolerances import EXACT
 from karat.errors import InputError, NotExactError
 
@@ -55,7 +55,10 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     kernel = table.kernel(first.problem)
     inflation = max(first.certificate.inflation, second.certificate.inflation)
     inherited = inherited_error((first, second))
-    found = reduced(table, kernel, "auto", seed)
+    try:
+        found = reduced(table, kernel, "auto", seed)
+    except NonFiniteError:
+        raise table.explain_non_finite() from None
     reductions = [
         _within_claim(table, label, one, inflation, inherited) for label, one in zip(table.labels, found, strict=True)
     ]

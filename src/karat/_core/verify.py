@@ -24,6 +24,7 @@ from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite is noticed, and explained
 def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any) -> Certificate:
     """See :meth:`karat.Coreset.verify`."""
     start = time.perf_counter()
@@ -103,7 +104,7 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
         return found
     kernel = centred_kernel(found)
     if kernel is not None:
-        centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+        centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True).over(len(rows))
         found = better(found, measure_again(core, rows, centred, kept, passes + 1))
     if not found.proof.ok and found.proof.excluded and isinstance(fitted.kernel, Powers):
         restored, more = fit_moments(rows, table.kernel(core.problem).keeping_all(), pilot)

@@ -18,6 +18,7 @@ import numpy as np
 
 from karat._core.certify import Certificate, certify, certify_union, require_proven
 from karat._cube.cells import Cells, in_order, joined, starts_of
+from karat._data.checks import RESCALE
 from karat._data.offsets import find_offsets
 from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel
@@ -27,6 +28,7 @@ from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.problems import Problem
 
+HUGE = 1e220  # weights of rows up to this size, and down to its inverse, are added as they are
 WHOLE = 10_000  # rows up to which those of a cell stay as they are, if they cannot be reduced
 STAY = "No reduction of these {} rows could be proven, so all of them are kept."
 LOOSE = 4  # kept rows per feature up to which a union is left as it is, where that is asked for
@@ -85,6 +87,8 @@ class Reducer:
         parts = [column[:, None] for column in columns]
         if all(column.dtype == np.float64 for column in columns):
             parts = [np.column_stack(columns)]
+        if weights is not None and len(weights) and not (weights.min() >= 1 / HUGE and weights.max() <= HUGE):
+            raise InputError(f"A cube takes weights from {1 / HUGE:.0e} to {HUGE:.0e}. {RESCALE}", argument="sample_weight")
         rows = self.problem.view(Rows(parts, weights, offsets=find_offsets(parts, shown, self.problem)))
         try:
             found = reduce_many(rows, starts, self.kernel, "auto", self.seed)

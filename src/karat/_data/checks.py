@@ -22,10 +22,14 @@ from karat._data.transformed import transformed
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Offsets, Rows, consecutive, is_long, sweep
-from karat.errors import InputError
+from karat.engine.tolerances import TINY
+from karat.errors import InputError, NotExactError
 from karat.problems import LeastSquares, Moments, Problem
 
 OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
+RESCALE = (
+    "Multiply all weights by one number, so that they are about 1: every loss is multiplied by it, and nothing else changes."
+)
 NOT_TAKEN = {
     "y": "has no target; leave y out",
     "groups": "does not take groups, because its maps belong to one data set; build one coreset per group",
@@ -256,10 +260,11 @@ def read_input(
     elif problem.needs_target:
         raise InputError(f"{problem.describe()} needs a target: pass y.")
     weights = check_weights(sample_weight, count)
+    own = unit is None
     if unit is None:
         unit = 1.0 if weights is None else _unit(float(weights.max()))
     if weights is not None and unit != 1.0:
-        weights = weights / unit
+        weights = _in_units(weights, unit, own)
     labels = None if groups is None else check_groups(groups, count)
     parts = containers.parts_of(table, target)
     if weights is not None and not weights.all():  # rows of weight zero do not count
@@ -269,6 +274,21 @@ def read_input(
     if not offsets:  # doubles hold everything
         table, target = (part[:] if isinstance(part, containers.Columns) else part for part in (table, target))
     return Table(table, target, weights, labels, names, count, unit, offsets)
+
+
+def _in_units(weights: Array, unit: float, own: bool) -> Array:
+    """Weights in other units; if these are their own, all must be numbers that keep their digits there."""
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = weights / unit
+    lost = (weights > 0) & (scaled < TINY)
+    if own and lost.any():
+        row = int(lost.argmax())
+        raise InputError(
+            f"Weights range from {weights[row]:.1e} (in row {row}) to {weights.max():.1e}: doubles cannot add both. "
+            "Leave out the rows whose weights are nothing beside the others, or give them weights in the same units.",
+            argument="sample_weight", row=row,
+        )  # fmt: skip
+    return scaled
 
 
 def check_weights(sample_weight: Any, count: int) -> Array | None:
@@ -293,7 +313,28 @@ def check_weights(sample_weight: Any, count: int) -> Array | None:
             raise InputError(message, argument="sample_weight", row=row)
     if not weights.any():
         raise InputError("sample_weight is zero in every row; at least one row must have a positive weight.")
+    tiny = (weights > 0) & (weights < TINY)
+    if tiny.any():
+        row = int(tiny.argmax())
+        raise InputError(
+            f"sample_weight is {weights[row]:.1e} in row {row}, where doubles lose their digits. {RESCALE}",
+            argument="sample_weight", row=row,
+        )  # fmt: skip
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.sum()):
+            raise InputError(f"The sum of sample_weight is beyond the largest double. {RESCALE}", argument="sample_weight")
     return weights
+
+
+def stored_weights(weights: Array, unit: float = 1.0) -> Array:
+    """Weights as they are stored, in units of 1; raise unless they are the numbers that were proven."""
+    with np.errstate(over="ignore", under="ignore"):
+        stored = weights * unit  # exact, since the unit is a power of two, if the result is a normal number
+    if not (np.isfinite(stored) & (stored >= TINY)).all():
+        raise NotExactError(
+            f"Weights of kept rows, from {stored.min():.1e} to {stored.max():.1e}, leave the doubles. {RESCALE}"
+        )
+    return stored
 
 
 def _unit(heaviest: float) -> float:

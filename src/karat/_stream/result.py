@@ -11,6 +11,7 @@ from karat._core.certify import certify, require_proven
 from karat._core.construct import NOTHING_ABSORBED
 from karat._core.coreset import Coreset
 from karat._data.batch import labels_of
+from karat._data.checks import stored_weights
 from karat._stream.summary import Summary
 from karat.errors import InputError, NotExactError
 from karat.problems.latent import KnownMaps
@@ -41,6 +42,7 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     require_proven(certificate, reductions, summary.names)
     X, y = summary.restored(held)
     assert held.weights is not None
+    stored_weights(held.weights)
     return Coreset(
         held.numbers,
         held.weights,

@@ -24,7 +24,7 @@ from karat._core.coreset import Coreset
 from karat._data import containers, frames
 from karat._data.advice import unknown_argument
 from karat._data.batch import Batch
-from karat._data.checks import check_absorbing, chosen_problem, read_input
+from karat._data.checks import RESCALE, check_absorbing, chosen_problem, read_input
 from karat._data.groups import same_kind
 from karat._data.named import named_columns
 from karat._data.offsets import find_offsets
@@ -34,12 +34,13 @@ from karat._stream.buffer import Buffer
 from karat._stream.fingerprint import Fingerprint
 from karat._stream.result import coreset_of
 from karat._stream.summary import Summary
-from karat.engine.stream import NO_CLAIM, grown, larger
+from karat.engine.stream import NO_CLAIM, claimed_again, grown, held_debt, larger, means_kernel
 from karat.errors import InputError, NotExactError, check_whole
 from karat.problems import Problem
 
 BUFFER_ROWS = 2**19  # folding costs as much as summing some ten thousand rows, so it should not happen often
 BUFFER_BYTES = 2**28
+LARGEST, LARGEST_ABSORBED = 1e220, 1e150  # weights of rows, which are at least the inverse of that
 
 
 class Sketch:
@@ -188,6 +189,8 @@ class Sketch:
                 known = seen if known is None else known.plus(seen)
             if batch.weights is not None and not batch.weights.all():
                 batch = batch.take(batch.weights > 0)
+            if batch.weights is not None and len(batch):
+                _check_sizes(batch.weights, LARGEST if self.problem.absorb is None else LARGEST_ABSORBED)
             batch = self._lowered(batch) if len(batch) else batch
             self.summary.fingerprint = known  # nothing is refused from here on
             if len(batch):
@@ -308,7 +311,21 @@ class Sketch:
                 found = mine.reductions[label]
                 claim = grown((found.inherited, found.before, found.inflation), before, inherited.get(label, before))
                 mine.reductions[label] = replace(found, inherited=claim[0], before=claim[1], inflation=claim[2])
+        for theirs in (other.summary for other in others):
+            for label in theirs.running:
+                self._owe(label, theirs)
         mine.mass = mass
+
+    def _owe(self, label: Any, theirs: Summary) -> None:
+        """Let the sums of a group be off by what the rows of another sketch are off by, about the means of both together."""
+        mine = self.summary
+        kernel, (rows, peeled) = means_kernel(mine.running[label]), theirs.held_rows(label)
+        if kernel is None or peeled.all():
+            return
+        debt = held_debt(rows.subset(np.flatnonzero(~peeled)), theirs.running[label], kernel)
+        mine.running[label] = mine.running[label].owing(debt, kernel)
+        if label in mine.reductions:
+            mine.reductions[label] = claimed_again(*mine.held_rows(label), mine.reductions[label], debt, kernel)
 
     def coreset(self) -> Coreset:
         """The coreset of all rows so far; the sketch goes on afterwards."""
@@ -355,6 +372,17 @@ class Sketch:
         held = 0 if self.summary.held is None else len(self.summary.held)
         problem = "no problem yet" if self.is_open else self.problem.describe()
         return f"Sketch({problem}, {self.n_rows:,} rows seen, {held:,} held, {self.buffer.rows:,} waiting)"
+
+
+def _check_sizes(weights: np.ndarray, largest: float) -> None:
+    """Refuse weights whose sums with features might leave the doubles: those of later batches are not known yet."""
+    low, high = float(weights.min()), float(weights.max())
+    if not (1 / largest <= low and high <= largest):
+        worst = low if low < 1 / largest else high
+        raise InputError(
+            f"A stream takes weights from {1 / largest:.0e} to {largest:.0e}, and one is {worst:.1e}. {RESCALE}",
+            argument="sample_weight",
+        )
 
 
 def _types(batch: Batch) -> list[Any]:

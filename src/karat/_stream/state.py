@@ -68,7 +68,7 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         header["running"].append(
             {name: getattr(running, field) for name, field in FLAGS.items()} | {"sums": len(running.high), "found": proof}
         )
-        arrays |= {f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights")}
+        arrays |= {f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights", "debts")}
         arrays |= {f"running_{i}_high_{j}": part for j, part in enumerate(running.high)}
         arrays |= {f"running_{i}_low_{j}": part for j, part in enumerate(running.low)}
     return header, arrays
@@ -121,6 +121,7 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
             weights,
             high,
             low,
+            debts=arrays.get(f"running_{i}_debts"),
             **{field: saved[name] for name, field in FLAGS.items()},
         )
         check_running(summary, label)

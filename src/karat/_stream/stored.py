@@ -18,7 +18,7 @@ from karat._stream.summary import Summary, weighed
 from karat.engine.stream import Running, prove_held
 from karat.errors import InputError
 
-RUNNING = re.compile(r"running_(\d+)_(pilot|weights|(high|low)_(\d+))")
+RUNNING = re.compile(r"running_(\d+)_(pilot|weights|debts|(high|low)_(\d+))")
 FAR = 1e-6  # the moments of the rows held agree to about 1e-13, or, where a direction all but vanishes, the losses do
 BESIDE = ("first:", "second:", "sums:", "maps:", "digest:")  # what a run over files stores beside its sketch
 WHOLE = {"n_rows": 0, "_columns": 0, "_targets": 0, "_folds": 0, "random_state": 0, "buffer_rows": 1, "buffer_bytes": 1}
@@ -96,6 +96,11 @@ def check_running(summary: Summary, label: Any) -> None:
     for sums in (running.high, running.low):
         require([part.shape for part in sums] == [part.shape for part in fresh.high], "sums of another shape")
         require(all(bool(np.isfinite(part).all()) for part in sums), "sums that are not finite")
+    linear, debts = running.linear, running.debts
+    if debts is not None:
+        columns = len(running.kernel.shift)
+        require(linear is not None and debts.ndim == 2 and debts.shape[1] == columns + linear.kernel.width, "other debts")
+        require(bool(np.isfinite(debts).all() and (debts[:, columns:] >= 0).all()), "debts that are not positive")
     require(running.total >= 0, "a negative total weight")
     require(bool((running.weights > 0).all() and np.isfinite(running.pilot).all()), "coordinates of impossible rows")
     if running.fitted_moments().needs_pass:  # sums that cannot be compared with those of rows, but in size

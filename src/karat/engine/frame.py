@@ -32,8 +32,8 @@ from karat.engine import linalg
 from karat.engine.coordinates import Basis
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
-from karat.engine.tolerances import EPS, TINY, sum_rounding
-
+from karat.engine.sums import sum_rounding
+from karat.engine.tolerances import EPS, TINY
 
 MANY = 2**36  # rows that a stream may have
 KEPT = 2**15  # rows that may be kept
@@ -79,7 +79,7 @@ class Frame:
         half = self.degree // 2
         summed = comb(len(self.basis.map) + half - 1, half)  # columns of the products, with those that were dropped
         pieces = ((linalg.piece_rows(summed, self.degree), self.count), (linalg.SHORTEST, min(self.count, KEPT)))
-        return sum(sum_rounding(piece, self.degree, rows) for piece, rows in pieces)
+        return sum(sum_rounding(rows, self.degree + 1, piece) for piece, rows in pieces)
 
     def rounding_of_sums(self, base: Array, among: list[int] | slice = slice(None)) -> float:
         """What rounding of the sums may add to an error relative to ``base``, a matrix like ``half`` or a part of it.

@@ -1,4 +1,10 @@
-"""The kernel of a user's own features, checked at every call."""
+"""The kernel of a user's own features, checked at every call.
+
+A row's features must not depend on the rows beside it: kept rows come in blocks of their own.  So the function is called on a
+block and on two parts of it in another order.  A product by BLAS may differ in its last bits with the shape of the block: up to
+SAME of the largest feature that is nothing, beyond APART it is something, and in between it must be what the smallest change of
+the inputs does, up to a factor.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,19 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
+from karat.engine.rows import Statistic
+from karat.engine.tolerances import EPS
 from karat.errors import InputError
+
+LARGEST = 1e300  # sum of absolute values of a feature over a block
+LOOKED_AT = 512  # rows of a pilot
+SAME, APART = 1e-12, 1e-5  # differences beside the largest value of a feature
+FACTOR = 1e3
+DEPENDS = "The kernel function gives a row other features if other rows are beside it."
+REMEDY = (
+    "It must treat every row by itself, without chance: compute means, scales, ranks or running sums of all rows first, and "
+    "use them as constants or as further columns."
+)
 
 
 class FunctionKernel(Kernel):
@@ -24,10 +42,61 @@ class FunctionKernel(Kernel):
 
     def prepare(self, pilot: Array, weights: Array | None) -> Self:
         other = self.__class__(self.function, self.columns, self.targets, self.total)
-        other.width = other.features(pilot).shape[1]
+        features = other.features(pilot)
+        other.width = features.shape[1]
         linalg.check_width(other.width)
+        other._require_rows_apart(pilot, features)
         other.product_shape = (other.width, 1)
         return other
+
+    def statistic(self, block: Array, weights: Array | None) -> Statistic:
+        with np.errstate(over="ignore", invalid="ignore"):
+            total, absolute = super().statistic(block, weights)
+        if not (absolute < LARGEST).all():
+            feature = int(np.flatnonzero(~(absolute < LARGEST))[0])
+            raise InputError(
+                f"Feature {feature} of the kernel function adds up to {absolute[feature]:.1e} over {len(block)} rows, close to "
+                "the end of the doubles. Divide the feature by its size, or the weights by theirs.",
+                argument="function",
+            )
+        return total, absolute
+
+    def _require_rows_apart(self, block: Array, features: Array) -> None:
+        """Raise if the features of a row depend on the rows beside it."""
+        some = np.random.default_rng(0).permutation(len(block))[:LOOKED_AT]
+        if len(some) < 2:
+            return
+        first, second = np.split(some, [(len(some) + 2) // 3])
+        try:
+            again = np.vstack([self.features(block[part]) for part in (first, second)])
+        except InputError as error:
+            if self.width != features.shape[1]:
+                raise
+            raise InputError(f"{error} {DEPENDS} {REMEDY}", argument="function") from None
+        largest = np.abs(features).max(axis=0)
+        with np.errstate(over="ignore"):
+            difference = np.abs(again - features[some])
+        far = difference > APART * largest
+        if not far.any() and (difference > SAME * largest).any():
+            far = difference > SAME * largest + FACTOR * self._sensitivity(block[some])
+        if far.any():
+            row, column = np.argwhere(far)[0]
+            found = [features[some[row], column], again[row, column]]
+            raise InputError(
+                f"{DEPENDS} Feature {column} of one row is {found[0]:.6g} in a block of {len(block)} rows and {found[1]:.6g} "
+                f"in one of {len(first) if row < len(first) else len(second)}. {REMEDY}",
+                argument="function",
+            )
+
+    def _sensitivity(self, block: Array) -> Array:
+        """What the smallest changes of the inputs do to the features; infinite where that cannot be said."""
+        moved = block * (1.0 + EPS * np.random.default_rng(1).choice([-1.0, 1.0], block.shape))
+        try:
+            with np.errstate(all="ignore"):
+                change = np.abs(self.features(moved) - self.features(block))
+        except Exception:  # a function of whole numbers, or at the end of its range
+            return np.full((len(block), self.width), np.inf)
+        return np.asarray(change + np.quantile(change, 0.75, axis=0))
 
     def features(self, block: Array) -> Array:
         inputs = block[:, 1 : 1 + self.columns].copy()

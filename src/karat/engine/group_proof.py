@@ -18,7 +18,8 @@ from karat.engine import linalg
 from karat.engine.group_weights import each
 from karat.engine.linalg import Array, Flags
 from karat.engine.proof import Proof
-from karat.engine.tolerances import COORDINATES, EPS, TINY, sum_rounding
+from karat.engine.sums import sum_rounding
+from karat.engine.tolerances import COORDINATES, EPS, TINY
 
 PIECE = 32  # rows that BLAS adds up by itself, or up to twice as many; such sums are added in a tree
 
@@ -46,7 +47,7 @@ def measure_groups(kept: Kept, keeps_total: bool) -> list[Proof]:
     if keeps_total:
         gap = np.maximum(gap, np.abs(kept.weights.sum(axis=1) / kept.total - 1.0))
     correlation = kept.gram / size[:, :, None] / size[:, None, :]
-    sums = 2 * sum_rounding(2 * PIECE, 2, 2**15) * np.abs(each(np.linalg.inv, correlation)).sum(axis=(1, 2))
+    sums = 2 * sum_rounding(2**15, 3, 2 * PIECE) * np.abs(each(np.linalg.inv, correlation)).sum(axis=(1, 2))
     derived, also, condition = _rounded(kept)
     error = gap + sums + also
     error = np.where(np.isfinite(error) & np.isfinite(derived) & (kept.weights >= 0).all(axis=1), error, np.inf)

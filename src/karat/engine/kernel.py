@@ -31,6 +31,7 @@ import numpy as np
 from karat.engine.frame import Frame
 from karat.engine.linalg import Array, Flags
 from karat.engine.rows import Statistic
+from karat.engine.sums import MOST_ROWS
 
 
 class Kernel(ABC):
@@ -42,6 +43,11 @@ class Kernel(ABC):
     # the shape of the matrix products that :meth:`statistic` forms, for the choice of block sizes
     product_shape: tuple[int, int]
     adapts: ClassVar[bool] = True  # whether the coordinates depend on a pilot
+
+    @property
+    def roundings(self) -> int:
+        """How often a feature times a weight is rounded, from the shift on (:mod:`karat.engine.sums`)."""
+        return 1
 
     def prepare(self, pilot: Array, weights: Array | None) -> Self:
         """Choose shift, scale and coordinates from a pilot block ``[1 | D]``, if need be.
@@ -88,6 +94,14 @@ class Kernel(ABC):
         """The same features of columns that are shifted by their means; None if they are, nearly, or have no shift."""
         return None
 
+    def at(self, shift: Array) -> Self:
+        """The same features of columns with another shift, if they have one."""
+        return self
+
+    def sizes_in(self, sizes: Array, other: Kernel) -> Array:
+        """Bounds on sums of features in the coordinates of another kernel of the same kind, from bounds in these."""
+        return sizes
+
     def feature_name(self, feature: int, columns: list[str]) -> str:
         """What a feature is, for error messages; ``columns`` names the columns of the table."""
         return f"feature {feature}"
@@ -104,11 +118,25 @@ class FittedMoments:
     needs_pass: bool = False  # the coordinates were too poor for an accurate sum: another pass is needed, with ``kernel``
     absolute: Array | None = None  # (m,): ``sum_i u_i |phi(row_i)|``, for the linear class
     frame: Frame | None = None  # the coordinates in which the sums were made, for the power class
+    summed: int = MOST_ROWS  # rows that one pass has summed
+    off: Array | None = None  # (m,): what the target may be off by, where that is known better than by the number of rows
+    low: Array | None = None  # (m,): what is lost of the target in its last bits, where that is known
+    debts: Array | None = None  # (k, columns + m): that in parts, each about its own shift (:mod:`karat.engine.carried`)
     # columns whose moments are zero, because all values are, or because they are so small that their powers underflow
     vanished: Flags | None = None
     # the same moments in features of the linear class, where both classes of queries are served
     also_linear: FittedMoments | None = None
 
-    def counted(self, rows: int) -> FittedMoments:
+    def over(self, rows: int) -> FittedMoments:
         """The same, of so many rows: bounds on the rounding of sums depend on it."""
-        return self if self.frame is None else replace(self, frame=replace(self.frame, count=rows))
+        also, frame = self.also_linear, self.frame
+        return replace(
+            self, summed=rows, also_linear=None if also is None else replace(also, summed=rows),
+            frame=None if frame is None else replace(frame, count=rows),
+        )  # fmt: skip
+
+    def known_to(self, off: Array | None, low: Array | None, debts: Array | None) -> FittedMoments:
+        """The same; sums of features may be ``off`` by so much, and have a ``low`` part."""
+        if self.also_linear is not None:
+            return replace(self, also_linear=replace(self.also_linear, off=off, low=low, debts=debts))
+        return self if self.absolute is None else replace(self, off=off, low=low, debts=debts)

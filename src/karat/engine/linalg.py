@@ -336,7 +336,7 @@ def summed_product(left: Array, right: Array, piece: int | None = None) -> Array
 
     BLAS adds the rows of a piece one after the other, and the rounding of equal products (zeros and ones, prices) does not
     cancel: a sum of n rows is off by up to n u.  Pieces of b rows are off by b u, and a tree adds log2(n / b) u
-    (:func:`karat.engine.tolerances.sum_rounding`).  During a stack of products other threads can go on.
+    (:mod:`karat.engine.sums`).  During a stack of products other threads can go on.
     """
     size = piece_rows(left.shape[1]) if piece is None else piece
     whole = len(left) // size * size

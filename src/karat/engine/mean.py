@@ -83,5 +83,5 @@ class MeanKernel(Kernel):
         d_scatter = (core[-1] - full[-1]) - 2 * mean @ (core[1:-1] - full[1:-1]) + d_total * mean @ mean
         if scatter <= EPS * abs(full[-1]) or scatter <= 0:  # all rows are equal: only the total weight matters
             return float(abs(d_total) / total)
-        side = float(np.linalg.norm(d_first)) / np.sqrt(total * scatter)
+        side = float(np.linalg.norm(d_first / np.sqrt(total))) / np.sqrt(scatter)  # the product might overflow
         return linalg.spectral_norm(np.array([[d_total / total, -side], [-side, d_scatter / scatter]]))

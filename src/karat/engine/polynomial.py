@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Self
+from itertools import product
+from typing import Any, Self
 
 import numpy as np
 
 from karat.engine import linalg
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Indices
+from karat.engine.monomials import monomials
 from karat.engine.powers import Polynomial, Powers
 from karat.engine.rows import Statistic, useful_shift
 from karat.engine.tolerances import CENTRED, EXTREME, TINY
@@ -46,9 +48,69 @@ class Polynomials(Polynomial):
         single = self._single
         if np.all(np.abs(moments.target[single]) <= CENTRED * moments.absolute[single]):
             return None
+        return self.at(self.shift + self._means(moments.target, moments.total) / self.scale[1:])
+
+    def at(self, shift: Array) -> Self:
+        """The same features of columns with another shift."""
         other = copy(self)
-        other.shift = self.shift + self._means(moments.target, moments.total) / self.scale[1:]
+        other.shift = shift
         return other
+
+    def aside(self, moments: FittedMoments, far: float) -> bool:
+        """Whether the rows of some column are on one side of the shift: a mean is ``far`` times the mean absolute value."""
+        assert moments.absolute is not None
+        single = self._single
+        return bool((np.abs(moments.target[single]) > far * moments.absolute[single]).any())
+
+    def extended(self, block: Array, weights: Array | None) -> Any:
+        """The summed monomials, without their factors, of a block that is not shifted, in extended precision."""
+        columns = np.ones((self.variables, len(block)), dtype=np.longdouble)
+        columns[1:] = (block[:, 1:].T - self.shift[:, None].astype(np.longdouble)) * self.scale[1:, None]
+        values = columns
+        for degree in range(2, self.degree + 1):
+            table = monomials(self.variables, degree)
+            values = values[table.parent] * columns[table.indices[:, -1]]
+        return (values if weights is None else values * weights).sum(axis=1)
+
+    def carried(self, target: Array, low: Array, absolute: Array, shift: Array) -> tuple[Array, Array]:
+        """Summed features ``target + low`` about another shift, and the sums of absolute values of their terms.
+
+        Rounding of the given sums, relative to ``absolute``, is rounding of the result relative to the latter.
+        """
+        wide = np.longdouble
+        move = np.concatenate([[wide(0)], (self.shift.astype(wide) - shift) * self.scale[1:]])
+        digits = self.variables ** np.arange(self.degree)[::-1]
+        codes, given = self.sets @ digits, target.astype(wide) + low
+        found, sizes = np.zeros(len(self.sets), dtype=wide), np.zeros(len(self.sets))
+        for some in product((False, True), repeat=self.degree):  # prod (w + m) = sum over subsets of prod m prod w
+            moved = np.array(some)
+            factor = np.prod(move[self.sets[:, moved]], axis=1)
+            if factor.any():
+                where = np.searchsorted(codes, np.sort(np.where(moved, 0, self.sets), axis=1) @ digits)
+                factor = factor * self.root / self.root[where]
+                found += factor * given[where]
+                sizes += np.abs(factor).astype(float) * absolute[where]
+        return found.astype(float), sizes
+
+    def sizes_in(self, sizes: Array, other: Kernel) -> Array:
+        assert isinstance(other, Polynomials)
+        if self.affine:
+            zero = np.zeros(self.width)
+            sizes = self.carried(zero, zero, sizes, other.shift)[1]
+        ratio = other.scale / self.scale
+        if (ratio == 1.0).all():
+            return sizes
+        factors = np.prod(ratio[self.sets], axis=1)
+        return np.asarray(sizes * (np.append(factors, 1.0) if self.total else factors))
+
+    @property
+    def carrying(self) -> int:
+        """How often a term of :meth:`carried` is rounded."""
+        return int(2**self.degree) + 3 * self.degree + 2
+
+    @property
+    def roundings(self) -> int:
+        return 2 * self.degree + 1
 
     @property
     def _single(self) -> Indices:
@@ -60,7 +122,7 @@ class Polynomials(Polynomial):
         return np.asarray(target[self._single] / self.root[self._single] / total)
 
     def _product(self, left: Array, right: Array) -> Array:
-        return super()._product(np.ascontiguousarray(left), np.ascontiguousarray(right))
+        return linalg.summed_product(np.ascontiguousarray(left), np.ascontiguousarray(right), linalg.SHORT)
 
     def coordinates(self, block: Array) -> Array:
         variables = self.base_variables(block)

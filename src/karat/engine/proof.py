@@ -49,9 +49,9 @@ from karat.engine.frame import Frame, power_means
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
 from karat.engine.mean import MeanKernel
-from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sample, sweep
+from karat.engine.sums import SMALLEST, exact_sum, exact_sum_rounding, sum_rounding
 from karat.engine.tolerances import COORDINATES, EPS, EXACT, FLOOR_SHARES, MEASURED, ROUNDING, TINY
 
 REFINEMENTS = 3
@@ -63,11 +63,6 @@ BETWEEN = 10.0**0.25  # and their ratio
 HALVINGS = 6  # of the interval in which rho is sought, on a logarithmic scale
 LEAST = ROUNDING / 1024
 SHARPER = 1e-12  # the loss error that is left where rho takes a share; if that is too much, half of EXACT
-
-
-def sum_rounding(power: int, width: int) -> float:
-    """What rounding may add to a measured loss error: 16 EPS per factor and entry, as the norm of a width x width matrix."""
-    return 16 * power * EPS * float(np.sqrt(width))
 
 
 def linear_class(fitted: FittedMoments) -> FittedMoments | None:
@@ -178,15 +173,10 @@ def measure(
     if isinstance(kernel, MeanKernel):
         core = exact_sum(kernel.features(block), weights)
         gap = kernel.loss_error(fitted.target, core)
-        error = gap + kernel.rounding + sum_rounding(2, 1)
+        error = gap + kernel.rounding + 32 * EPS
         off = np.abs(core - fitted.target) / np.maximum(np.abs(fitted.target), fitted.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
     return _linear(fitted, block, weights, features, rows, terms.features)
-
-
-def exact_sum(features: Array, weights: Array) -> Array:
-    """``weights @ features``, summed pairwise: the error grows with the logarithm of the number of rows only."""
-    return np.asarray(np.multiply(np.ascontiguousarray(features.T), weights).sum(axis=1))
 
 
 def _linear(
@@ -201,9 +191,15 @@ def _linear(
     off = np.abs(rho)
     worst, power = int(off.argmax()), fitted.kernel.power
     largest = float(off[worst])
+    own = fitted.kernel.roundings
+    lost = own * (fitted.summed + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))  # underflow
+    sums = sum_rounding(fitted.summed, own) if fitted.off is None else float(np.max(fitted.off / size)) + EPS
+    derived = sums + inflation * exact_sum_rounding(own) + lost
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
-        error = largest + 2 * sum_rounding(max(power, 2), 1)
-        return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation, measured=largest)
+        error = largest + derived
+        return Proof(
+            error, largest / limit, largest, 1.0, (), largest, power, worst, inflation, measured=largest, derived=derived
+        )
     seen = witnesses(fitted.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
     if rows is not None and (error > EXACT or rest > limit):
@@ -213,8 +209,9 @@ def _linear(
         error = np.inf
     remainder = float(min(rest / limit, 1.0))
     return Proof(
-        float(error), remainder, largest, 1.0, (), float(error), power, worst, inflation, measured=float(min(rest, limit))
-    )
+        float(error), remainder, largest, 1.0, (), float(error), power, worst, inflation, measured=float(min(rest, limit)),
+        derived=derived,
+    )  # fmt: skip
 
 
 def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, limit: float) -> tuple[float, float, Array]:

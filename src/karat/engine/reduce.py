@@ -233,16 +233,24 @@ def about_means(rows: Rows, found: Reduction) -> Reduction:
     kernel = None if linear is None else linear.kernel.centred(linear)
     if linear is None or kernel is None:
         return found
-    centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
-    weights, block = found.weights, rows.take(found.positions, kernel.shift)
-    proof, proofs = measure(rows, centred, block, weights), [found.proof]
-    if not proof.ok:
-        weights = polish_features(centred, block, weights)
-        again = rows.take(found.positions, found.fitted.kernel.shift)
-        proof, proofs = measure(rows, centred, block, weights), [measure(rows, found.fitted, again, weights)]
-    names = ("loss_error", "remainder", "measured", "derived")
-    worst = {name: max(getattr(one, name) for one in (proof, *proofs)) for name in names}
-    return replace(found, weights=weights, proof=replace(proofs[0], **worst), passes=found.passes + 1)
+    centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True).over(len(rows))
+    return replace(proven_as_well(rows, found, centred), passes=found.passes + 1)
+
+
+def proven_as_well(
+    rows: Rows, found: Reduction, fitted: FittedMoments, witnesses: Rows | None = None, polishes: bool = True
+) -> Reduction:
+    """The reduction with a proof in other features as well, in which its weights are polished if they must (and may) be."""
+    weights, data = found.weights, rows if witnesses is None else None
+    block, own = (rows.take(found.positions, one.kernel.shift) for one in (fitted, found.fitted))
+    proof, before = measure(data, fitted, block, weights, witnesses), found.proof
+    if not proof.ok and polishes:
+        weights = polish_features(fitted, block, weights)
+        proof, before = (
+            measure(data, one, rows_about, weights, witnesses) for one, rows_about in ((fitted, block), (found.fitted, own))
+        )
+    worst = {name: max(getattr(one, name) for one in (proof, before)) for name in ("loss_error", "remainder", "measured")}
+    return replace(found, weights=weights, proof=replace(before, derived=proof.derived, **worst))
 
 
 def without_rank_decision(
@@ -308,7 +316,7 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
             raise NonFiniteError
         passes += 1
         # After the last pass the proof says whether the coordinates were good enough.
-        fitted = kernel.fitted_moments(statistic, rows.total, last=passes >= PASSES)
+        fitted = kernel.fitted_moments(statistic, rows.total, last=passes >= PASSES).over(len(rows))
         if fitted.vanished is not None and fitted.vanished.any() and not looked:  # zero, or too small for its powers
             looked = True
             sizes = np.where(fitted.vanished, column_sizes(rows, kernel.shift), 0.0)
@@ -318,7 +326,6 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
         kernel = fitted.kernel
         if fitted.needs_pass:
             continue
-        fitted = fitted.counted(len(rows))
         few = passes == 1 and len(rows) <= COMPLETE and isinstance(kernel, Powers) and kernel.degree == 2
         if not few or fitted.frame is None or not fitted.frame.correlated:
             return fitted, passes

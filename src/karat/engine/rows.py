@@ -236,14 +236,10 @@ def sweep(
     with linalg.one_blas_thread():
         if len(cuts) == 2:
             return run(starts)
-        return in_pairs(share(run, [starts[a:b] for a, b in pairwise(cuts)], linalg.threads()), combine)
-
-
-def in_pairs(parts: list[Any], combine: Callable[[Any, Any], Any]) -> Any:
-    """Combine parts in a tree, in their order."""
-    while len(parts) > 1:
-        parts = [combine(*pair) if len(pair) == 2 else pair[0] for pair in (parts[i : i + 2] for i in range(0, len(parts), 2))]
-    return parts[0]
+        found = share(run, [starts[a:b] for a, b in pairwise(cuts)], linalg.threads())
+    while len(found) > 1:
+        found = [combine(*found[i : i + 2]) if i + 1 < len(found) else found[i] for i in range(0, len(found), 2)]
+    return found[0]
 
 
 def counted(progress: Progress, total: int) -> Callable[[int], None]:

@@ -13,6 +13,9 @@ it.  If the mean or scale of the stream moves by orders of magnitude, the kernel
 gone, but the held ones represent them: the sum starts again from these.  That happens a logarithmic number of times; the claim
 of the held rows is then inherited, and both of its terms are added to that of the result.
 
+The claim is about the means of all columns, which wander with the stream.  Sums of features are carried there, and what they
+are off by with them (:mod:`karat.engine.carried`).  If that is more than the second term has room for, the sum starts again.
+
 A row that dominates a moment is peeled on arrival: it is held verbatim and left out of the sum, so that its rounding does not
 spoil what the others contribute.  Its share can only fall while rows arrive, and every fold tries first to give peeled rows
 back.
@@ -24,11 +27,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from karat.engine.carried import (
+    about_the_means,
+    carried_moments,
+    debt,
+    linear_kernel,
+    off_by,
+    owed_by,
+    serves_powers,
+    share,
+    summed,
+    with_debt,
+)
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.levels import LOOKED_AT, look
 from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
 from karat.engine.peel import dominating
 from karat.engine.points import candidate_points
+from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rare import informed
@@ -37,6 +53,7 @@ from karat.engine.reduce import (
     PEELED,
     NonFiniteError,
     Reduction,
+    about_means,
     better,
     fit_moments,
     pilot_size,
@@ -46,11 +63,13 @@ from karat.engine.reduce import (
     without_rank_decision,
 )
 from karat.engine.rows import Rows, own_weights, pass_over, sample
-from karat.engine.tolerances import AFFORD, CONTENT, SHARP, TINY
+from karat.engine.sums import two_sum
+from karat.engine.tolerances import AFFORD, CONTENT, ROUNDING, SHARP, TINY
 from karat.engine.tree import reduce_by_tree
 from karat.engine.weights import sampled
 
 WAY = "sketch"
+LEAST = 0.5  # about what a sum and the rows held spend of the second term anew, in units of ROUNDING
 
 Sums = tuple[Array, ...]
 Claim = tuple[float, float, float]  # inherited loss error, what is spent of the second term, inflation
@@ -59,7 +78,7 @@ NO_CLAIM = (0.0, 0.0, 1.0)
 
 @dataclass(frozen=True)
 class Running:
-    """The statistic of a stream, with its total weight and number of rows as the last entry, in fixed coordinates."""
+    """The statistic of a stream, with its total weight as the last entry, in fixed coordinates."""
 
     kernel: Kernel  # its coordinates are a function of ``pilot`` and ``weights`` alone, so a checkpoint stores those
     pilot: Array  # the rows ``[1 | D]`` on which the coordinates were fitted,
@@ -72,6 +91,7 @@ class Running:
     inflation: float = 1.0  # by how much their absolute moments exceed those of the rows that they represent
     held_error: float = 0.0  # relative loss error of the rows held now, against this sum
     used: float = 0.0  # what the last reduction to these rows has spent, in units of ROUNDING
+    debts: Array | None = None  # sums of features: what they may be off by (:mod:`karat.engine.carried`)
     needs_tree: bool = False  # a sample of candidates was not enough before: begin with the tree
 
     @staticmethod
@@ -83,26 +103,36 @@ class Running:
     def within(fitted: Kernel, pilot: Array, weights: Array) -> Running:
         """A sum that begins with some weighted rows, in given coordinates."""
         block = pilot - np.concatenate([[0.0], fitted.shift])
-        high = (*fitted.statistic(block, weights), np.array([weights.sum(), len(weights)]))
+        rows = Rows([pilot[:, 1:]], weights)
+        high, low, off = summed(rows, fitted, fitted.statistic(block, weights))
         few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
-        low = tuple(np.zeros_like(part) for part in high)
-        return Running(fitted, pilot[:few], weights[:few], high, low)
+        high, low = (*high, np.array([weights.sum(), len(weights)])), (*low, np.zeros(2))
+        return Running(fitted, pilot[:few], weights[:few], high, low, debts=_debts(fitted, off))
 
     def emptied(self) -> Running:
         """The sum of nothing, in the same coordinates."""
         zero = tuple(np.zeros_like(part) for part in self.high)
-        return replace(self, high=zero, low=zero)
+        return replace(self, high=zero, low=zero, debts=None)
 
     def plus(self, rows: Rows) -> Running:
         """The sum after more rows."""
         if not len(rows):
             return self
-        new = (*pass_over(rows, self.kernel), np.array([rows.total, len(rows)]))
+        new, lower, off = summed(rows, self.kernel, pass_over(rows, self.kernel))
+        new, lower = (*new, np.array([rows.total, len(rows)])), (*lower, np.zeros(2))
         if not all(np.isfinite(part).all() for part in new):
             raise NonFiniteError
-        pairs = [_two_sum(a, b) for a, b in zip(self.high, new, strict=True)]
-        low = tuple(a + e for a, (_, e) in zip(self.low, pairs, strict=True))
-        return replace(self, high=tuple(s for s, _ in pairs), low=low)
+        pairs = [two_sum(a, b) for a, b in zip(self.high, new, strict=True)]
+        low = tuple(a + b + e for a, b, (_, e) in zip(self.low, lower, pairs, strict=True))
+        return replace(self, high=tuple(s for s, _ in pairs), low=low, debts=self._with(off))
+
+    def _with(self, off: Array | None) -> Array | None:
+        """The debts, if rows that were summed now are off by so much."""
+        if self.debts is None or off is None:
+            return _debts(self.kernel, off)
+        debts = self.debts.copy()
+        debts[0, -len(off) :] += off
+        return debts
 
     @property
     def claim(self) -> Claim:
@@ -114,20 +144,45 @@ class Running:
 
     def after(self, found: Reduction, needs_tree: bool) -> Running:
         """This sum, now that the rows held are those of a reduction."""
-        return replace(self, held_error=found.proof.loss_error, used=found.spent - found.before, needs_tree=needs_tree)
+        own = found.proof.rounding if serves_powers(found.fitted) else found.proof.measured  # debts hold the rest
+        used = own * found.inflation / ROUNDING
+        return replace(self, held_error=found.proof.loss_error, used=used, needs_tree=needs_tree)
 
     def claimed(self, found: Reduction) -> Reduction:
-        """A reduction to the rows of this sum, with what is inherited from the rows that it began with."""
-        return replace(found, inherited=self.inherited, before=self.spent, inflation=self.inflation)
+        """A reduction to the rows of this sum, with what is inherited from the rows that it began with.
+
+        What sums of features are off by is part of the proof already.
+        """
+        before = self.spent if serves_powers(found.fitted) else 0.0
+        return replace(found, inherited=self.inherited, before=before, inflation=self.inflation)
+
+    @property
+    def linear(self) -> FittedMoments | None:
+        """The sums of features, if they are claimed."""
+        return linear_class(self.fitted_moments(last=True))
+
+    def owing(self, more: Array | None, kernel: Kernel | None) -> Running:
+        """The sum after rows that are off by ``more``, in the coordinates of a kernel."""
+        own = linear_kernel(self.kernel)
+        if more is None or kernel is None or own is None:
+            return self
+        sizes = kernel.sizes_in(more, own.at(kernel.shift))  # in the same units
+        debts = _debts(self.kernel, np.zeros(len(sizes))) if self.debts is None else self.debts
+        return replace(self, debts=with_debt(debts, debt(kernel.shift, sizes), own))
 
     def fitted_moments(self, last: bool = False, keeping_all: bool = False) -> FittedMoments:
         """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay as they are.
 
         ``keeping_all``: no direction is dropped that is not zero in every row.
         """
-        *statistic, total = (a + b for a, b in zip(self.high, self.low, strict=True))
-        kernel = self.kernel.keeping_all() if keeping_all and isinstance(self.kernel, Powers) else self.kernel
-        return kernel.fitted_moments(tuple(statistic), float(total[0]), last).counted(int(total[1]))
+        pairs = [two_sum(a, b) for a, b in zip(self.high, self.low, strict=True)]
+        *statistic, total = (s for s, _ in pairs)
+        kernel, single = self.kernel, linear_kernel(self.kernel)
+        if isinstance(kernel, Powers) and keeping_all:
+            kernel = kernel.keeping_all()
+        low = single.read_moments(pairs[-3][1], 0.0) if isinstance(single, Polynomials) else None
+        fitted = kernel.fitted_moments(tuple(statistic), float(total[0]), last).over(int(total[1]))
+        return fitted.known_to(off_by(self.debts, single), low, self.debts)
 
 
 def larger(first: Claim, second: Claim) -> Claim:
@@ -140,11 +195,8 @@ def grown(now: Claim, before: Claim, parts: Claim) -> Claim:
     return parts[0] + (now[0] - before[0]), parts[1] + (now[1] - before[1]), parts[2] * (now[2] / before[2])
 
 
-def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """The rounded sum and its exact error (Knuth)."""
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
+def _debts(kernel: Kernel, off: Array | None) -> Array | None:
+    return None if off is None else debt(kernel.shift, off)
 
 
 @one_blas_thread()
@@ -162,41 +214,55 @@ def fold(
     peeled = np.zeros(held, dtype=bool) if peeled is None else peeled
     found: Reduction | None = None
     if running is not None:
-        found, grown = _continued(rows, new, kernel, running, rng, peeled)
-        afford = running.spent + running.used <= AFFORD  # a fresh start spends of the second term
-        if found is not None and found.proof.ok and (found.proof.reducible_error <= CONTENT or not afford):
+        found, grown, again = _continued(rows, new, kernel, running, rng, peeled)
+        afford = again <= AFFORD  # a fresh start spends of the second term
+        room = found is not None and found.spent <= max(AFFORD, again + LEAST)
+        if found is not None and found.proof.ok and room and (found.proof.reducible_error <= CONTENT or not afford):
             return found, grown
     fresh, started = _afresh(rows, peeled, kernel, running, rng)
-    if found is not None and (found.proof.ok, -found.error) >= (fresh.proof.ok, -fresh.error):
+    if found is not None and _merit(found) >= _merit(fresh):
         return found, grown
     return fresh, started
 
 
+def _merit(found: Reduction) -> tuple[bool, float, float]:
+    """Proven, with how large a second term, and how well: larger is better."""
+    return found.proof.ok, -max(AFFORD, found.spent), -found.error
+
+
 def _continued(
     rows: Rows, new: Rows, kernel: Kernel, running: Running, rng: np.random.Generator, peeled: Flags
-) -> tuple[Reduction | None, Running]:
+) -> tuple[Reduction | None, Running, float]:
     """Add the new rows, and peeled ones that no longer dominate, to the running sum, and meet it.
 
-    None if the sum needs other coordinates.
+    None if the sum needs other coordinates.  Also what would be spent of the second term if it started again.
     """
+
+    def claimed(sum_: Running, part: Reduction, all_: Reduction) -> tuple[Reduction, Running, float]:
+        spent = (
+            running.spent + running.used if serves_powers(part.fitted) else part.proof.derived * running.inflation / ROUNDING
+        )
+        return running.claimed(all_), sum_.after(part, needs_tree), spent
+
     held = len(peeled)
     back = new if not peeled.any() else rows.subset(np.concatenate([np.flatnonzero(peeled), np.arange(held, len(rows))]))
     grown = running.plus(back)
     fitted = grown.fitted_moments()
     if fitted.needs_pass:
-        return None, running
+        return None, running, 0.0
     found, needs_tree = _reduce(rows, fitted, held, np.arange(0), rng, running.needs_tree)
     if not found.proof.ok and found.proof.excluded:
-        fitted = grown.fitted_moments(keeping_all=True)
-        if not fitted.needs_pass:
-            again, needs_tree = _reduce(rows, fitted, held, np.arange(0), rng, running.needs_tree)
+        restored = grown.fitted_moments(keeping_all=True)
+        if not restored.needs_pass:
+            again, needs_tree = _reduce(rows, restored, held, np.arange(0), rng, running.needs_tree)
             found = better(found, again)
+    found = about_the_means(rows, found, held)
     if not running.held_error and not running.used and found.keeps_all(rows):  # as they were when the sum began
         found = replace(found, proof=Proof.trivial(found.proof.power, found.proof.condition))
     spread, heavy = _apart(rows, kernel, fitted, running.pilot, found)
     found = replace(found, spread=spread)
     if not len(heavy):
-        return running.claimed(found), grown.after(found, needs_tree)
+        return claimed(grown, found, found)
     alone = np.zeros(len(rows), dtype=bool)
     alone[heavy] = True
     alone[:held] &= peeled  # the others are in the sum already
@@ -204,17 +270,16 @@ def _continued(
     without = running.plus(rows.subset(left[(left >= held) | np.isin(left, np.flatnonzero(peeled))]))
     fitted = without.fitted_moments()
     if fitted.needs_pass or not alone.any():
-        return running.claimed(found), grown.after(found, needs_tree)
-    rest, needs_tree = _reduce(rows.subset(left), fitted, int((left < held).sum()), np.arange(0), rng, running.needs_tree)
+        return claimed(grown, found, found)
+    others, among = rows.subset(left), int((left < held).sum())
+    rest, needs_tree = _reduce(others, fitted, among, np.arange(0), rng, running.needs_tree)
+    rest = about_the_means(others, rest, among)
     if not rest.proof.ok and found.proof.ok:
-        return running.claimed(found), grown.after(found, needs_tree)
-    whole = rest.with_peeled(rows, left, np.flatnonzero(alone))
-    return running.claimed(whole), without.after(rest, needs_tree)
+        return claimed(grown, found, found)
+    return claimed(without, rest, rest.with_peeled(rows, left, np.flatnonzero(alone)))
 
 
-def _apart(
-    rows: Rows, kernel: Kernel, fitted: FittedMoments, pilot: Array, found: Reduction
-) -> tuple[float, Indices]:  # fmt: skip
+def _apart(rows: Rows, kernel: Kernel, fitted: FittedMoments, pilot: Array, found: Reduction) -> tuple[float, Indices]:
     """How wild the rows are, and those to peel: wild ones, and where there is no proof those that dominate a moment."""
     spread, cut = look(fitted, pilot)
     most = PEELED * max(1, fitted.kernel.width)
@@ -246,14 +311,50 @@ def _afresh(
         fresh = whole(rows, fresh)
     if fresh.keeps_all(rows):
         fresh = replace(fresh, proof=Proof.trivial(fresh.proof.power, fresh.proof.condition))
-    fresh = replace(fresh, inherited=inherited, before=before, inflation=inflation)
+    summed_now = (
+        rows if not fresh.peeled.any() else rows.subset(np.setdiff1d(np.arange(len(rows)), fresh.positions[fresh.peeled]))
+    )
+    fresh = replace(fresh, inherited=inherited, before=before if serves_powers(fresh.fitted) else 0.0, inflation=inflation)
+    about = None if running is None else _about(summed_now, fresh)
+    owed = None if running is None or about is None else held_debt(rows.subset(np.flatnonzero(~peeled)), running, about.kernel)
+    if about is not None and owed is not None:
+        fresh = replace(fresh, proof=replace(fresh.proof, derived=fresh.proof.derived + share(owed, about.kernel, about)))
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
     if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:  # the kept rows represent all
         return fresh, replace(started, inherited=fresh.error, spent=fresh.spent, inflation=inflation, needs_tree=needs_tree)
-    heavy = fresh.positions[fresh.peeled]  # worth another pass: the sum of all these rows, so that later folds can do better
-    started = started.emptied().plus(rows.subset(np.setdiff1d(np.arange(len(rows)), heavy)) if len(heavy) else rows)
-    return fresh, replace(started, inherited=inherited, spent=before, inflation=inflation).after(fresh, needs_tree)
+    # Worth another pass: the sum of all these rows, so that later folds can do better.
+    started = replace(started.emptied().plus(summed_now), inherited=inherited, spent=before, inflation=inflation)
+    return fresh, started.owing(owed, None if about is None else about.kernel).after(fresh, needs_tree)
+
+
+def _about(rows: Rows, found: Reduction) -> FittedMoments | None:
+    """The sums of features of these rows about their means."""
+    linear = linear_class(found.fitted)
+    kernel = None if linear is None else linear.kernel.centred(linear)
+    return linear if kernel is None else kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+
+
+def held_debt(rows: Rows, running: Running, goal: Kernel | None = None) -> Array | None:
+    """What held rows that are not peeled are off by, in the coordinates of a kernel, if they stand for a running sum."""
+    return owed_by(rows, own_weights(rows, np.arange(len(rows))), running.linear, goal)
+
+
+def claimed_again(rows: Rows, peeled: Flags, found: Reduction, more: Array | None, kernel: Kernel) -> Reduction:
+    """The reduction to the rows held, now that their sum is off by ``more``, in the coordinates of a kernel."""
+    rest = replace(found, positions=np.flatnonzero(~peeled), weights=own_weights(rows, np.flatnonzero(~peeled)))
+    about, alone = carried_moments(rows, rest), np.flatnonzero(peeled)
+    if about is not None and about.absolute is not None and len(alone):  # they were summed where ``more`` comes from
+        beside = own_weights(rows, alone) @ np.abs(about.kernel.features(rows.take(alone, about.kernel.shift)))
+        about = replace(about, absolute=about.absolute + beside)
+    added = share(more, kernel, about)
+    return replace(found, proof=replace(found.proof, derived=found.proof.derived + added))
+
+
+def means_kernel(running: Running) -> Kernel | None:
+    """The kernel of sums of features, about the means of the rows that were summed."""
+    linear = running.linear
+    return None if linear is None else linear.kernel.centred(linear) or linear.kernel
 
 
 def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
@@ -278,7 +379,7 @@ def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, nee
         fitted, more = fit_moments(rows, kernel.keeping_all(), np.concatenate([np.arange(held), pool]))
         again, needs_tree = _reduce(rows, fitted, held, pool, rng, needs_tree)
         fresh, passes = better(fresh, again), passes + more
-    return replace(fresh, passes=passes), needs_tree
+    return about_means(rows, replace(fresh, passes=passes)), needs_tree
 
 
 def _reduce(
@@ -322,4 +423,5 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
     weights = own_weights(rest, among)
     proof = measure(None, fitted, rest.take(among, fitted.kernel.shift), weights)
     rank = candidate_points(rest, fitted, among, weights).resolve().rank if fitted.kernel.width else 0
-    return running.claimed(Reduction(everything, own_weights(rows, everything), fitted, rank, proof, WAY, 1, peeled))
+    found = about_the_means(rest, Reduction(among, weights, fitted, rank, proof, WAY, 1), 0, polishes=False)
+    return running.claimed(replace(found, positions=everything, weights=own_weights(rows, everything), peeled=peeled))

@@ -58,11 +58,3 @@ DOMINATES = 0.1  # share of a feature's absolute moment from which on a row is k
 SHARP = 1e-13  # rows with a larger error do not represent those they were made of when a sum starts
 CONTENT = 1e-11  # a fold of a stream with a larger error tries whether fresh coordinates do better, while it can
 AFFORD = 4.0  # afford it: what reductions have spent of the second term, in units of ROUNDING
-
-
-def sum_rounding(piece: int, power: int, rows: int) -> float:
-    """A bound on the relative rounding of a sum, in units of the sum of absolute values.
-
-    BLAS adds ``piece`` products one after the other, each of ``power`` factors and a weight; pieces are added in a tree.
-    """
-    return (piece + np.ceil(np.log2(max(rows / piece, 1.0))) + 2 + power + 1) * EPS / 2

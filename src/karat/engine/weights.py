@@ -368,7 +368,7 @@ def sampled(
     The candidates are the first ``held`` rows and some of the others, from ``pool`` while it lasts.
     """
     always, width = np.arange(held), fitted.kernel.width
-    share = rows.total - float(own_weights(rows, always).sum())
+    share = float(own_weights(rows, np.arange(held, len(rows))).sum())  # a difference of totals might be negative
     sizes = (enough(fitted.kernel), int(SECOND * width))
     for size in sizes if not held else (int(BESIDE * width), *sizes):
         chosen, nominal = drawn(rows, fitted.kernel, pool, size, rng, held)

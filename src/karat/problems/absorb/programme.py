@@ -97,7 +97,8 @@ def programme(features: Array, cost: Array, lower: Array, upper: Array, total: f
     if not np.isfinite(low[exact]).all():
         return None
     # Keep clear of a two-sided box, so that the solver's tolerance does not lead out of it.
-    inset = np.where(np.isfinite(high - low), np.minimum(10 * FEASIBLE, (high - low) / 4), 0.0)
+    width = high / 4 - low / 4  # the difference itself may be beyond all numbers
+    inset = np.where(np.isfinite(width), np.minimum(10 * FEASIBLE, width), 0.0)
     low, high = low + inset, high - inset
     above, below = ~exact & np.isfinite(high), ~exact & np.isfinite(low)
     options = {"primal_feasibility_tolerance": FEASIBLE, "dual_feasibility_tolerance": FEASIBLE}

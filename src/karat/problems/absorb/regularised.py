@@ -167,7 +167,7 @@ class Regularised:
     def _sensitivity(self, correction: Correction) -> float:
         """A bound of ``sup_z sum_t m_t |C_t| |z^t| / f(z)``: by the largest ``|z_j|`` each, or by a norm if that is less."""
         reach = np.linalg.norm(self.whole, axis=1)
-        spread = float(np.linalg.norm(self.whole / reach[:, None], 2))
+        spread = float(np.linalg.norm(self.whole / np.where(reach > 0, reach, 1.0)[:, None], 2))
         sizes = Correction(correction.sets, np.abs(correction.delta) / self.total).form(self.lead)
         products = monomials(self.variables, self.half).values(reach[:, None])[:, 0]
         sizes = balanced(products[:, None] * sizes * products, self.variables, self.half)

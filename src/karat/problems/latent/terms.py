@@ -75,9 +75,13 @@ class Term(ABC):
     def sums(self, c: Array, weights: Array | None) -> tuple[Array, Array]:
         """The summed features of a block, and the sums of their absolute values."""
         values = self.features(c)
-        share = np.ones(c.shape[1]) if weights is None else weights
-        total = values @ share
-        return total, np.abs(values, out=values) @ share
+        values = np.ascontiguousarray(_weighted(values, weights))
+        return values.sum(axis=1), np.abs(values, out=values).sum(axis=1)  # along contiguous rows, so pairwise
+
+
+def _accurate(left: Array, right: Array) -> Array:
+    """``left right'`` of blocks that come as columns."""
+    return linalg.summed_product(np.ascontiguousarray(left.T), np.ascontiguousarray(right.T), linalg.SHORT)
 
 
 def _weighted(values: Array, weights: Array | None) -> Array:
@@ -144,7 +148,7 @@ class Power(MonomialTerm):
         """A monomial is a product of two lower ones, and so is its absolute value: no feature of a single sample is formed."""
         z = c[self.columns]
         left, right = self.left.values(z), _weighted(self.right.values(z), weights)
-        products = (np.dot(a, b.T) for a, b in ((left, right), (np.abs(left), np.abs(right))))
+        products = (_accurate(a, b) for a, b in ((left, right), (np.abs(left), np.abs(right))))
         total, absolute = (self.moments((product,)) for product in products)
         return total, absolute
 
@@ -164,11 +168,12 @@ class Cubes(MonomialTerm):
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         z = c[self.columns]
-        return (self._products(self.pairs.values(z[:-1]), _weighted(z, weights)),)
+        z, pairs = _weighted(z, weights), self.pairs.values(z[:-1])
+        return (np.concatenate([linalg.summed_product(z.T, pairs.T).ravel(), z.sum(axis=1)]),)
 
     @staticmethod
     def _products(pairs: Array, z: Array) -> Array:
-        return np.concatenate([linalg.summed_product(z.T, pairs.T).ravel(), z.sum(axis=1)])
+        return np.concatenate([_accurate(z, pairs).ravel(), np.ascontiguousarray(z).sum(axis=1)])
 
     def moments(self, statistic: Statistic) -> Array:
         return np.asarray(self.root * statistic[0][self.where])
@@ -224,7 +229,8 @@ class Product(Term):
         return statistic[0].ravel()
 
     def sums(self, c: Array, weights: Array | None) -> tuple[Array, Array]:
-        return self.moments(self.statistic(c, weights)), self.moments(self.statistic(np.abs(c), weights))
+        total, absolute = (_accurate(one[self.a], _weighted(one[self.b], weights)).ravel() for one in (c, np.abs(c)))
+        return total, absolute
 
 
 @final
@@ -276,6 +282,10 @@ class TermKernel(Kernel):
         self.shift = np.zeros(columns)
         left, right = max((term.shape for term in terms), key=lambda s: s[0] * s[1])
         self.product_shape = (left, max(right, -(-reading // left)))
+
+    @property
+    def roundings(self) -> int:
+        return 8  # of four coordinates at most, which are taken as they are
 
     @property
     def statistic_size(self) -> int:

@@ -1,0 +1,146 @@
+"""What sums of features may be off by, feature by feature, and how that is carried to other coordinates.
+
+The claim of a stream is about the means of all columns, which wander, while the shift of its sums does not.  So sums are
+carried to the means, ``(w + m)^p`` term by term (:meth:`karat.engine.polynomial.Polynomials.carried`), and the rows held are
+proven there as well.  What the sums are off by is carried with them, as one number per feature and relative to nothing: what an
+early start was off by is little beside the sums of a long stream.  It is kept as a few **debts**, each about the means of the
+rows that it is of: to carry it there and back would let it grow twice.
+
+Carried over a few standard deviations, rounding grows by 10^p and more.  So rows that are mostly on one side of the shift are
+summed in extended precision, where the machine has one, and the sum is carried in it.  So are small batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.linalg import Array
+from karat.engine.polynomial import Polynomials
+from karat.engine.powers import Powers
+from karat.engine.proof import linear_class
+from karat.engine.reduce import Reduction, proven_as_well
+from karat.engine.rows import Rows, Statistic, sweep
+from karat.engine.sums import WIDE, exact_sum, exact_sum_rounding, sum_rounding
+from karat.engine.tolerances import EPS, MEASURED, TINY
+
+FEW = 2**20  # features of rows that are summed in extended precision in any case
+DEBTS = 16  # kept apart
+ASIDE = 0.7  # distance of a mean from the shift, in units of the mean absolute value, from which on rows are on one side of it
+
+
+def serves_powers(fitted: FittedMoments) -> bool:
+    """Whether powers of linear forms are claimed, beside sums of features or without."""
+    return linear_class(fitted) is None or (isinstance(fitted.kernel, Powers) and fitted.kernel.degree % 2 == 0)
+
+
+def linear_kernel(kernel: Kernel) -> Kernel | None:
+    """The kernel of single columns, if sums of its features are claimed; its statistic comes last."""
+    return kernel.single if isinstance(kernel, Powers) else kernel
+
+
+def debt(shift: Array, sizes: Array) -> Array:
+    """What some sums of features are off by, about a shift."""
+    return np.concatenate([shift, sizes])[None]
+
+
+def with_debt(debts: Array | None, more: Array, kernel: Kernel) -> Array:
+    """Debts and another one; the oldest but for the first become one if there are too many."""
+    if debts is None:
+        return more
+    if len(debts) > DEBTS:
+        first, second = (_read(row, kernel) for row in debts[1:3])
+        both = debt(second[0].shift, second[1] + first[0].sizes_in(first[1], second[0]))
+        debts = np.vstack([debts[:1], both, debts[3:]])
+    return np.vstack([debts, more])
+
+
+def _read(row: Array, kernel: Kernel) -> tuple[Kernel, Array]:
+    columns = len(kernel.shift)
+    return kernel.at(row[:columns]), row[columns:]
+
+
+def off_by(debts: Array | None, kernel: Kernel | None, other: Kernel | None = None) -> Array | None:
+    """What debts, in the units of a kernel, come to in the coordinates of the same or another one."""
+    if debts is None or kernel is None:
+        return None
+    goal = kernel if other is None else other
+    return np.asarray(sum(one.sizes_in(sizes, goal) for one, sizes in (_read(row, kernel) for row in debts)))
+
+
+def summed(rows: Rows, kernel: Kernel, new: Statistic) -> tuple[Statistic, Statistic, Array | None]:
+    """The statistic ``new`` of some rows, more accurate if need be; its low part; and what it is off by."""
+    low = tuple(np.zeros_like(part) for part in new)
+    single = linear_kernel(kernel)
+    if single is None or len(new) < 2 or new[-1].shape != new[-2].shape:
+        return new, low, None
+    fitted = single.fitted_moments(new[-2:], rows.total, last=True)
+    assert fitted.absolute is not None
+    rounding = sum_rounding(len(rows), single.roundings)
+    few = len(rows) * single.width <= FEW
+    if isinstance(single, Polynomials) and single.affine and (few or single.aside(fitted, ASIDE)):
+        rounding *= WIDE / np.finfo(float).eps
+        extended = sweep(rows, np.zeros(rows.columns), lambda b, u, _: single.extended(b, u), np.add, (single.width, 1))
+        high = extended.astype(float)
+        new[-2][single.first, single.last] = high
+        low[-2][single.first, single.last] = (extended - high).astype(float)
+    return new, low, rounding * fitted.absolute
+
+
+def owed_by(rows: Rows, weights: Array, linear: FittedMoments | None, goal: Kernel | None) -> Array | None:
+    """What held rows are off by, in the coordinates of a kernel, if ``linear`` are the sums that they stand for."""
+    if linear is None or goal is None or linear.absolute is None or linear.off is None:
+        return None
+    features = goal.features(rows.take(np.arange(len(rows)), goal.shift))
+    kept = weights @ np.abs(features)
+    own, off = linear.kernel, off_by(linear.debts, linear.kernel, goal)
+    assert off is not None
+    if not isinstance(own, Polynomials) or not isinstance(goal, Polynomials):
+        target = linear.target
+    else:
+        about, low = own.at(goal.shift), np.zeros(own.width) if linear.low is None else linear.low
+        target, terms = own.carried(linear.target, low, linear.absolute, goal.shift) if own.affine else (linear.target, kept)
+        factor = about.sizes_in(np.ones(own.width), goal) if (about.scale != goal.scale).any() else 1.0
+        target, off = target * factor, off + own.carrying * WIDE * terms * factor
+    if isinstance(goal, Polynomials) and goal.affine:
+        plain = rows.take(np.arange(len(rows)), np.zeros(rows.columns))
+        total, rounding = (goal.extended(plain, weights) * goal.root).astype(float), EPS + WIDE * goal.roundings
+    else:
+        total, rounding = exact_sum(features, weights), exact_sum_rounding(own.roundings)
+    return np.asarray(off + np.minimum(np.abs(total - target), MEASURED * kept) + rounding * kept)
+
+
+def carried_moments(rows: Rows, found: Reduction) -> FittedMoments | None:
+    """The sums of features about the means; the same if they are, nearly."""
+    linear = linear_class(found.fitted)
+    if linear is None or linear.absolute is None:
+        return linear
+    kernel = linear.kernel.centred(linear)
+    if not isinstance(kernel, Polynomials) or not isinstance(linear.kernel, Polynomials) or linear.off is None:
+        return linear
+    low = np.zeros(len(linear.target)) if linear.low is None else linear.low
+    target, terms = linear.kernel.carried(linear.target, low, linear.absolute, kernel.shift)
+    features = np.abs(kernel.features(rows.take(found.positions, kernel.shift)))
+    # The rows held have about the absolute sums of all rows; about the shift they exceed them by ``inflation`` at most.
+    absolute = np.maximum(np.abs(target), found.weights @ features / found.proof.inflation)
+    off = off_by(linear.debts, linear.kernel, kernel)
+    assert off is not None
+    off = off + kernel.carrying * WIDE * terms
+    return replace(linear, kernel=kernel, target=target, statistic=(), absolute=absolute, off=off, low=None, debts=None)
+
+
+def about_the_means(rows: Rows, found: Reduction, held: int, polishes: bool = True) -> Reduction:
+    """A reduction of ``held`` and new rows with a proof about the means as well."""
+    centred = carried_moments(rows, found) if found.proof.ok else None
+    if centred is None or centred is linear_class(found.fitted):
+        return found
+    return proven_as_well(rows, found, centred, rows.subset(np.arange(held, len(rows))), polishes)
+
+
+def share(owed: Array | None, kernel: Kernel | None, about: FittedMoments | None) -> float:
+    """What sums in the coordinates of a kernel are off by, as a part of absolute sums in others."""
+    if owed is None or kernel is None or about is None or about.absolute is None:
+        return 0.0
+    return float(np.max(kernel.sizes_in(owed, about.kernel) / np.maximum(about.absolute, TINY), initial=0.0))

@@ -1,0 +1,86 @@
+"""Sums over rows against rational arithmetic: what is derived must hold, for terms that rounding treats badly."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from karat.engine.function import FunctionKernel
+from karat.engine.polynomial import Polynomials
+from karat.engine.rows import Rows, pass_over
+from karat.engine.sums import accurate_product, exact_sum, exact_sum_rounding, sum_rounding
+
+U = Fraction(1, 2**53)
+
+
+def hostile(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Values whose sums round in one direction, cancel, or have any size."""
+    kind = rng.integers(5)
+    if kind == 0:
+        return np.full(count, rng.choice([0.1, 1 / 3, 0.7]))
+    if kind == 1:
+        return 1.0 + rng.integers(0, 2, count) * 2.0**-52  # odd last bits
+    if kind == 2:
+        return 10.0 ** rng.uniform(-12, 12, count) * rng.choice([-1, 1], count)
+    if kind == 3:
+        return np.where(np.arange(count) % 2, 1e16, -1e16) + rng.standard_normal(count)
+    return rng.standard_normal(count)
+
+
+def exact(values, weights) -> tuple[Fraction, Fraction]:
+    terms = [Fraction(float(w)) * v for v, w in zip(values, weights, strict=True)]
+    return sum(terms, Fraction(0)), sum(map(abs, terms), Fraction(0))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_exact_sum_is_rounded_once(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 700))
+    values, weights = hostile(rng, count), rng.uniform(0.5, 2, count)
+    total, size = exact([Fraction(float(v)) for v in values], weights)
+    found = exact_sum(values[:, None], weights)
+    assert abs(Fraction(float(found[0])) - total) <= Fraction(exact_sum_rounding(1)) * size
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_sums_of_a_pass_are_within_their_bound(seed):
+    rng = np.random.default_rng([1, seed])
+    count, degree = int(10.0 ** rng.uniform(0, 3.8)), int(rng.integers(1, 6))
+    X = np.column_stack([hostile(rng, count), hostile(rng, count)])
+    weights = rng.uniform(0.5, 2, count) if seed % 2 else None
+    kernel = Polynomials(2, degree, affine=True).prepare(np.column_stack([np.ones(count), X]), weights, complete=True)
+    fitted = kernel.fitted_moments(pass_over(Rows([X], weights), kernel), float(count), last=True)
+    moved = [[Fraction(float(a)) - Fraction(float(s)) for a in column] for column, s in zip(X.T, kernel.shift, strict=True)]
+    scaled = [
+        [Fraction(1)] * count,
+        *([a * Fraction(float(k)) for a in c] for c, k in zip(moved, kernel.scale[1:], strict=True)),
+    ]
+    bound = Fraction(sum_rounding(count, kernel.roundings))
+    for t in rng.choice(kernel.width, min(kernel.width, 4), replace=False):
+        values = [Fraction(1)] * count
+        for variable in kernel.sets[t]:
+            values = [a * b for a, b in zip(values, scaled[variable], strict=True)]
+        total, size = exact(values, np.ones(count) if weights is None else weights)
+        root = Fraction(float(kernel.root[t]))
+        assert abs(Fraction(float(fitted.target[t])) - root * total) <= bound * root * size
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sums_of_a_users_features_are_within_their_bound(seed):
+    rng = np.random.default_rng([2, seed])
+    count = int(10.0 ** rng.uniform(0, 4.3))
+    X = np.column_stack([hostile(rng, count), hostile(rng, count)])
+    kernel = FunctionKernel(lambda A: A, 2, 0, True).prepare(np.column_stack([np.ones(count), X]), None, complete=True)
+    target, _ = pass_over(Rows([X]), kernel)
+    for t in range(2):
+        total, size = exact([Fraction(float(v)) for v in X[:, t]], np.ones(count))
+        assert abs(Fraction(float(target[t])) - total) <= Fraction(sum_rounding(count, kernel.roundings)) * size
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 63, 64, 65, 127, 1000])
+def test_a_product_in_pieces_is_the_product(count):
+    rng = np.random.default_rng(count)
+    left, right = rng.integers(-9, 9, (count, 3)).astype(float), rng.integers(-9, 9, (count, 2)).astype(float)
+    assert np.array_equal(accurate_product(left, right), left.T @ right)
