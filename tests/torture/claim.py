@@ -336,7 +336,7 @@ class Pair:
 
     def _into(self, Z: np.ndarray) -> np.ndarray:
         """Coordinates of scaled coefficients: T a = z."""
-        return np.linalg.solve(self.Tf, Z)
+        return _solved(self.Tf, Z)
 
     def _values(self, A: np.ndarray, delta: float, rho: float) -> np.ndarray:
         allowed = self.allowance(A, delta, rho)[2]
@@ -482,7 +482,7 @@ class Ascent:
         for i in range(lead, size):
             for j in range(lead, i):
                 sparse += [np.eye(size)[i] - np.eye(size)[j], np.eye(size)[i] + np.eye(size)[j]]
-        starts += list(np.linalg.solve(self.T, np.array(sparse[:80]).T).T)
+        starts += list(_solved(self.T, np.array(sparse[:80]).T).T)
         A = _unit(np.array([s for s in starts if np.isfinite(s).all() and s.any()]).T)
         order = np.argsort(-self.value(A))
         few = self.rows.shape[1] > MANY
@@ -493,7 +493,7 @@ class Ascent:
             small = self.norms * np.abs(z) < 1e-3 * (self.norms @ np.abs(z))
             small[:lead] = False
             if small.any():
-                ends.append(np.linalg.solve(self.T, np.where(small, 0.0, z)))
+                ends.append(_solved(self.T, np.where(small, 0.0, z)))
         if not few:
             ends += self._without(_sorted(self, ends)[:3], lead)
         return [a * self.scale for a in _sorted(self, ends)[: 2 if few else JUDGED]]
@@ -548,6 +548,21 @@ def _unit(A: np.ndarray) -> np.ndarray:
     top = np.abs(A).max(axis=0)
     good = np.isfinite(top) & (top > 0)
     return A[:, good] / top[good]
+
+
+def _solved(T: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """Coordinates of scaled coefficients; of columns in units that are far apart, approximately."""
+    rows = np.abs(T).max(axis=1)
+    rows = np.where(rows > 0, rows, 1.0)
+    scaled = T / rows[:, None]
+    columns = np.abs(scaled).max(axis=0)
+    columns = np.where(columns > 0, columns, 1.0)
+    right = (Z.T / rows).T
+    try:
+        found = np.linalg.solve(scaled / columns, right)
+    except np.linalg.LinAlgError:
+        found = np.linalg.lstsq(scaled / columns, right, rcond=None)[0]
+    return (found.T / columns).T
 
 
 def _extended(whole: np.ndarray, unit: Decimal) -> np.ndarray:
