@@ -382,7 +382,8 @@ class Ascent:
     def _level(self) -> None:
         """Coordinates in units in which the claim allows each of them about the same: ascent likes that."""
         _, f, z, _ = self.parts(np.eye(len(self.scale)))
-        allowed = np.maximum(self.allowed(f, self.norms @ np.abs(z)), 1e-300)
+        allowed = self.allowed(f, self.norms @ np.abs(z)) + 1e-16 * f
+        allowed = np.maximum(allowed, 1e-60 * allowed.max())
         q = (allowed / allowed.min()) ** (1 / self.p)
         self.scale, self.rows, self.T = self.scale / q, self.rows / q[:, None], self.T / q
         self.change = self.change / np.prod(q**self.powers, axis=1)
