@@ -336,7 +336,7 @@ class Pair:
 
     def _into(self, Z: np.ndarray) -> np.ndarray:
         """Coordinates of scaled coefficients: T a = z."""
-        return np.linalg.solve(self.Tf, Z)
+        return _solved(self.Tf, Z)
 
     def _values(self, A: np.ndarray, delta: float, rho: float) -> np.ndarray:
         allowed = self.allowance(A, delta, rho)[2]
@@ -382,7 +382,8 @@ class Ascent:
     def _level(self) -> None:
         """Coordinates in units in which the claim allows each of them about the same: ascent likes that."""
         _, f, z, _ = self.parts(np.eye(len(self.scale)))
-        allowed = np.maximum(self.allowed(f, self.norms @ np.abs(z)), 1e-300)
+        allowed = self.allowed(f, self.norms @ np.abs(z)) + 1e-16 * f
+        allowed = np.maximum(allowed, 1e-60 * allowed.max())
         q = (allowed / allowed.min()) ** (1 / self.p)
         self.scale, self.rows, self.T = self.scale / q, self.rows / q[:, None], self.T / q
         self.change = self.change / np.prod(q**self.powers, axis=1)
@@ -482,7 +483,7 @@ class Ascent:
         for i in range(lead, size):
             for j in range(lead, i):
                 sparse += [np.eye(size)[i] - np.eye(size)[j], np.eye(size)[i] + np.eye(size)[j]]
-        starts += list(np.linalg.solve(self.T, np.array(sparse[:80]).T).T)
+        starts += list(_solved(self.T, np.array(sparse[:80]).T).T)
         A = _unit(np.array([s for s in starts if np.isfinite(s).all() and s.any()]).T)
         order = np.argsort(-self.value(A))
         few = self.rows.shape[1] > MANY
@@ -493,7 +494,7 @@ class Ascent:
             small = self.norms * np.abs(z) < 1e-3 * (self.norms @ np.abs(z))
             small[:lead] = False
             if small.any():
-                ends.append(np.linalg.solve(self.T, np.where(small, 0.0, z)))
+                ends.append(_solved(self.T, np.where(small, 0.0, z)))
         if not few:
             ends += self._without(_sorted(self, ends)[:3], lead)
         return [a * self.scale for a in _sorted(self, ends)[: 2 if few else JUDGED]]
@@ -548,6 +549,21 @@ def _unit(A: np.ndarray) -> np.ndarray:
     top = np.abs(A).max(axis=0)
     good = np.isfinite(top) & (top > 0)
     return A[:, good] / top[good]
+
+
+def _solved(T: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """Coordinates of scaled coefficients; of columns in units that are far apart, approximately."""
+    rows = np.abs(T).max(axis=1)
+    rows = np.where(rows > 0, rows, 1.0)
+    scaled = T / rows[:, None]
+    columns = np.abs(scaled).max(axis=0)
+    columns = np.where(columns > 0, columns, 1.0)
+    right = (Z.T / rows).T
+    try:
+        found = np.linalg.solve(scaled / columns, right)
+    except np.linalg.LinAlgError:
+        found = np.linalg.lstsq(scaled / columns, right, rcond=None)[0]
+    return (found.T / columns).T
 
 
 def _extended(whole: np.ndarray, unit: Decimal) -> np.ndarray:
