@@ -52,7 +52,8 @@ def test_stacks_claim_what_is_true(kernel, seed):
         assert len(found.positions) <= min(len(own), found.fitted.kernel.width)
         white = oracles.whiten(table, weights, affine)
         error = oracles.square_error(white, table[found.positions], found.weights)
-        change = found.proof.rounding * np.sqrt(white.rank) * white.condition  # rho U^(1/2) S <= that times f^(1/2)
+        # rho U^(1/2) S is at most that times f^(1/2); the oracle whitens in double precision
+        change = (found.proof.rounding + 4 * EPS) * np.sqrt(white.rank) * white.condition
         assert error <= found.proof.loss_error + 2 * change + change**2, kinds[group]
         if total and not affine:
             assert abs(found.weights.sum() / weights.sum() - 1) <= found.proof.loss_error + 8 * EPS
@@ -139,7 +140,7 @@ def test_larger_groups_have_a_pass_of_their_own():
                 white = oracles.whiten(tables[group], mass, True)
                 error = oracles.square_error(white, tables[group][found.positions], found.weights)
                 assert found.proof.ok
-                assert error <= found.proof.loss_error + ROUNDING * 2 * np.sqrt(white.rank) * white.condition
+                assert error <= found.proof.loss_error + 2 * (found.proof.rounding + 4 * EPS) * np.sqrt(white.rank) * white.condition
                 assert len(found.positions) <= 15
 
 

@@ -60,9 +60,11 @@ def test_independent_features_of_a_sample():
     assert np.linalg.matrix_rank(np.vstack([sample, further])[:, found.with_those_of(further)]) == 6
 
 
-def test_a_category_of_one_row_hides_nothing():
+def test_a_row_that_hides_another_is_kept_apart():
+    rng = np.random.default_rng(0)
     X = np.zeros((1000, 2))
-    X[:, 1], X[5, 0] = np.arange(1000), 1.0
-    assert not lopsided(Rows([X]))
-    X[7, 0] = 1e-12  # now the row that is alone may hide another
-    assert lopsided(Rows([X]))
+    X[:, 1], X[5, 0], X[7, 0], X[8, 0] = np.arange(1000), 1.0, 1e-12, 2e-12
+    core = karat.coreset(X, rng.standard_normal(1000))
+    assert core.certificate.ok
+    assert core.indices[core.verbatim].tolist() == [5]
+    assert {7, 8} <= set(core.indices.tolist())

@@ -10,7 +10,8 @@ import pytest
 from karat.engine.function import FunctionKernel
 from karat.engine.polynomial import Polynomials
 from karat.engine.rows import Rows, pass_over
-from karat.engine.sums import accurate_product, exact_sum, exact_sum_rounding, sum_rounding
+from karat.engine.linalg import SHORT, summed_product
+from karat.engine.sums import exact_sum, exact_sum_rounding, sum_rounding
 
 U = Fraction(1, 2**53)
 
@@ -83,4 +84,4 @@ def test_sums_of_a_users_features_are_within_their_bound(seed):
 def test_a_product_in_pieces_is_the_product(count):
     rng = np.random.default_rng(count)
     left, right = rng.integers(-9, 9, (count, 3)).astype(float), rng.integers(-9, 9, (count, 2)).astype(float)
-    assert np.array_equal(accurate_product(left, right), left.T @ right)
+    assert np.array_equal(summed_product(left, right, SHORT), left.T @ right)

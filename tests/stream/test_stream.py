@@ -8,7 +8,7 @@ import karat
 from karat import problems
 from karat.engine.coordinates import Basis, vanishing
 from karat.engine.rows import useful_shift
-from karat.engine.tolerances import EPS, NULL, ROUNDING
+from karat.engine.tolerances import AFFORD, EPS, NULL, ROUNDING
 
 
 def test_a_heavy_row_is_no_centre_for_columns_around_zero():
@@ -42,7 +42,7 @@ def test_a_proven_fold_goes_on_once_the_second_term_is_spent():
     X[rng.choice(20_000, 2, replace=False), 2] += 1e-4
     certificate = karat.Sketch(problems.Moments(2), buffer_rows=140).update(X).coreset().certificate
     assert certificate.ok
-    assert certificate.rounding <= 2 * ROUNDING
+    assert certificate.rounding <= 2 * AFFORD * ROUNDING
 
 
 def test_a_sum_that_starts_from_a_merged_sketch_adds_to_what_that_has_spent():
@@ -52,7 +52,7 @@ def test_a_sum_that_starts_from_a_merged_sketch_adds_to_what_that_has_spent():
     spent, once = other.coreset().certificate.spent, EPS / ROUNDING  # at the least, columns are shifted
     assert spent >= once
     merged = karat.Sketch(problems.LeastSquares(), buffer_rows=500).merge(other)
-    assert merged.coreset().certificate.spent >= spent + once  # its rows, reduced again
+    assert merged.coreset().certificate.spent >= spent  # its rows, as they are
     certificate = merged.update(X[2000:, :2], X[2000:, 2]).coreset().certificate
     assert certificate.ok
-    assert certificate.spent >= spent + 2 * once  # against a sum that began with the rows of the reduction before
+    assert certificate.spent >= spent + once  # against a sum that began with these rows

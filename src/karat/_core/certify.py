@@ -194,8 +194,8 @@ class Certificate:
             )
         if self.spread > WILD:
             text += (
-                f" A few rows are far larger than the others: they make a column {self.spread:.0e} times its typical size, and the "
-                "claim is relative to that."
+                f" A few rows are far larger than the others: they make a column {self.spread:.0e} times its typical size, and "
+                "the claim is relative to that."
             )
         return " ".join([text, *self.notes])
 

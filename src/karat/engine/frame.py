@@ -14,7 +14,7 @@ Whatever is not in the computed coordinates is an error of at most ``sum_j k_j |
 The claim speaks of the sizes sigma_j of the columns about their means, and has no term for the constant, j = 0.  By Jensen's
 inequality ``|z_0 + sum_j z_j (m_j - c_j)| <= (f / U)^(1/p)``, m the means, so that
 
-    sum_j k_j |z_j|  <=  k_0 (f / U)^(1/p)  +  max_j (k_j + k_0 |m_j - c_j|) / sigma_j  S(z),      S = sum_(j > 0) |z_j| sigma_j:
+    sum_j k_j |z_j|  <=  k_0 (f / U)^(1/p)  +  max_j (k_j + k_0 |m_j - c_j|) / sigma_j  S(z),    S = sum_(j > 0) |z_j| sigma_j:
 
 the first is a relative change of f, the second a change of the columns by a fraction of their sizes (:meth:`Frame.share`).
 Upper bounds of sizes and lower bounds of sigma are taken from the moments themselves: ``b_j = w . V_j + (b N) . W_j``.
@@ -75,7 +75,7 @@ class Frame:
 
     @cached_property
     def sum_error(self) -> float:
-        """By how much entries of ``half``, of all rows and of kept ones together, may be off, in units of the roots of its diagonal."""
+        """By how much entries of ``half`` may be off, for all rows and kept ones together, per roots of its diagonal."""
         half = self.degree // 2
         summed = comb(len(self.basis.map) + half - 1, half)  # columns of the products, with those that were dropped
         pieces = ((linalg.piece_rows(summed, self.degree), self.count), (linalg.SHORTEST, min(self.count, KEPT)))
@@ -176,7 +176,7 @@ class Frame:
         return np.asarray(steps * EPS * (terms @ np.abs(self.inverse)))
 
     def share(self, k: Array) -> tuple[float, float, int]:
-        """An error of ``sum_j k_j |z_j|`` as a change of the columns, and as one of the loss; and the column it is largest in."""
+        """An error of ``sum_j k_j |z_j|`` as a change of the columns, and of the loss; and the column in which it is largest."""
         first = int(self.affine)
         need = k[first:] + (k[0] * np.abs(self.means[first:]) if first else 0.0)
         ratio = np.where(need > 0, need / np.maximum(self.spreads[first:], TINY), 0.0)
@@ -231,14 +231,16 @@ class Frame:
 
         the fitted values move by at most ``4 (loss_error + rho (a + b)) r`` (docs/mathematics.md) with
 
-            a = sum_j sigma_j (T H T')_jj^(1/2)      (of columns that others explain),        b = S(z*) / r     (signal to noise).
+            a = sum_j sigma_j (T H T')_jj^(1/2)    (of columns that others explain),      b = S(z*) / r    (signal to noise).
 
         Returns the largest a + b and the largest b of the last ``targets`` columns; infinite if a residual vanishes.
         """
         worst = (0.0, 0.0)
+        scaled = self.basis.map * np.where(self.spreads > 0, self.spreads, 1.0)[:, None]  # z_j sigma_j in place of z_j
+        first = int(self.affine)
         for number, some in zip(range(-targets, 0), self.targets if targets > 1 else [slice(None)], strict=False):
             part = (slice(None), slice(None)) if isinstance(some, slice) else np.ix_(some, some)
-            map_ = self.basis.map[:, some]
+            map_ = scaled[:, some]
             try:
                 explained = np.linalg.solve(self.second[part] / self.total, map_.T)  # G^-1 T'
             except np.linalg.LinAlgError:
@@ -246,9 +248,8 @@ class Frame:
             column = map_ @ explained[:, number]  # T G^-1 t
             if not column[number] > 0:
                 return np.inf, np.inf
-            first = int(self.affine)
             left = np.einsum("jk,kj->j", map_, explained) - column**2 / column[number]
-            mixed = float(self.spreads[first:] @ np.sqrt(np.maximum(left[first:], 0.0)))
-            signal = float(self.spreads[first:] @ np.abs(column[first:]) / np.sqrt(column[number]))
+            mixed = float(np.sqrt(np.maximum(left[first:], 0.0)).sum())
+            signal = float(np.abs(column[first:]).sum() / np.sqrt(column[number]))
             worst = max(worst[0], mixed + signal), max(worst[1], signal)
         return worst

@@ -28,7 +28,7 @@ M the Gram matrix of the degree-h monomials over all rows, E its error and v the
 so the relative error is at most the norm of E relative to ``K = (1 - s) M + s U l^h I`` for any s; for p = 2, K = M gives the
 supremum.  Where that is too much, along small directions of the columns, rho takes a share.  P is an infimum over t > 0,
 
-    P  >=  t f + rho^p (1 + ((p - 1) / t)^(p - 1)) U S^p,      S^2 >= sum_k theta_k (alpha_k / reach_k)^2,     sum_k theta_k = 1,
+    P  >=  t f + rho^p (1 + ((p - 1) / t)^(p - 1)) U S^p,    S^2 >= sum_k theta_k (alpha_k / reach_k)^2,    sum_k theta_k = 1,
 
 so rho will do if for *every* t the norm of E relative to that matrix is at most 1.  What is dropped or charged in this way is
 measured, and limited by ROUNDING; the rounding of coordinates is derived, and limited by the number of columns.  No direction
@@ -307,27 +307,31 @@ def _relative_error(frame: Frame, difference: Array) -> tuple[float, float]:
 def _charged(
     frame: Frame, difference: Array, gap: float, extra: float, dropped: float, limit: float
 ) -> tuple[float, float] | None:
-    """The loss error and the rho that together hold E and the rounding of the sums, with what was dropped; None if there are none."""
-    times = [t for t in TIMES if t < BETWEEN * gap]
-    bases = [(frame.half, some) for some in frame.targets] if frame.degree == 2 else [(b, None) for b in frame.floors(FLOOR_SHARES)]
+    """The loss error and the rho that hold E and the rounding of the sums, with what was dropped; None if there are none."""
     for error in (SHARPER, EXACT / 2):
         if error + extra > EXACT:
             break
-        found = []
-        for base, some in bases:
-            part = slice(None) if some is None else np.ix_(some, some)
-            found.append(_smallest_rho(frame, difference[part], base[part], some, error, times, limit - dropped))
-        rho = (max if frame.degree == 2 else min)(found)
+        if frame.degree == 2:
+            times = tuple(t for t in TIMES if t < BETWEEN * gap)  # beyond, the loss error alone is enough
+            rho = max(_smallest_rho(frame, difference, frame.half, some, error, times, limit - dropped) for some in frame.targets)
+        else:
+            floors = frame.floors(FLOOR_SHARES)
+            rho = min(_smallest_rho(frame, difference, base, None, error, TIMES, limit - dropped) for base in floors)
         if dropped + rho <= limit:
             return error, dropped + rho
     return None
 
 
 def _smallest_rho(
-    frame: Frame, error: Array, base: Array, some: list[int] | None, delta: float, times: list[float], limit: float
+    frame: Frame, error: Array, base: Array, some: list[int] | None, delta: float, times: tuple[float, ...], limit: float
 ) -> float:
-    """The smallest rho, up to ``limit``, that with ``delta`` holds an error relative to ``base``; infinite if there is none."""
+    """The smallest rho, up to ``limit``, that with ``delta`` holds an error relative to ``base``; infinite if there is none.
+
+    ``some``: the monomials that queries combine, if not all.
+    """
     p = frame.degree
+    if some is not None:
+        error, base = error[np.ix_(some, some)], base[np.ix_(some, some)]
     between = BETWEEN ** ((p - 1) / p)  # t between those that are tried
     best = np.inf
     # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d the roots of the diagonal of M.
@@ -337,7 +341,7 @@ def _smallest_rho(
 
         def holds(rho: float, free: Array = free) -> bool:
             charge = (rho / between) ** p * frame.total * free
-            bases = ((delta + t) * base + np.diag(charge * (1 + ((p - 1) / t) ** (p - 1))) for t in times)
+            bases = ((0.999 * delta + t) * base + np.diag(charge * (1 + ((p - 1) / t) ** (p - 1))) for t in times)
             return all(linalg.relative_norm(error, one) + linalg.relative_norm(sums, one) <= 1.0 for one in bases)
 
         high = min(limit, best)

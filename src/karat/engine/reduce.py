@@ -18,7 +18,8 @@
 7. caratheodory, row by row, where there are few rows.
 8. All rows with their own weights, where there are very few.  That is exact by definition.
 
-Before all this, wild rows are kept apart (:mod:`karat.engine.levels`).  The other methods leave out 7; ``"tree"`` leaves out 1, and ``"caratheodory"`` goes row by row in place of 1 and 2.
+Before all this, wild rows are kept apart (:mod:`karat.engine.levels`).  The other methods leave out 7; ``"tree"`` leaves out
+1, and ``"caratheodory"`` goes row by row in place of 1 and 2.
 """
 
 from __future__ import annotations
