@@ -484,7 +484,10 @@ class Ascent:
             for j in range(lead, i):
                 sparse += [np.eye(size)[i] - np.eye(size)[j], np.eye(size)[i] + np.eye(size)[j]]
         starts += list(_solved(self.T, np.array(sparse[:80]).T).T)
-        A = _unit(np.array([s for s in starts if np.isfinite(s).all() and s.any()]).T)
+        usable = [s for s in starts if np.isfinite(s).all() and s.any()]
+        if not usable:
+            return []
+        A = _unit(np.array(usable).T)
         order = np.argsort(-self.value(A))
         few = self.rows.shape[1] > MANY
         ends = []
@@ -519,8 +522,8 @@ class Ascent:
             for j in set(range(lead, size)) - set(out):
                 within = sla.null_space(self.T[[*out, j]] / np.abs(self.T[[*out, j]]).max(axis=1, keepdims=True))
                 tries = [self.ascend(a, within, 30) for a in starts if np.abs(within.T @ a).max(initial=0) > 0]
-                if tries:
-                    ends[j] = _sorted(self, tries)[0]
+                if best_first := _sorted(self, tries):
+                    ends[j] = best_first[0]
             if not ends:
                 break
             top = max(ends, key=lambda j: self.value(ends[j][:, None])[0])
@@ -534,7 +537,10 @@ class Ascent:
 
 
 def _sorted(ascent: Ascent, ends: list[np.ndarray]) -> list[np.ndarray]:
-    A = _unit(np.array([e for e in ends if np.isfinite(e).all() and e.any()]).T)
+    usable = [e for e in ends if np.isfinite(e).all() and e.any()]
+    if not usable:  # nothing is claimed of the rows that are left
+        return []
+    A = _unit(np.array(usable).T)
     return [A[:, k] for k in np.argsort(-ascent.value(A))] if A.size else []
 
 

@@ -34,7 +34,6 @@ from .solved import answered, moved
 LIMIT = 60.0
 TRUE = 1e-8
 TOLERANCE = 1e-10  # the largest loss_error of powers
-MOST = 256 * EPS  # of rounding, where columns do not matter: for a user's features, latent models and means
 SMALLEST = np.finfo(float).tiny
 POWERS = ("LeastSquares", "Ridge", "LpRegression")
 BAD = ("understated", "wrong", "verify", "crashed", "slow")
@@ -90,8 +89,6 @@ def oracles(case: Case, core=None):
 
 def most(case: Case) -> float:
     """The largest rounding that a certificate may print."""
-    if not of_powers(case) and case.spec["name"] not in ("Moments", "TensorContraction"):
-        return MOST * reductions(case)
     targets = 0 if case.y is None else case.y.reshape(case.count, -1).shape[1]
     return (64 + 256 * (case.X.shape[1] + targets + 2)) * EPS * reductions(case)
 

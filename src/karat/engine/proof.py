@@ -195,11 +195,13 @@ def _linear(
     lost = own * (fitted.summed + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))  # underflow
     sums = sum_rounding(fitted.summed, own) if fitted.off is None else float(np.max(fitted.off / size)) + EPS
     derived = sums + inflation * exact_sum_rounding(own) + lost
+    known = derived / (COORDINATES * (len(fitted.kernel.shift) + 2))
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
         error = largest + derived
         return Proof(
-            error, largest / limit, largest, 1.0, (), largest, power, worst, inflation, measured=largest, derived=derived
-        )
+            error, max(largest / limit, known), largest, 1.0, (), largest, power, worst, inflation, measured=largest,
+            derived=derived,
+        )  # fmt: skip
     seen = witnesses(fitted.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
     if rows is not None and (error > EXACT or rest > limit):
@@ -207,7 +209,7 @@ def _linear(
         error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
     if rest > limit:
         error = np.inf
-    remainder = float(min(rest / limit, 1.0))
+    remainder = float(max(min(rest / limit, 1.0), known))
     return Proof(
         float(error), remainder, largest, 1.0, (), float(error), power, worst, inflation, measured=float(min(rest, limit)),
         derived=derived,

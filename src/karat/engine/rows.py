@@ -140,7 +140,8 @@ def useful_shift(pilot: Array, weights: Array | None = None, harmless: float = 1
     """The means of columns; zero where they are at most ``harmless`` standard deviations, so that they spoil no product."""
     with np.errstate(over="ignore", invalid="ignore"):  # noticed by the pass
         mean = np.average(pilot, axis=0, weights=weights)
-        mean = np.where((pilot == pilot[0]).all(axis=0), pilot[0], mean)  # without the rounding of an average
+        mean = mean + np.average(pilot - mean, axis=0, weights=weights)  # without the rounding of an average
+        mean = np.where((pilot == pilot[0]).all(axis=0), pilot[0], mean)
         spread = np.sqrt(np.average(np.square(pilot - mean), axis=0, weights=weights))
     near = np.isfinite(spread) & (np.abs(mean) <= harmless * spread)
     if weights is not None and 2 * weights.max() > weights.sum():  # a mean that rounding would move away from its row
