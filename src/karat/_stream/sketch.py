@@ -34,7 +34,8 @@ from karat._stream.buffer import Buffer
 from karat._stream.fingerprint import Fingerprint
 from karat._stream.result import coreset_of
 from karat._stream.summary import Summary
-from karat.engine.stream import NO_CLAIM, claimed_again, grown, held_debt, larger, means_kernel
+from karat.engine.carried import claimed_again
+from karat.engine.stream import NO_CLAIM, grown, held_debt, larger, means_kernel
 from karat.errors import InputError, NotExactError, check_whole
 from karat.problems import Problem
 

@@ -128,6 +128,8 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
             debts=arrays.get(f"running_{i}_debts"),
             **{field: saved[name] for name, field in FLAGS.items()},
         )
+        if f"running_{i}_debts" not in arrays:  # of 0.2.0, which counted its debts in one number
+            summary.running[label] = summary.running[label].indebted()
         check_running(summary, label)
         summary.reductions[label] = _proven(summary, label, saved["found"])
     if summary.held is not None:

@@ -17,12 +17,12 @@ from dataclasses import replace
 import numpy as np
 
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Flags
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
 from karat.engine.proof import linear_class
 from karat.engine.reduce import Reduction, proven_as_well
-from karat.engine.rows import Rows, Statistic, sweep
+from karat.engine.rows import Rows, Statistic, own_weights, pass_over, sweep
 from karat.engine.sums import WIDE, exact_sum, exact_sum_rounding, sum_rounding
 from karat.engine.tolerances import EPS, MEASURED, TINY
 
@@ -144,3 +144,21 @@ def share(owed: Array | None, kernel: Kernel | None, about: FittedMoments | None
     if owed is None or kernel is None or about is None or about.absolute is None:
         return 0.0
     return float(np.max(kernel.sizes_in(owed, about.kernel) / np.maximum(about.absolute, TINY), initial=0.0))
+
+
+def sums_about_means(rows: Rows, found: Reduction) -> FittedMoments | None:
+    """The sums of features of these rows about their means."""
+    linear = linear_class(found.fitted)
+    kernel = None if linear is None else linear.kernel.centred(linear)
+    return linear if kernel is None else kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+
+
+def claimed_again(rows: Rows, peeled: Flags, found: Reduction, more: Array | None, kernel: Kernel) -> Reduction:
+    """The reduction to the rows held, now that their sum is off by ``more``, in the coordinates of a kernel."""
+    rest = replace(found, positions=np.flatnonzero(~peeled), weights=own_weights(rows, np.flatnonzero(~peeled)))
+    about, alone = carried_moments(rows, rest), np.flatnonzero(peeled)
+    if about is not None and about.absolute is not None and len(alone):  # they were summed where ``more`` comes from
+        beside = own_weights(rows, alone) @ np.abs(about.kernel.features(rows.take(alone, about.kernel.shift)))
+        about = replace(about, absolute=about.absolute + beside)
+    added = share(more, kernel, about)
+    return replace(found, proof=replace(found.proof, derived=found.proof.derived + added))

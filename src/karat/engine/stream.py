@@ -29,7 +29,6 @@ import numpy as np
 
 from karat.engine.carried import (
     about_the_means,
-    carried_moments,
     debt,
     linear_kernel,
     off_by,
@@ -37,6 +36,7 @@ from karat.engine.carried import (
     serves_powers,
     share,
     summed,
+    sums_about_means,
     with_debt,
 )
 from karat.engine.dropped import protected, unconfirmed_evidence
@@ -64,7 +64,7 @@ from karat.engine.reduce import (
     without_rank_decision,
 )
 from karat.engine.rows import Rows, own_weights, pass_over, sample
-from karat.engine.sums import two_sum
+from karat.engine.sums import MOST_ROWS, sum_rounding, two_sum
 from karat.engine.tolerances import CONTENT, MEASURED, ROUNDING, SHARP, TINY, UNSEEN
 from karat.engine.tree import reduce_by_tree
 from karat.engine.weights import sampled
@@ -175,6 +175,14 @@ class Running:
         sizes = kernel.sizes_in(more, own.at(kernel.shift))  # in the same units
         debts = _debts(self.kernel, np.zeros(len(sizes))) if self.debts is None else self.debts
         return replace(self, debts=with_debt(debts, debt(kernel.shift, sizes), own))
+
+    def indebted(self) -> Running:
+        """The sum with all that its rows have spent of the second term as a debt on its features."""
+        linear = self.linear
+        if linear is None or linear.absolute is None:
+            return self
+        rounding = sum_rounding(MOST_ROWS, linear.kernel.roundings) + self.spent * ROUNDING
+        return replace(self, debts=_debts(self.kernel, rounding * linear.absolute))
 
     def fitted_moments(self, last: bool = False) -> FittedMoments:
         """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay as they are."""
@@ -301,7 +309,7 @@ def _afresh(
         rows if not fresh.peeled.any() else rows.subset(np.setdiff1d(np.arange(len(rows)), fresh.positions[fresh.peeled]))
     )
     fresh = replace(fresh, inherited=inherited, before=before if serves_powers(fresh.fitted) else 0.0, inflation=inflation)
-    about = None if running is None else _about(summed_now, fresh)
+    about = None if running is None else sums_about_means(summed_now, fresh)
     owed = None if running is None or about is None else held_debt(rows.subset(np.flatnonzero(~peeled)), running, about.kernel)
     if about is not None and owed is not None:
         fresh = replace(fresh, proof=replace(fresh.proof, derived=fresh.proof.derived + share(owed, about.kernel, about)))
@@ -314,27 +322,9 @@ def _afresh(
     return fresh, started.owing(owed, None if about is None else about.kernel).after(fresh, needs_tree)
 
 
-def _about(rows: Rows, found: Reduction) -> FittedMoments | None:
-    """The sums of features of these rows about their means."""
-    linear = linear_class(found.fitted)
-    kernel = None if linear is None else linear.kernel.centred(linear)
-    return linear if kernel is None else kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
-
-
 def held_debt(rows: Rows, running: Running, goal: Kernel | None = None) -> Array | None:
     """What held rows that are not peeled are off by, in the coordinates of a kernel, if they stand for a running sum."""
     return owed_by(rows, own_weights(rows, np.arange(len(rows))), running.linear, goal)
-
-
-def claimed_again(rows: Rows, peeled: Flags, found: Reduction, more: Array | None, kernel: Kernel) -> Reduction:
-    """The reduction to the rows held, now that their sum is off by ``more``, in the coordinates of a kernel."""
-    rest = replace(found, positions=np.flatnonzero(~peeled), weights=own_weights(rows, np.flatnonzero(~peeled)))
-    about, alone = carried_moments(rows, rest), np.flatnonzero(peeled)
-    if about is not None and about.absolute is not None and len(alone):  # they were summed where ``more`` comes from
-        beside = own_weights(rows, alone) @ np.abs(about.kernel.features(rows.take(alone, about.kernel.shift)))
-        about = replace(about, absolute=about.absolute + beside)
-    added = share(more, kernel, about)
-    return replace(found, proof=replace(found.proof, derived=found.proof.derived + added))
 
 
 def means_kernel(running: Running) -> Kernel | None:
