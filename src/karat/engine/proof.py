@@ -200,9 +200,9 @@ def _linear(
     off = np.abs(rho)
     worst, power = int(off.argmax()), fitted.kernel.power
     largest = float(off[worst])
-    own = fitted.kernel.roundings
-    lost = own * (fitted.summed + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))  # underflow
-    sums = summed(fitted.summed, own) if fitted.off is None else float(np.max(fitted.off / size)) + EPS
+    own, count = fitted.kernel.roundings, fitted.summed if rows is None else len(rows)
+    lost = own * (count + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))  # underflow
+    sums = summed(count, own) if fitted.off is None else float(np.max(fitted.off / size)) + EPS
     derived = sums + inflation * exact_sum_rounding(own) + lost
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
         error = largest + derived
