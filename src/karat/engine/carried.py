@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Flags
+from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
 from karat.engine.proof import linear_class
@@ -143,7 +143,18 @@ def share(owed: Array | None, kernel: Kernel | None, about: FittedMoments | None
     """What sums in the coordinates of a kernel are off by, as a part of absolute sums in others."""
     if owed is None or kernel is None or about is None or about.absolute is None:
         return 0.0
-    return float(np.max(kernel.sizes_in(owed, about.kernel) / np.maximum(about.absolute, TINY), initial=0.0))
+    sizes = about.sizes
+    assert sizes is not None
+    return float(np.max(kernel.sizes_in(owed, about.kernel) / np.maximum(sizes, TINY), initial=0.0))
+
+
+def beside(fitted: FittedMoments, rows: Rows, peeled: Indices) -> FittedMoments:
+    """Sums of other rows than the peeled ones, which are kept verbatim."""
+    if not len(peeled):
+        return fitted
+    kept = rows.take(peeled, np.zeros(rows.columns)), own_weights(rows, peeled)
+    also = fitted.also_linear
+    return replace(fitted, peeled=kept, also_linear=None if also is None else replace(also, peeled=kept))
 
 
 def sums_about_means(rows: Rows, found: Reduction) -> FittedMoments | None:
@@ -155,10 +166,15 @@ def sums_about_means(rows: Rows, found: Reduction) -> FittedMoments | None:
 
 def claimed_again(rows: Rows, peeled: Flags, found: Reduction, more: Array | None, kernel: Kernel) -> Reduction:
     """The reduction to the rows held, now that their sum is off by ``more``, in the coordinates of a kernel."""
-    rest = replace(found, positions=np.flatnonzero(~peeled), weights=own_weights(rows, np.flatnonzero(~peeled)))
-    about, alone = carried_moments(rows, rest), np.flatnonzero(peeled)
-    if about is not None and about.absolute is not None and len(alone):  # they were summed where ``more`` comes from
-        beside = own_weights(rows, alone) @ np.abs(about.kernel.features(rows.take(alone, about.kernel.shift)))
-        about = replace(about, absolute=about.absolute + beside)
+    proof, left, linear = found.proof, np.flatnonzero(~peeled), linear_class(found.fitted)
+    if linear is None or more is None:
+        return found
+    absolute = own_weights(rows, left) @ np.abs(kernel.features(rows.take(left, kernel.shift))) / proof.inflation
+    about = beside(replace(linear, kernel=kernel, absolute=absolute), rows, np.flatnonzero(peeled))
     added = share(more, kernel, about)
-    return replace(found, proof=replace(found.proof, derived=found.proof.derived + added))
+    return replace(found, proof=replace(proof, derived=proof.derived + added, loss_error=proof.loss_error + added))
+
+
+def means_kernel(linear: FittedMoments | None) -> Kernel | None:
+    """The kernel of sums of features, about the means of the rows that were summed."""
+    return None if linear is None else linear.kernel.centred(linear) or linear.kernel

@@ -202,10 +202,12 @@ def _linear(
     largest = float(off[worst])
     own, count = fitted.kernel.roundings, fitted.summed if rows is None else len(rows)
     lost = own * (count + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))  # underflow
-    sums = summed(count, own) if fitted.off is None else float(np.max(fitted.off / size)) + EPS
+    sums, beside = summed(count, own), fitted.sizes
+    if fitted.off is not None and beside is not None:
+        sums = float(np.max(fitted.off / np.maximum(beside, TINY))) + EPS
     derived = sums + inflation * exact_sum_rounding(own) + lost
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
-        error = largest + derived
+        error = largest + min(derived, summed(count, own) + inflation * exact_sum_rounding(own) + lost)
         return Proof(error, largest / limit, largest, 1.0, (), largest, power, worst, inflation, derived=derived)
     seen = witnesses(fitted.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)

@@ -29,8 +29,10 @@ import numpy as np
 
 from karat.engine.carried import (
     about_the_means,
+    beside,
     debt,
     linear_kernel,
+    means_kernel,
     off_by,
     owed_by,
     serves_powers,
@@ -65,7 +67,7 @@ from karat.engine.reduce import (
 )
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.engine.sums import MOST_ROWS, sum_rounding, two_sum
-from karat.engine.tolerances import CONTENT, MEASURED, ROUNDING, SHARP, TINY, UNSEEN
+from karat.engine.tolerances import CONTENT, EXACT, MEASURED, ROUNDING, SHARP, TINY, UNSEEN
 from karat.engine.tree import reduce_by_tree
 from karat.engine.weights import sampled
 
@@ -155,11 +157,10 @@ class Running:
         return replace(self, held_error=found.proof.handed_on, used=used, needs_tree=needs_tree)
 
     def claimed(self, found: Reduction) -> Reduction:
-        """A reduction to the rows of this sum, with what is inherited from the rows that it began with.
-
-        What sums of features are off by is part of the proof already.
-        """
+        """A reduction to the rows of this sum, with what is inherited; the debts are part of the proof already."""
         before = self.spent if serves_powers(found.fitted) else 0.0
+        if found.proof.derived * self.inflation > EXACT:
+            found = replace(found, proof=replace(found.proof, loss_error=np.inf))
         return replace(found, inherited=self.inherited, before=before, inflation=self.inflation)
 
     @property
@@ -276,7 +277,7 @@ def _continued(
     alone[:held] &= peeled  # the others are in the sum already
     left = np.flatnonzero(~alone)
     without = running.plus(rows.subset(left[(left >= held) | np.isin(left, np.flatnonzero(peeled))]))
-    fitted = without.fitted_moments()
+    fitted = beside(without.fitted_moments(), rows, np.flatnonzero(alone))
     if fitted.needs_pass or not alone.any():
         return claimed(grown, found, found)
     others, among = rows.subset(left), int((left < held).sum())
@@ -310,27 +311,25 @@ def _afresh(
     )
     fresh = replace(fresh, inherited=inherited, before=before if serves_powers(fresh.fitted) else 0.0, inflation=inflation)
     about = None if running is None else sums_about_means(summed_now, fresh)
-    owed = None if running is None or about is None else held_debt(rows.subset(np.flatnonzero(~peeled)), running, about.kernel)
-    if about is not None and owed is not None:
-        fresh = replace(fresh, proof=replace(fresh.proof, derived=fresh.proof.derived + share(owed, about.kernel, about)))
+    about = None if about is None else beside(about, rows, fresh.positions[fresh.peeled])
+    before_now = rows.subset(np.flatnonzero(~peeled))
+    if running is not None and about is not None:
+        owed = share(held_debt(before_now, running, about.kernel), about.kernel, about)
+        fresh = replace(fresh, proof=replace(fresh.proof, derived=fresh.proof.derived + owed))
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
     if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:  # the kept rows represent all
         return fresh, replace(started, inherited=fresh.handed_on, spent=fresh.spent, inflation=inflation, needs_tree=needs_tree)
     # Worth another pass: the sum of all these rows, so that later folds can do better.
     started = replace(started.emptied().plus(summed_now), inherited=inherited, spent=before, inflation=inflation)
-    return fresh, started.owing(owed, None if about is None else about.kernel).after(fresh, needs_tree)
+    goal = means_kernel(started.linear)
+    owing = None if running is None else held_debt(before_now, running, goal)
+    return fresh, started.owing(owing, goal).after(fresh, needs_tree)
 
 
 def held_debt(rows: Rows, running: Running, goal: Kernel | None = None) -> Array | None:
     """What held rows that are not peeled are off by, in the coordinates of a kernel, if they stand for a running sum."""
     return owed_by(rows, own_weights(rows, np.arange(len(rows))), running.linear, goal)
-
-
-def means_kernel(running: Running) -> Kernel | None:
-    """The kernel of sums of features, about the means of the rows that were summed."""
-    linear = running.linear
-    return None if linear is None else linear.kernel.centred(linear) or linear.kernel
 
 
 def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
@@ -390,7 +389,7 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
     everything = np.arange(len(rows))
     rest = rows.subset(everything[~peeled]) if peeled.any() else rows
     among = np.arange(len(rest))
-    fitted = running.fitted_moments()
+    fitted = beside(running.fitted_moments(), rows, everything[peeled])
     if fitted.needs_pass:
         fitted, _ = fit_moments(rest, kernel, among)
     weights = own_weights(rest, among)
