@@ -104,7 +104,7 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
         return found
     kernel = centred_kernel(found)
     if kernel is not None:
-        centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True).over(len(rows))
+        centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
         found = better(found, measure_again(core, rows, centred, kept, passes + 1))
     if not found.proof.ok and found.proof.excluded and isinstance(fitted.kernel, Powers):
         restored, more = fit_moments(rows, table.kernel(core.problem).keeping_all(), pilot)

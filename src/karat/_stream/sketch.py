@@ -34,7 +34,8 @@ from karat._stream.buffer import Buffer
 from karat._stream.fingerprint import Fingerprint
 from karat._stream.result import coreset_of
 from karat._stream.summary import Summary
-from karat.engine.stream import NO_CLAIM, claimed_again, grown, held_debt, larger, means_kernel
+from karat.engine.carried import claimed_again, means_kernel
+from karat.engine.stream import NO_CLAIM, grown, held_debt, larger
 from karat.errors import InputError, NotExactError, check_whole
 from karat.problems import Problem
 
@@ -319,7 +320,7 @@ class Sketch:
     def _owe(self, label: Any, theirs: Summary) -> None:
         """Let the sums of a group be off by what the rows of another sketch are off by, about the means of both together."""
         mine = self.summary
-        kernel, (rows, peeled) = means_kernel(mine.running[label]), theirs.held_rows(label)
+        kernel, (rows, peeled) = means_kernel(mine.running[label].linear), theirs.held_rows(label)
         if kernel is None or peeled.all():
             return
         debt = held_debt(rows.subset(np.flatnonzero(~peeled)), theirs.running[label], kernel)

@@ -17,12 +17,12 @@ from dataclasses import replace
 import numpy as np
 
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
 from karat.engine.proof import linear_class
 from karat.engine.reduce import Reduction, proven_as_well
-from karat.engine.rows import Rows, Statistic, sweep
+from karat.engine.rows import Rows, Statistic, own_weights, pass_over, sweep
 from karat.engine.sums import WIDE, exact_sum, exact_sum_rounding, sum_rounding
 from karat.engine.tolerances import EPS, MEASURED, TINY
 
@@ -143,4 +143,38 @@ def share(owed: Array | None, kernel: Kernel | None, about: FittedMoments | None
     """What sums in the coordinates of a kernel are off by, as a part of absolute sums in others."""
     if owed is None or kernel is None or about is None or about.absolute is None:
         return 0.0
-    return float(np.max(kernel.sizes_in(owed, about.kernel) / np.maximum(about.absolute, TINY), initial=0.0))
+    sizes = about.sizes
+    assert sizes is not None
+    return float(np.max(kernel.sizes_in(owed, about.kernel) / np.maximum(sizes, TINY), initial=0.0))
+
+
+def beside(fitted: FittedMoments, rows: Rows, peeled: Indices) -> FittedMoments:
+    """Sums of other rows than the peeled ones, which are kept verbatim."""
+    if not len(peeled):
+        return fitted
+    kept = rows.take(peeled, np.zeros(rows.columns)), own_weights(rows, peeled)
+    also = fitted.also_linear
+    return replace(fitted, peeled=kept, also_linear=None if also is None else replace(also, peeled=kept))
+
+
+def sums_about_means(rows: Rows, found: Reduction) -> FittedMoments | None:
+    """The sums of features of these rows about their means."""
+    linear = linear_class(found.fitted)
+    kernel = None if linear is None else linear.kernel.centred(linear)
+    return linear if kernel is None else kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+
+
+def claimed_again(rows: Rows, peeled: Flags, found: Reduction, more: Array | None, kernel: Kernel) -> Reduction:
+    """The reduction to the rows held, now that their sum is off by ``more``, in the coordinates of a kernel."""
+    proof, left, linear = found.proof, np.flatnonzero(~peeled), linear_class(found.fitted)
+    if linear is None or more is None:
+        return found
+    absolute = own_weights(rows, left) @ np.abs(kernel.features(rows.take(left, kernel.shift))) / proof.inflation
+    about = beside(replace(linear, kernel=kernel, absolute=absolute), rows, np.flatnonzero(peeled))
+    added = share(more, kernel, about)
+    return replace(found, proof=replace(proof, derived=proof.derived + added, loss_error=proof.loss_error + added))
+
+
+def means_kernel(linear: FittedMoments | None) -> Kernel | None:
+    """The kernel of sums of features, about the means of the rows that were summed."""
+    return None if linear is None else linear.kernel.centred(linear) or linear.kernel

@@ -121,6 +121,8 @@ class FittedMoments:
     summed: int = MOST_ROWS  # rows that one pass has summed
     off: Array | None = None  # (m,): what the target may be off by, where that is known better than by the number of rows
     low: Array | None = None  # (m,): what is lost of the target in its last bits, where that is known
+    # rows ``[1 | D]`` and weights that are kept verbatim beside those that were summed: what sums are off by is beside all rows
+    peeled: tuple[Array, Array] | None = None
     debts: Array | None = None  # (k, columns + m): that in parts, each about its own shift (:mod:`karat.engine.carried`)
     # columns whose moments are zero, because all values are, or because they are so small that their powers underflow
     vanished: Flags | None = None
@@ -134,6 +136,16 @@ class FittedMoments:
             self, summed=rows, also_linear=None if also is None else replace(also, summed=rows),
             frame=None if frame is None else replace(frame, count=rows),
         )  # fmt: skip
+
+    @property
+    def sizes(self) -> Array | None:
+        """The absolute moments, those of peeled rows as well."""
+        if self.absolute is None or self.peeled is None:
+            return self.absolute
+        block, weights = self.peeled
+        return np.asarray(
+            self.absolute + weights @ np.abs(self.kernel.features(block - np.concatenate([[0.0], self.kernel.shift])))
+        )
 
     def known_to(self, off: Array | None, low: Array | None, debts: Array | None) -> FittedMoments:
         """The same; sums of features may be ``off`` by so much, and have a ``low`` part."""

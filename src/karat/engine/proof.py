@@ -191,13 +191,15 @@ def _linear(
     off = np.abs(rho)
     worst, power = int(off.argmax()), fitted.kernel.power
     largest = float(off[worst])
-    own = fitted.kernel.roundings
-    lost = own * (fitted.summed + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))  # underflow
-    sums = sum_rounding(fitted.summed, own) if fitted.off is None else float(np.max(fitted.off / size)) + EPS
+    own, count = fitted.kernel.roundings, fitted.summed if rows is None else len(rows)
+    lost = own * (count + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))  # underflow
+    sums, beside = sum_rounding(count, own), fitted.sizes
+    if fitted.off is not None and beside is not None:
+        sums = float(np.max(fitted.off / np.maximum(beside, TINY))) + EPS
     derived = sums + inflation * exact_sum_rounding(own) + lost
     known = derived / (COORDINATES * (len(fitted.kernel.shift) + 2))
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
-        error = largest + derived
+        error = largest + min(derived, sum_rounding(count, own) + inflation * exact_sum_rounding(own) + lost)
         return Proof(
             error, max(largest / limit, known), largest, 1.0, (), largest, power, worst, inflation, measured=largest,
             derived=derived,
@@ -315,10 +317,11 @@ def _charged(
             break
         if frame.degree == 2:
             times = tuple(t for t in TIMES if t < BETWEEN * gap)  # beyond, the loss error alone is enough
-            rho = max(_smallest_rho(frame, difference, frame.half, some, error, times, limit - dropped) for some in frame.targets)
+            targets = [(frame.half, some) for some in frame.targets]
+            rho = max(_smallest_rho(frame, difference, *target, error, times, limit - dropped) for target in targets)
         else:
-            floors = frame.floors(FLOOR_SHARES)
-            rho = min(_smallest_rho(frame, difference, base, None, error, TIMES, limit - dropped) for base in floors)
+            floors = [(base, None) for base in frame.floors(FLOOR_SHARES)]
+            rho = min(_smallest_rho(frame, difference, *floor, error, TIMES, limit - dropped) for floor in floors)
         if dropped + rho <= limit:
             return error, dropped + rho
     return None

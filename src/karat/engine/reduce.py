@@ -234,7 +234,7 @@ def about_means(rows: Rows, found: Reduction) -> Reduction:
     kernel = None if linear is None else linear.kernel.centred(linear)
     if linear is None or kernel is None:
         return found
-    centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True).over(len(rows))
+    centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
     return replace(proven_as_well(rows, found, centred), passes=found.passes + 1)
 
 
@@ -317,7 +317,7 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
             raise NonFiniteError
         passes += 1
         # After the last pass the proof says whether the coordinates were good enough.
-        fitted = kernel.fitted_moments(statistic, rows.total, last=passes >= PASSES).over(len(rows))
+        fitted = kernel.fitted_moments(statistic, rows.total, last=passes >= PASSES)
         if fitted.vanished is not None and fitted.vanished.any() and not looked:  # zero, or too small for its powers
             looked = True
             sizes = np.where(fitted.vanished, column_sizes(rows, kernel.shift), 0.0)

@@ -29,14 +29,16 @@ import numpy as np
 
 from karat.engine.carried import (
     about_the_means,
-    carried_moments,
+    beside,
     debt,
     linear_kernel,
+    means_kernel,
     off_by,
     owed_by,
     serves_powers,
     share,
     summed,
+    sums_about_means,
     with_debt,
 )
 from karat.engine.kernel import FittedMoments, Kernel
@@ -64,7 +66,7 @@ from karat.engine.reduce import (
 )
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.engine.sums import two_sum
-from karat.engine.tolerances import AFFORD, CONTENT, ROUNDING, SHARP, TINY
+from karat.engine.tolerances import AFFORD, CONTENT, EXACT, ROUNDING, SHARP, TINY
 from karat.engine.tree import reduce_by_tree
 from karat.engine.weights import sampled
 
@@ -149,11 +151,10 @@ class Running:
         return replace(self, held_error=found.proof.loss_error, used=used, needs_tree=needs_tree)
 
     def claimed(self, found: Reduction) -> Reduction:
-        """A reduction to the rows of this sum, with what is inherited from the rows that it began with.
-
-        What sums of features are off by is part of the proof already.
-        """
+        """A reduction to the rows of this sum, with what is inherited; the debts are part of the proof already."""
         before = self.spent if serves_powers(found.fitted) else 0.0
+        if found.proof.derived * self.inflation > EXACT:
+            found = replace(found, proof=replace(found.proof, loss_error=np.inf))
         return replace(found, inherited=self.inherited, before=before, inflation=self.inflation)
 
     @property
@@ -268,7 +269,7 @@ def _continued(
     alone[:held] &= peeled  # the others are in the sum already
     left = np.flatnonzero(~alone)
     without = running.plus(rows.subset(left[(left >= held) | np.isin(left, np.flatnonzero(peeled))]))
-    fitted = without.fitted_moments()
+    fitted = beside(without.fitted_moments(), rows, np.flatnonzero(alone))
     if fitted.needs_pass or not alone.any():
         return claimed(grown, found, found)
     others, among = rows.subset(left), int((left < held).sum())
@@ -315,46 +316,26 @@ def _afresh(
         rows if not fresh.peeled.any() else rows.subset(np.setdiff1d(np.arange(len(rows)), fresh.positions[fresh.peeled]))
     )
     fresh = replace(fresh, inherited=inherited, before=before if serves_powers(fresh.fitted) else 0.0, inflation=inflation)
-    about = None if running is None else _about(summed_now, fresh)
-    owed = None if running is None or about is None else held_debt(rows.subset(np.flatnonzero(~peeled)), running, about.kernel)
-    if about is not None and owed is not None:
-        fresh = replace(fresh, proof=replace(fresh.proof, derived=fresh.proof.derived + share(owed, about.kernel, about)))
+    about = None if running is None else sums_about_means(summed_now, fresh)
+    about = None if about is None else beside(about, rows, fresh.positions[fresh.peeled])
+    before_now = rows.subset(np.flatnonzero(~peeled))
+    if running is not None and about is not None:
+        owed = share(held_debt(before_now, running, about.kernel), about.kernel, about)
+        fresh = replace(fresh, proof=replace(fresh.proof, derived=fresh.proof.derived + owed))
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
     if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:  # the kept rows represent all
         return fresh, replace(started, inherited=fresh.error, spent=fresh.spent, inflation=inflation, needs_tree=needs_tree)
     # Worth another pass: the sum of all these rows, so that later folds can do better.
     started = replace(started.emptied().plus(summed_now), inherited=inherited, spent=before, inflation=inflation)
-    return fresh, started.owing(owed, None if about is None else about.kernel).after(fresh, needs_tree)
-
-
-def _about(rows: Rows, found: Reduction) -> FittedMoments | None:
-    """The sums of features of these rows about their means."""
-    linear = linear_class(found.fitted)
-    kernel = None if linear is None else linear.kernel.centred(linear)
-    return linear if kernel is None else kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+    goal = means_kernel(started.linear)
+    owing = None if running is None else held_debt(before_now, running, goal)
+    return fresh, started.owing(owing, goal).after(fresh, needs_tree)
 
 
 def held_debt(rows: Rows, running: Running, goal: Kernel | None = None) -> Array | None:
     """What held rows that are not peeled are off by, in the coordinates of a kernel, if they stand for a running sum."""
     return owed_by(rows, own_weights(rows, np.arange(len(rows))), running.linear, goal)
-
-
-def claimed_again(rows: Rows, peeled: Flags, found: Reduction, more: Array | None, kernel: Kernel) -> Reduction:
-    """The reduction to the rows held, now that their sum is off by ``more``, in the coordinates of a kernel."""
-    rest = replace(found, positions=np.flatnonzero(~peeled), weights=own_weights(rows, np.flatnonzero(~peeled)))
-    about, alone = carried_moments(rows, rest), np.flatnonzero(peeled)
-    if about is not None and about.absolute is not None and len(alone):  # they were summed where ``more`` comes from
-        beside = own_weights(rows, alone) @ np.abs(about.kernel.features(rows.take(alone, about.kernel.shift)))
-        about = replace(about, absolute=about.absolute + beside)
-    added = share(more, kernel, about)
-    return replace(found, proof=replace(found.proof, derived=found.proof.derived + added))
-
-
-def means_kernel(running: Running) -> Kernel | None:
-    """The kernel of sums of features, about the means of the rows that were summed."""
-    linear = running.linear
-    return None if linear is None else linear.kernel.centred(linear) or linear.kernel
 
 
 def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
@@ -371,6 +352,7 @@ def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, nee
     """Reduce in coordinates fitted to these rows; also whether it needed the tree."""
     pool = held + sample(rng, len(rows) - held, pilot_size(len(rows)))
     fitted, passes = fit_moments(rows, kernel, np.concatenate([np.arange(held), pool]))
+    fitted = fitted.over(len(rows))
     if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), WAY, passes), needs_tree
@@ -417,7 +399,7 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
     everything = np.arange(len(rows))
     rest = rows.subset(everything[~peeled]) if peeled.any() else rows
     among = np.arange(len(rest))
-    fitted = running.fitted_moments()
+    fitted = beside(running.fitted_moments(), rows, everything[peeled])
     if fitted.needs_pass:
         fitted, _ = fit_moments(rest, kernel, among)
     weights = own_weights(rest, among)

@@ -148,7 +148,10 @@ def _vertex(
     pure = kinds.pure[kinds.plain]
     slack = AT_BOUND * EPS * np.abs(moments[: len(kinds.unit)] / kinds.unit)[kinds.plain]
     missed = np.where(pure & (missed + alpha <= slack), -alpha, missed)  # no regulariser weight is negative
-    delta = np.where(kinds.free[kinds.plain], missed, 0.0) * unit / unit
+    with np.errstate(over="ignore"):
+        delta = np.where(kinds.free[kinds.plain], missed, 0.0) * unit / unit
+    if not np.isfinite(delta).all():  # no number that could be stored
+        return None, passes
     correction = Correction(kinds.sets, delta)
     gap = loss.error(block, weights, correction)
     return (Absorbed(positions, weights, correction, gap, 1 + passes) if gap <= LIMIT else None), passes
