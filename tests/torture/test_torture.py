@@ -28,7 +28,7 @@ QUICK = (
     "1-pareto", "1-lognormal", "2-offset-box", "2-collinear-3", "2-small-alpha", "2-weight-units", "3-sketch-late-column",
     "5-sketch-saved", "5-long-integers", "5-nanoseconds", "6-forward", "7-targets", "7-epil", "7-midwest-power",
     "8-equal-at-first", "8-wide-sparse", "8-groups-not-a-time", "8-groups-of-tuples", "8-groups-of-nan", "8-flat-sparse",
-    "8-update-none", "8-six-passes",
+    "8-update-none",
 )  # fmt: skip
 SLOW = ("large", "large-rare", "hidden", "huge", "kernel-smooth")
 OF_EACH = 2
