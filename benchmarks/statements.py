@@ -11,7 +11,9 @@ def statements(source: str) -> int:
     """Statements of a module; a docstring is none."""
     tree = ast.parse(source)
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    documented = sum(1 for node in ast.walk(tree) if isinstance(node, owners) and ast.get_docstring(node, clean=False) is not None)
+    documented = sum(
+        1 for node in ast.walk(tree) if isinstance(node, owners) and ast.get_docstring(node, clean=False) is not None
+    )
     return sum(1 for node in ast.walk(tree) if isinstance(node, ast.stmt)) - documented
 
 

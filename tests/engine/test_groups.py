@@ -89,7 +89,9 @@ def test_every_group_is_reduced_and_exact_in_rational_arithmetic(kind):
             core = sum(a * losses[i] for a, i in zip(w, found.positions.tolist(), strict=True))
             sizes = [_size(table[:, j], u) for j in range(3)]
             change = found.proof.rounding * sum(abs(z) * s for z, s in zip(slope, sizes, strict=True))
-            assert abs(core - full) <= Fraction(found.proof.loss_error) * full + Fraction(2 * change * float(full) ** 0.5 + change**2)
+            assert abs(core - full) <= Fraction(found.proof.loss_error) * full + Fraction(
+                2 * change * float(full) ** 0.5 + change**2
+            )
 
 
 def _loss(row: np.ndarray, query: list[Fraction]) -> Fraction:
@@ -140,7 +142,10 @@ def test_larger_groups_have_a_pass_of_their_own():
                 white = oracles.whiten(tables[group], mass, True)
                 error = oracles.square_error(white, tables[group][found.positions], found.weights)
                 assert found.proof.ok
-                assert error <= found.proof.loss_error + 2 * (found.proof.rounding + 4 * EPS) * np.sqrt(white.rank) * white.condition
+                assert (
+                    error
+                    <= found.proof.loss_error + 2 * (found.proof.rounding + 4 * EPS) * np.sqrt(white.rank) * white.condition
+                )
                 assert len(found.positions) <= 15
 
 

@@ -16,7 +16,6 @@ from karat._data.checks import Table
 from karat._data.frames import aligned
 from karat.engine.groups import measure_many
 from karat.engine.linalg import Flags, Indices
-from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof
 from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
@@ -109,16 +108,7 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
     if not found.proof.ok and found.proof.excluded and isinstance(fitted.kernel, Powers):
         restored, more = fit_moments(rows, table.kernel(core.problem).keeping_all(), pilot)
         found, passes = better(found, measure_again(core, rows, restored, kept, passes + more)), passes + more
-    if found.proof.ok:
-        return found
-    try:
-        single_columns = unmixed(fitted.kernel)  # powers of mixed columns lose more digits
-    except InputError:  # without a place of their own for targets there are too many
-        return found
-    if single_columns is fitted.kernel:
-        return found
-    single, more = fit_moments(rows, single_columns, pilot)
-    return better(found, measure_again(core, rows, single, kept, passes + more))
+    return found
 
 
 def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None) -> tuple[Flags, Indices]:

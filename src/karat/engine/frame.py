@@ -33,10 +33,11 @@ from karat.engine.coordinates import Basis
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
 from karat.engine.sums import sum_rounding
-from karat.engine.tolerances import EPS, TINY
+from karat.engine.tolerances import EPS, ROUNDING, TINY
 
 MANY = 2**36  # rows that a stream may have
 KEPT = 2**15  # rows that may be kept
+SHARES = (1e-10, 1e-7, 1e-4, 1e-1)  # t at which the worst queries are sought
 CORRELATED = 8.0  # by this factor the rounding of sums exceeds that of uncorrelated variables
 
 
@@ -176,7 +177,7 @@ class Frame:
         return np.asarray(steps * EPS * (terms @ np.abs(self.inverse)))
 
     def share(self, k: Array) -> tuple[float, float, int]:
-        """An error of ``sum_j k_j |z_j|`` as a change of the columns, and of the loss; and the column in which it is largest."""
+        """An error of ``sum_j k_j |z_j|`` as a change of columns, and of the loss; and the column in which it is largest."""
         first = int(self.affine)
         need = k[first:] + (k[0] * np.abs(self.means[first:]) if first else 0.0)
         ratio = np.where(need > 0, need / np.maximum(self.spreads[first:], TINY), 0.0)
@@ -192,8 +193,11 @@ class Frame:
         reach[:first] = np.inf
         return np.asarray(reach)
 
-    def free(self, error: Array, some: list[int] | None) -> list[Array]:
-        """Diagonals D with ``v' D v <= S^p`` for the monomials v of a query: shares alike, and where an ``error`` is."""
+    def free(self, error: Array, base: Array, some: list[int] | None) -> list[Array]:
+        """Matrices Q with ``v' Q v <= S^p`` for the monomials v of a query: coordinates alike, and where an ``error`` is.
+
+        Also ``S >= |sum_j s_j sigma_j z_j|`` with the signs s of the queries at which the error is largest.
+        """
         near = 1.0 / self.reach if some is None else 1.0 / self.reach[some]
         table = monomials(len(near), self.degree // 2)
         need = np.zeros(len(near))
@@ -201,7 +205,21 @@ class Frame:
         need[near > 0] = squares[near > 0] / near[near > 0] ** 2
         even = (near > 0) / max(1, int((near > 0).sum()))
         shares = [even] + ([0.9 * need / need.sum() + 0.1 * even] if need.sum() > 0 and np.isfinite(need.sum()) else [])
-        return [np.prod((share * near**2)[table.indices], axis=1) for share in shares]
+        found = [np.diag(np.prod((share * near**2)[table.indices], axis=1)) for share in shares]
+        if len(self.basis.excluded):
+            return found
+        map_, half = self.basis.map if some is None else self.basis.map[:, some], self.degree // 2
+        if half > 1:  # along the coordinate with the largest error
+            queries = [np.eye(len(near))[int(need.argmax())]]
+        else:
+            bases = (t * base + (ROUNDING**2 * (1 + 1 / t) * self.total) * found[-1] for t in SHARES)
+            queries = [query for one in bases if (query := linalg.relative_vector(error, one)) is not None]
+        for query in queries:
+            form = np.sign(map_ @ query) * self.spreads
+            form[: int(self.affine)] = 0.0
+            side = table.values((form @ map_)[:, None])[:, 0] * np.sqrt(table.multinomials)
+            found.append(0.95**half * np.outer(side, side) + 0.05**half * found[0])
+        return found
 
     def floors(self, shares: tuple[float, ...]) -> list[Array]:
         """Lower bounds of the loss as matrices: M and Jensen's bound, mixed in several ways."""

@@ -405,3 +405,14 @@ def relative_norm(difference: Array, base: Array) -> float:
         return np.inf
     left = solve_upper(factor, difference / scale, transposed=True)
     return spectral_norm(solve_upper(factor, left.T, transposed=True))
+
+
+def relative_vector(difference: Array, base: Array) -> Array | None:
+    """The vector at which a symmetric E is largest relative to a positive definite B; None if B is not."""
+    size = np.sqrt(np.maximum(np.diag(base), TINY))
+    factor = cholesky(np.asfortranarray(base / size / size[:, None]))
+    if factor is None:
+        return None
+    left = solve_upper(factor, difference / size / size[:, None], transposed=True)
+    values, vectors = eigh(solve_upper(factor, left.T, transposed=True))
+    return np.asarray(solve_upper(factor, vectors[:, int(np.abs(values).argmax())]) / size)

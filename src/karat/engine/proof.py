@@ -62,7 +62,7 @@ TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho i
 BETWEEN = 10.0**0.25  # and their ratio
 HALVINGS = 6  # of the interval in which rho is sought, on a logarithmic scale
 LEAST = ROUNDING / 1024
-SHARPER = 1e-12  # the loss error that is left where rho takes a share; if that is too much, half of EXACT
+SHARPER = 1e-12  # the loss error that is left where rho takes a share; if that is too much, more of EXACT
 
 
 def linear_class(fitted: FittedMoments) -> FittedMoments | None:
@@ -312,9 +312,9 @@ def _charged(
     frame: Frame, difference: Array, gap: float, extra: float, dropped: float, limit: float
 ) -> tuple[float, float] | None:
     """The loss error and the rho that hold E and the rounding of the sums, with what was dropped; None if there are none."""
-    for error in (SHARPER, EXACT / 2):
-        if error + extra > EXACT:
-            break
+    for error in (SHARPER, EXACT / 2, EXACT - extra):
+        if not 0 < error <= EXACT - extra:
+            continue
         if frame.degree == 2:
             times = tuple(t for t in TIMES if t < BETWEEN * gap)  # beyond, the loss error alone is enough
             targets = [(frame.half, some) for some in frame.targets]
@@ -342,11 +342,11 @@ def _smallest_rho(
     # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d the roots of the diagonal of M.
     size = np.diag(frame.half) if some is None else np.diag(frame.half)[some]
     sums = frame.sum_error * len(size) * np.diag(size)
-    for free in frame.free(np.abs(error) + sums, some):
+    for free in frame.free(error, base, some):
 
         def holds(rho: float, free: Array = free) -> bool:
             charge = (rho / between) ** p * frame.total * free
-            bases = ((0.999 * delta + t) * base + np.diag(charge * (1 + ((p - 1) / t) ** (p - 1))) for t in times)
+            bases = ((0.999 * delta + t) * base + charge * (1 + ((p - 1) / t) ** (p - 1)) for t in times)
             return all(linalg.relative_norm(error, one) + linalg.relative_norm(sums, one) <= 1.0 for one in bases)
 
         high = min(limit, best)

@@ -35,7 +35,7 @@ FLOOR_SHARES = (0.1, 0.5, 0.9)  # of Jensen's lower bound in the denominator of 
 # Coordinates (karat.engine.coordinates).
 NULL = 8 * EPS  # a combination of columns is dropped if its size, as a change of a column, is at most this
 UNSCALED = 16 * EPS  # per variable: relative size in a sample below which it is not yet scaled
-ACCURATE = 5e-11  # rounding of sums, as a loss error, beyond which they are summed again in better coordinates
+ACCURATE = 2e-11  # rounding of sums, as a loss error, beyond which they are summed again in better coordinates
 KAPPA = 50.0  # condition up to which variables need no coordinates, as far as a sample tells
 BLIND = 1e-13  # relative eigenvalue of a Gram matrix below which it cannot tell a direction from zero
 SMALL = 1e-7  # relative size of a direction whose coordinates are mostly rounding, which must not spread to others
