@@ -15,7 +15,7 @@ from karat.engine.function import FunctionKernel
 from karat.engine.proof import linear_class, measure
 from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows, pass_over
-from karat.engine.tolerances import EPS, MEASURED, ROUNDING
+from karat.engine.tolerances import EPS, MEASURED
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 

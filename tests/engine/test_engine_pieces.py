@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from karat.engine import linalg
-from karat.engine.points import candidate_points
 from karat.engine.monomials import Monomials
+from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
 from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows

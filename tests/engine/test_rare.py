@@ -5,7 +5,6 @@ import pytest
 
 import karat
 from karat.engine.rare import Independent
-from karat.engine.rows import Rows
 
 
 def categories(n=60_000, seed=0):

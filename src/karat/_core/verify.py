@@ -105,8 +105,9 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
     if kernel is not None:
         centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
         found = better(found, measure_again(core, rows, centred, kept, passes + 1))
-    if not found.proof.ok and found.proof.excluded and isinstance(fitted.kernel, Powers):
-        restored, more = fit_moments(rows, table.kernel(core.problem).keeping_all(), pilot)
+    plain = table.kernel(core.problem)
+    if not found.proof.ok and found.proof.excluded and isinstance(plain, Powers):
+        restored, more = fit_moments(rows, plain.keeping_all(), pilot)
         found, passes = better(found, measure_again(core, rows, restored, kept, passes + more)), passes + more
     return found
 

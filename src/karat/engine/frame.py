@@ -163,7 +163,7 @@ class Frame:
         power = np.einsum("kj,kj->j", values, half @ values) / self.total
         terms = np.sqrt(np.maximum(np.diag(half), 0.0) / self.total) @ np.abs(values)
         error = (self.sum_error + 4 * len(values) * EPS) * terms**2
-        return tuple(largest * np.maximum(power + sign * error, 0.0) ** (1 / degree) for sign in (-1, 1))  # type: ignore[return-value]
+        return tuple(largest * np.maximum(power + sign * error, 0.0) ** (1 / degree) for sign in (-1, 1))
 
     def dropped(self, kept: Array, weights: Array) -> Array:
         """k of the dropped directions, over all rows and over kept rows b."""
@@ -256,9 +256,10 @@ class Frame:
         worst = (0.0, 0.0)
         scaled = self.basis.map * np.where(self.spreads > 0, self.spreads, 1.0)[:, None]  # z_j sigma_j in place of z_j
         first = int(self.affine)
-        for number, some in zip(range(-targets, 0), self.targets if targets > 1 else [slice(None)], strict=False):
-            part = (slice(None), slice(None)) if isinstance(some, slice) else np.ix_(some, some)
-            map_ = scaled[:, some]
+        if len(self.targets) < targets:  # a target was dropped
+            return np.inf, np.inf
+        for number, some in zip(range(-targets, 0), self.targets, strict=True):
+            part, map_ = np.ix_(some, some), scaled[:, some]
             try:
                 explained = np.linalg.solve(self.second[part] / self.total, map_.T)  # G^-1 T'
             except np.linalg.LinAlgError:

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.group_proof import second_moments
-from karat.engine.group_weights import each
+from karat.engine.group_weights import each, second_moments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Blocks, Rows, consecutive
 from karat.engine.tolerances import EPS, EXTREME, KAPPA, WILD

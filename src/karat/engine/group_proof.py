@@ -14,14 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat.engine import linalg
-from karat.engine.group_weights import each
+from karat.engine.group_weights import PIECE, each, second_moments
 from karat.engine.linalg import Array, Flags
 from karat.engine.proof import Proof
 from karat.engine.sums import sum_rounding
 from karat.engine.tolerances import COORDINATES, EPS, TINY
-
-PIECE = 32  # rows that BLAS adds up by itself, or up to twice as many; such sums are added in a tree
 
 
 @dataclass(frozen=True)
@@ -80,21 +77,6 @@ def _rounded(kept: Kept) -> tuple[Array, Array, Array]:
     ratio = np.where(need > 0, need / np.maximum(spreads[:, first:], TINY), 0.0)
     root = np.sqrt(np.einsum("gii->gi", mean_square))
     return ratio.max(axis=1, initial=0.0), 2 * k[:, 0] if first else np.zeros(len(k)), (terms / root).max(axis=1, initial=1.0)
-
-
-def second_moments(variables: Array, weights: Array) -> Array:
-    """``V' diag(weights) V`` of every group (G, v, v)."""
-    groups, count, width = variables.shape
-    weighted = variables.copy() if weights.min() == weights.max() == 1.0 else variables * weights[:, :, None]
-    if count < 2 * PIECE:
-        return np.asarray(variables.transpose(0, 2, 1) @ weighted)
-    pieces = count // PIECE
-    whole = pieces * PIECE
-    left, right = (part[:, :whole].reshape(groups, pieces, PIECE, width) for part in (variables, weighted))
-    total = linalg.tree_sum((left.transpose(0, 1, 3, 2) @ right).swapaxes(0, 1))
-    if whole < count:
-        total += variables[:, whole:].transpose(0, 2, 1) @ weighted[:, whole:]
-    return np.asarray(total)
 
 
 def relative_norms(difference: Array, base: Array) -> Array:

@@ -30,6 +30,7 @@ POLISHINGS = 2  # rounds of polishing
 ROUNDED = 2 * EPS  # relative residual that no round makes smaller
 FEW_CHANGES = 0.6  # share of the points up to which Gram matrices are brought up to date rather than summed anew
 FINISHED = 0.7  # a stack is packed anew when no more than this share of it is left
+PIECE = 32  # rows that BLAS adds up by itself, or up to twice as many; such sums are added in a tree
 
 
 def each(function: Callable[..., Array], *stacks: Array) -> Array:
@@ -41,6 +42,21 @@ def each(function: Callable[..., Array], *stacks: Array) -> Array:
             return np.full_like(stacks[-1], np.nan)
         half = len(stacks[0]) // 2
         return np.concatenate([each(function, *(s[:half] for s in stacks)), each(function, *(s[half:] for s in stacks))])
+
+
+def second_moments(variables: Array, weights: Array) -> Array:
+    """``V' diag(weights) V`` of every group (G, v, v)."""
+    groups, count, width = variables.shape
+    weighted = variables.copy() if weights.min() == weights.max() == 1.0 else variables * weights[:, :, None]
+    if count < 2 * PIECE:
+        return np.asarray(variables.transpose(0, 2, 1) @ weighted)
+    pieces = count // PIECE
+    whole = pieces * PIECE
+    left, right = (part[:, :whole].reshape(groups, pieces, PIECE, width) for part in (variables, weighted))
+    total = linalg.tree_sum((left.transpose(0, 1, 3, 2) @ right).swapaxes(0, 1))
+    if whole < count:
+        total += variables[:, whole:].transpose(0, 2, 1) @ weighted[:, whole:]
+    return np.asarray(total)
 
 
 def taken(stack: Array, places: Indices) -> Array:

@@ -64,6 +64,6 @@ def look(fitted: FittedMoments, sample: Array) -> tuple[float, Cut | None]:
     if not wild.any():
         return float(ratio.max(initial=1.0)), None
     rows = (np.abs(sample[:, 1:] - centre) > np.where(wild, WILD * usual, np.inf)).any(axis=1)
-    if 2 * np.count_nonzero(rows) > len(rows):  # most rows have some wild value: begin with one column
+    if 2 * np.count_nonzero(rows) > len(sample):  # most rows have some wild value: begin with one column
         wild = ratio == ratio.max()
     return float(ratio.max()), Cut(centre, np.where(wild, WILD * usual, np.inf))

@@ -327,8 +327,8 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
         kernel = fitted.kernel
         if fitted.needs_pass:
             continue
-        few = passes == 1 and len(rows) <= COMPLETE and isinstance(kernel, Powers) and kernel.degree == 2
-        if not few or fitted.frame is None or not fitted.frame.correlated:
+        few, frame = passes == 1 and len(rows) <= COMPLETE and kernel.power == 2, fitted.frame
+        if not few or not isinstance(kernel, Powers) or frame is None or not frame.correlated:
             return fitted, passes
         kernel = kernel.within(kernel.basis)  # a second pass of few rows costs little, and gains digits
 
