@@ -32,7 +32,7 @@ from karat.engine import linalg
 from karat.engine.coordinates import Basis
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
-from karat.engine.sums import sum_rounding
+from karat.engine.sums import sum_rounding, sums_in_extended
 from karat.engine.tolerances import EPS, ROUNDING, TINY
 
 MANY = 2**36  # rows that a stream may have
@@ -60,6 +60,7 @@ class Frame:
     degree: int  # p
     affine: bool  # whether b has the constant, which then is the first coordinate too
     count: int = MANY  # rows, if they have been counted
+    coarse: bool = True  # whether they were summed in double precision; else in extended precision
 
     def coordinates(self, variables: Array) -> Array:
         """w of rows b, computed as in the pass."""
@@ -70,35 +71,44 @@ class Frame:
     def half_gram(self, coordinates: Array, weights: Array) -> Array:
         """``half`` of other rows."""
         table = monomials(self.basis.map.shape[1], self.degree // 2)
-        values = table.values(np.ascontiguousarray(coordinates.T))
+        rows = np.ascontiguousarray(coordinates.T)
+        values = table.values(rows if not self._extended(len(weights)) else rows.astype(np.longdouble))
         values = (values * np.sqrt(table.multinomials)[:, None]).T
         return linalg.summed_product(values, values * weights[:, None], linalg.SHORTEST)
+
+    def _extended(self, rows: int) -> bool:
+        return self.degree > 2 and sums_in_extended(rows, len(self.half), len(self.half))
 
     @cached_property
     def sum_error(self) -> float:
         """By how much entries of ``half`` may be off, for all rows and kept ones together, per roots of its diagonal."""
+        return self.sum_error_of(KEPT)
+
+    def sum_error_of(self, kept: int) -> float:
+        """The same for so many kept rows."""
         half = self.degree // 2
         summed = comb(len(self.basis.map) + half - 1, half)  # columns of the products, with those that were dropped
-        pieces = ((linalg.piece_rows(summed, self.degree), self.count), (linalg.SHORTEST, min(self.count, KEPT)))
-        return sum(sum_rounding(rows, self.degree + 1, piece) for piece, rows in pieces)
+        own = self.degree + 1
+        full = EPS if not self.coarse else sum_rounding(self.count, own, linalg.piece_rows(summed, self.degree))
+        return full + (EPS if self._extended(kept) else sum_rounding(min(self.count, kept), own, linalg.SHORTEST))
 
-    def rounding_of_sums(self, base: Array, among: list[int] | slice = slice(None)) -> float:
+    def rounding_of_sums(self, base: Array, error: float, among: list[int] | slice = slice(None)) -> float:
         """What rounding of the sums may add to an error relative to ``base``, a matrix like ``half`` or a part of it.
 
-        Entries are off by ``sum_error`` times the roots d of the diagonal: ``|v'E v| <= sum_error (d.|v|)^2``, which is at most
-        ``sum_error d'|B^-1|d`` times ``v'B v``.
+        Entries are off by ``error`` times the roots d of the diagonal: ``|v'E v| <= error (d.|v|)^2``, which is at most
+        ``error d'|B^-1|d`` times ``v'B v``.
         """
         root = np.sqrt(np.maximum(np.diag(self.half)[among], TINY))
         scaled = base / root / root[:, None]
         try:
-            return self.sum_error * float(np.abs(np.linalg.inv(scaled)).sum())
+            return error * float(np.abs(np.linalg.inv(scaled)).sum())
         except np.linalg.LinAlgError:
             return np.inf
 
     @cached_property
     def sums(self) -> float:
         """The same relative to the loss itself, for p = 2."""
-        return max(self.rounding_of_sums(self.half[np.ix_(some, some)], some) for some in self.targets)
+        return max(self.rounding_of_sums(self.half[np.ix_(some, some)], self.sum_error, some) for some in self.targets)
 
     @property
     def correlated(self) -> bool:

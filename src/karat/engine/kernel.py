@@ -43,6 +43,7 @@ class Kernel(ABC):
     # the shape of the matrix products that :meth:`statistic` forms, for the choice of block sizes
     product_shape: tuple[int, int]
     adapts: ClassVar[bool] = True  # whether the coordinates depend on a pilot
+    in_extended: bool = False  # whether powers are summed in extended precision
 
     @property
     def roundings(self) -> int:
@@ -85,6 +86,10 @@ class Kernel(ABC):
         """The summed features of ``groups`` contiguous groups of equal size, into which the block is cut (groups x m)."""
         features = self.features(block) * weights[:, None]
         return np.asarray(features.reshape(groups, -1, self.width).sum(axis=1))
+
+    def over(self, rows: int) -> Self:
+        """The same kernel, for a pass over so many rows."""
+        return self
 
     def rescaled(self, sizes: Array) -> Self:
         """The same kernel in units in which columns of these sizes do not underflow."""
@@ -129,12 +134,12 @@ class FittedMoments:
     # the same moments in features of the linear class, where both classes of queries are served
     also_linear: FittedMoments | None = None
 
-    def over(self, rows: int) -> FittedMoments:
-        """The same, of so many rows: bounds on the rounding of sums depend on it."""
+    def over(self, rows: int, coarse: bool = True) -> FittedMoments:
+        """The same, of so many rows, summed in double precision if ``coarse``: bounds on the rounding depend on it."""
         also, frame = self.also_linear, self.frame
         return replace(
             self, summed=rows, also_linear=None if also is None else replace(also, summed=rows),
-            frame=None if frame is None else replace(frame, count=rows),
+            frame=None if frame is None else replace(frame, count=rows, coarse=coarse),
         )  # fmt: skip
 
     @property

@@ -338,6 +338,8 @@ def summed_product(left: Array, right: Array, piece: int | None = None) -> Array
     cancel: a sum of n rows is off by up to n u.  Pieces of b rows are off by b u, and a tree adds log2(n / b) u
     (:mod:`karat.engine.sums`).  During a stack of products other threads can go on.
     """
+    if left.dtype != float:  # extended precision, which BLAS does not have
+        return np.asarray(left.T @ right, dtype=float)
     size = piece_rows(left.shape[1]) if piece is None else piece
     whole = len(left) // size * size
     if left.shape[1] > STACKED or whole <= size or not left.shape[1] * right.shape[1]:

@@ -31,11 +31,11 @@ class Monomials:
     def values(self, variables: Array) -> Array:
         """Monomials of the columns of ``variables`` (q x b), as rows (K x b)."""
         if self.degree == 0:
-            return np.ones((1, variables.shape[1]))
+            return np.ones((1, variables.shape[1]), dtype=variables.dtype)
         if self.lower is None:
             return variables
         lower = self.lower.values(variables)
-        result = np.empty((len(self), variables.shape[1]))
+        result = np.empty((len(self), variables.shape[1]), dtype=variables.dtype)
         for variable, (start, stop) in zip(variables, self.runs, strict=True):  # times sets of variables from this one on
             np.multiply(lower[len(lower) - (stop - start) :], variable, out=result[start:stop])
         return result

@@ -43,6 +43,7 @@ from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.monomials import monomials
 from karat.engine.rows import Statistic, useful_shift
+from karat.engine.sums import sums_in_extended
 from karat.engine.tolerances import ACCURATE, EPS, EXTREME, KAPPA, NULL, SMALL, TINY
 
 LEAST = TINY / EPS  # a sum of powers below this may have lost terms
@@ -59,6 +60,7 @@ class Polynomial(Kernel):
         self.columns, self.degree, self.power, self.affine = columns, degree, degree, affine
         self.total = total and not affine
         self.shift = np.zeros(columns)
+        self.in_extended = False  # whether powers are summed in extended precision
         self._variables_are(columns + affine, separate_targets if separate_targets > 1 else 0)
 
     def _variables_are(self, count: int, separate_targets: int) -> None:
@@ -108,7 +110,7 @@ class Polynomial(Kernel):
         if self.degree == 2:
             return self._product(variables, variables if weights is None else variables * weights[:, None])
         high = (self.degree + 1) // 2
-        rows = np.ascontiguousarray(variables.T)
+        rows = np.ascontiguousarray(variables.T, dtype=np.longdouble if self.in_extended else float)
         left = monomials(self.variables, high).values(rows)
         right = left if self.degree == 2 * high else monomials(self.variables, high - 1).values(rows)
         return self._product(left.T, (right if weights is None else right * weights).T)
@@ -177,6 +179,11 @@ class Powers(Polynomial):
         other = copy(self)
         other.basis, other.maps = basis, (basis.map,) if maps is None else maps
         other._variables_are(basis.map.shape[1], basis.separate_targets)
+        return other
+
+    def over(self, rows: int) -> Self:
+        other = copy(self)
+        other.in_extended = self.degree > 2 and self.degree % 2 == 0 and sums_in_extended(rows, *self.product_shape)
         return other
 
     def keeping_all(self) -> Self:

@@ -193,13 +193,12 @@ def _linear(
     largest = float(off[worst])
     own, count = fitted.kernel.roundings, fitted.summed if rows is None else len(rows)
     lost = own * (count + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))  # underflow
-    sums, beside = sum_rounding(count, own), fitted.sizes
-    if fitted.off is not None and beside is not None:
-        sums = float(np.max(fitted.off / np.maximum(beside, TINY))) + EPS
-    derived = sums + inflation * exact_sum_rounding(own) + lost
-    known = derived / (COORDINATES * (len(fitted.kernel.shift) + 2))
+    derived = sum_rounding(count, own) + inflation * exact_sum_rounding(own) + lost
+    known, fresh, beside = derived / (COORDINATES * (len(fitted.kernel.shift) + 2)), derived, fitted.sizes
+    if fitted.off is not None and beside is not None:  # with what is carried along from earlier
+        derived = float(np.max(fitted.off / np.maximum(beside, TINY))) + EPS + inflation * exact_sum_rounding(own) + lost
     if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
-        error = largest + min(derived, sum_rounding(count, own) + inflation * exact_sum_rounding(own) + lost)
+        error = largest + min(derived, fresh)
         return Proof(
             error, max(largest / limit, known), largest, 1.0, (), largest, power, worst, inflation, measured=largest,
             derived=derived,
@@ -270,7 +269,7 @@ def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, 
     dropped, lost, worst = frame.share(frame.dropped(variables, weights))
     derived, also, _ = frame.share(frame.rounded(sizes))
     difference = frame.half_gram(frame.coordinates(variables), weights) - frame.half
-    gap, sums = _relative_error(frame, difference)
+    gap, sums = _relative_error(frame, difference, len(weights))
     if kernel.total:
         gap = max(gap, abs(float(weights.sum()) / fitted.total - 1.0))
     extra = sums + lost + also
@@ -297,14 +296,15 @@ def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, 
     )
 
 
-def _relative_error(frame: Frame, difference: Array) -> tuple[float, float]:
+def _relative_error(frame: Frame, difference: Array, kept: int) -> tuple[float, float]:
     """The norm of E relative to M, for p > 2 to the best K; and what rounding of the sums may add to it."""
     if not len(difference):
         return 0.0, 0.0
     if frame.degree == 2:
         parts = [np.ix_(some, some) for some in frame.targets]
         return max(linalg.relative_norm(difference[part], frame.half[part]) for part in parts), frame.sums
-    found = [(linalg.relative_norm(difference, base), frame.rounding_of_sums(base)) for base in frame.floors(FLOOR_SHARES)]
+    floors, error = frame.floors(FLOOR_SHARES), frame.sum_error_of(kept)
+    found = [(linalg.relative_norm(difference, base), frame.rounding_of_sums(base, error)) for base in floors]
     return min(found, key=sum)
 
 

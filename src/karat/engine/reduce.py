@@ -318,6 +318,7 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
         passes += 1
         # After the last pass the proof says whether the coordinates were good enough.
         fitted = kernel.fitted_moments(statistic, rows.total, last=passes >= PASSES)
+        fitted = fitted.over(len(rows), coarse=not kernel.over(len(rows)).in_extended)
         if fitted.vanished is not None and fitted.vanished.any() and not looked:  # zero, or too small for its powers
             looked = True
             sizes = np.where(fitted.vanished, column_sizes(rows, kernel.shift), 0.0)

@@ -265,6 +265,7 @@ def add(left: Statistic, right: Statistic) -> Statistic:
 
 def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> Statistic:
     """The kernel's statistic, summed over all rows."""
+    kernel = kernel.over(len(rows))
     return cast(
         Statistic,
         sweep(rows, kernel.shift, lambda b, w, _: kernel.statistic(b, w), add, kernel.product_shape, progress),

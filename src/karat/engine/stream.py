@@ -106,9 +106,9 @@ class Running:
         """A sum that begins with some weighted rows, in given coordinates."""
         block = pilot - np.concatenate([[0.0], fitted.shift])
         rows = Rows([pilot[:, 1:]], weights)
-        high, low, off = summed(rows, fitted, fitted.statistic(block, weights))
+        high, low, off = summed(rows, fitted, fitted.over(len(weights)).statistic(block, weights))
         few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
-        high, low = (*high, np.array([weights.sum(), len(weights)])), (*low, np.zeros(2))
+        high, low = (*high, _counts(fitted, len(weights), float(weights.sum()))), (*low, np.zeros(3))
         return Running(fitted, pilot[:few], weights[:few], high, low, debts=_debts(fitted, off))
 
     def emptied(self) -> Running:
@@ -121,7 +121,7 @@ class Running:
         if not len(rows):
             return self
         new, lower, off = summed(rows, self.kernel, pass_over(rows, self.kernel))
-        new, lower = (*new, np.array([rows.total, len(rows)])), (*lower, np.zeros(2))
+        new, lower = (*new, _counts(self.kernel, len(rows), rows.total)), (*lower, np.zeros(3))
         if not all(np.isfinite(part).all() for part in new):
             raise NonFiniteError
         pairs = [two_sum(a, b) for a, b in zip(self.high, new, strict=True)]
@@ -182,7 +182,7 @@ class Running:
         if isinstance(kernel, Powers) and keeping_all:
             kernel = kernel.keeping_all()
         low = single.read_moments(pairs[-3][1], 0.0) if isinstance(single, Polynomials) else None
-        fitted = kernel.fitted_moments(tuple(statistic), float(total[0]), last).over(int(total[1]))
+        fitted = kernel.fitted_moments(tuple(statistic), float(total[0]), last).over(int(total[1]), coarse=total[2] > 0)
         return fitted.known_to(off_by(self.debts, single), low, self.debts)
 
 
@@ -194,6 +194,11 @@ def larger(first: Claim, second: Claim) -> Claim:
 def grown(now: Claim, before: Claim, parts: Claim) -> Claim:
     """The claim of a merge: what folding added to a sketch's own, on top of that of the parts from which a sum may start."""
     return parts[0] + (now[0] - before[0]), parts[1] + (now[1] - before[1]), parts[2] * (now[2] / before[2])
+
+
+def _counts(kernel: Kernel, rows: int, total: float) -> Array:
+    """Total weight, rows, and those of them that are summed in double precision only."""
+    return np.array([total, rows, 0 if kernel.over(rows).in_extended else rows])
 
 
 def _debts(kernel: Kernel, off: Array | None) -> Array | None:
