@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from karat.engine.function import FunctionKernel
-from karat.engine.linalg import SHORT, summed_product
+from karat.engine.linalg import SHORT, sum_rounding, summed_product
 from karat.engine.polynomial import Polynomials
 from karat.engine.rows import Rows, pass_over
-from karat.engine.sums import exact_sum, exact_sum_rounding, sum_rounding
+from karat.engine.sums import exact_sum, exact_sum_rounding
 
 U = Fraction(1, 2**53)
 
@@ -51,7 +51,7 @@ def test_the_sums_of_a_pass_are_within_their_bound(seed):
     count, degree = int(10.0 ** rng.uniform(0, 3.8)), int(rng.integers(1, 6))
     X = np.column_stack([hostile(rng, count), hostile(rng, count)])
     weights = rng.uniform(0.5, 2, count) if seed % 2 else None
-    kernel = Polynomials(2, degree, affine=True).prepare(np.column_stack([np.ones(count), X]), weights, complete=True)
+    kernel = Polynomials(2, degree, affine=True).prepare(np.column_stack([np.ones(count), X]), weights)
     fitted = kernel.fitted_moments(pass_over(Rows([X], weights), kernel), float(count), last=True)
     moved = [[Fraction(float(a)) - Fraction(float(s)) for a in column] for column, s in zip(X.T, kernel.shift, strict=True)]
     scaled = [
@@ -73,7 +73,7 @@ def test_sums_of_a_users_features_are_within_their_bound(seed):
     rng = np.random.default_rng([2, seed])
     count = int(10.0 ** rng.uniform(0, 4.3))
     X = np.column_stack([hostile(rng, count), hostile(rng, count)])
-    kernel = FunctionKernel(lambda A: A, 2, 0, True).prepare(np.column_stack([np.ones(count), X]), None, complete=True)
+    kernel = FunctionKernel(lambda A: A, 2, 0, True).prepare(np.column_stack([np.ones(count), X]), None)
     target, _ = pass_over(Rows([X]), kernel)
     for t in range(2):
         total, size = exact([Fraction(float(v)) for v in X[:, t]], np.ones(count))

@@ -17,6 +17,7 @@ from scipy import sparse
 
 import karat
 from karat.engine import blocked, linalg
+from karat.engine.blas import blas_threads
 from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
 from karat.engine.reduce import fit_moments
@@ -52,11 +53,11 @@ def test_the_number_of_threads_changes_no_bit():
 
 
 def test_blas_has_its_threads_again():
-    before = [ask() for ask, _ in linalg.blas_threads()]
+    before = [ask() for ask, _ in blas_threads()]
     X = np.random.default_rng(0).standard_normal((500, 3))
     with ThreadPoolExecutor(4) as pool:  # calls that overlap in any order
         list(pool.map(lambda seed: karat.coreset(X, X.sum(axis=1), random_state=seed), range(12)))
-    assert [ask() for ask, _ in linalg.blas_threads()] == before
+    assert [ask() for ask, _ in blas_threads()] == before
 
 
 @pytest.mark.parametrize("way", ["coreset", "sketch", "verify", "merge"])
@@ -78,17 +79,17 @@ def test_the_engine_works_on_one_blas_thread_everywhere(way, monkeypatch):
         routine = getattr(linalg.lapack, name)
 
         def spy(*arguments, routine=routine, **options):
-            seen.update(ask() for ask, _ in linalg.blas_threads())
+            seen.update(ask() for ask, _ in blas_threads())
             return routine(*arguments, **options)
 
         monkeypatch.setattr(linalg.lapack, name, spy)
-    before = [ask() for ask, _ in linalg.blas_threads()]
+    before = [ask() for ask, _ in blas_threads()]
     try:
-        for _, give in linalg.blas_threads():
+        for _, give in blas_threads():
             give(2)
         ways[way]()
     finally:
-        for (_, restore), count in zip(linalg.blas_threads(), before, strict=True):
+        for (_, restore), count in zip(blas_threads(), before, strict=True):
             restore(count)
     assert seen == ({1} if before else set())
 

@@ -15,12 +15,16 @@ from karat._core.latent import Samples
 from karat._data.checks import Table
 from karat._data.frames import aligned
 from karat.engine.groups import measure_many
+from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Flags, Indices
+from karat.engine.peel import PEELED, wild_rows
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof
 from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
+
+NOTHING = replace(Proof.trivial(2), loss_error=np.inf)  # proven
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite is noticed, and explained
@@ -75,13 +79,16 @@ def _in_stacks(core: Coreset, data: Any, own: Any, labels: list[Any]) -> dict[in
 def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: Any) -> Reduction:
     """The coreset measured against the full data of one group."""
     rows, kept = table.rows(label), own.rows(label)
+    among, index = own.index(label), table.index(label)
+    numbers = core.indices if among is None else core.indices[among]
+    if core.certificate.levels > 1:  # all levels together would be a weaker claim
+        places = np.clip(numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1)
+        return _by_levels(core, table, rows, kept, places)
     found = _against(core, table, rows, kept)
     if found.proof.ok or core.absorbed:
         return found
     # Rows that are kept with their own weights cancel exactly.  Without them the rest may be provable.
-    among = own.index(label)
-    numbers = core.indices if among is None else core.indices[among]
-    alone, where = _verbatim(rows, kept, numbers, table.index(label))
+    alone, where = _verbatim(rows, kept, numbers, index)
     if alone.all() and len(where) == len(rows):
         return replace(found, proof=Proof.trivial(found.proof.power))
     if not alone.any() or len(where) == len(rows) or alone.all():
@@ -91,13 +98,40 @@ def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: A
     return replace(rest, positions=np.arange(len(kept)), weights=weights) if rest.proof.ok else found
 
 
-def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> Reduction:
-    """Kept rows measured against all rows, in any coordinates in which that is a proof."""
+def _by_levels(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, places: Indices) -> Reduction:
+    """Kept rows, at ``places`` of all rows, measured level by level; the worst of what is found."""
+    fitted, _ = _fitted(table, rows, table.kernel(core.problem))
+    _, wild = wild_rows(rows, fitted)
+    if not 0 < len(wild) < len(rows):
+        return _against(core, table, rows, kept)
+    beyond = np.isin(places, wild)
+    if beyond.all():
+        return replace(_against(core, table, rows, kept), proof=NOTHING)
+    rest = np.setdiff1d(np.arange(len(rows)), wild)
+    inner, outer = kept.subset(np.flatnonzero(~beyond)), kept.subset(np.flatnonzero(beyond))
+    found = _by_levels(core, table, rows.subset(rest), inner, np.searchsorted(rest, places[~beyond]))
+    if len(wild) <= PEELED * max(1, found.fitted.kernel.width):  # kept as they are
+        same = np.array_equal(places[beyond], wild)
+        same = same and np.array_equal(own_weights(outer, np.arange(len(outer))), own_weights(rows, wild))
+        worst = found if same else replace(found, proof=NOTHING)
+    else:
+        other = _by_levels(core, table, rows.subset(wild), outer, np.searchsorted(wild, places[beyond]))
+        worst = min(found, other, key=lambda one: one.proof.merit)
+    everything = np.arange(len(kept))
+    return replace(worst, positions=everything, weights=own_weights(kept, everything), levels=core.certificate.levels)
+
+
+def _fitted(table: Table | Samples, rows: Rows, kernel: Kernel) -> tuple[FittedMoments, int]:
+    """Moments of all rows, in coordinates fitted to a sample, and passes."""
     try:
-        pilot = sample(np.random.default_rng(1), len(rows), 16384)
-        fitted, passes = fit_moments(rows, table.kernel(core.problem), pilot)
+        return fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
     except NonFiniteError:
         raise table.explain_non_finite() from None
+
+
+def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> Reduction:
+    """Kept rows measured against all rows, in any coordinates in which that is a proof."""
+    fitted, passes = _fitted(table, rows, table.kernel(core.problem))
     found = measure_again(core, rows, fitted, kept, passes, table.unit)
     if core.absorbed:
         return found
@@ -107,7 +141,7 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
         found = better(found, measure_again(core, rows, centred, kept, passes + 1))
     plain = table.kernel(core.problem)
     if not found.proof.ok and found.proof.excluded and isinstance(plain, Powers):
-        restored, more = fit_moments(rows, plain.keeping_all(), pilot)
+        restored, more = _fitted(table, rows, plain.keeping_all())
         found, passes = better(found, measure_again(core, rows, restored, kept, passes + more)), passes + more
     return found
 

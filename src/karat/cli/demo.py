@@ -18,6 +18,7 @@ from karat._core import wording
 from karat.cli import _cores, _show
 from karat.cli._models import timed
 from karat.cli._options import Common, count
+from karat.engine.blas import one_blas_thread
 from karat.errors import MissingExtraError, NotExactError
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ def demo(
 def run(rows: int, seed: int = 0) -> dict[str, Any]:
     """Run the demo and return its results."""
     import numpy as np
-
-    from karat.engine.linalg import one_blas_thread
 
     try:
         from sklearn.linear_model import HuberRegressor

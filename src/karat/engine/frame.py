@@ -22,7 +22,7 @@ Upper bounds of sizes and lower bounds of sigma are taken from the moments thems
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
 
@@ -30,14 +30,14 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, sum_rounding, sums_in_extended
 from karat.engine.monomials import monomials
-from karat.engine.sums import sum_rounding, sums_in_extended
-from karat.engine.tolerances import EPS, ROUNDING, TINY
+from karat.engine.tolerances import EPS, ROUNDING, TINY, WILD
 
 MANY = 2**36  # rows that a stream may have
 KEPT = 2**15  # rows that may be kept
-SHARES = (1e-10, 1e-7, 1e-4, 1e-1)  # t at which the worst queries are sought
+SHARES = tuple(10.0**k for k in range(-12, 1, 2))  # t at which the worst queries are sought
+LOOKED_AT = 512  # rows of a sample that tell what is typical
 CORRELATED = 8.0  # by this factor the rounding of sums exceeds that of uncorrelated variables
 
 
@@ -61,6 +61,10 @@ class Frame:
     affine: bool  # whether b has the constant, which then is the first coordinate too
     count: int = MANY  # rows, if they have been counted
     coarse: bool = True  # whether they were summed in double precision; else in extended precision
+
+    def over(self, rows: int, extended: bool) -> Frame:
+        """The same, of so many rows, summed in extended precision or not: bounds on the rounding of sums depend on it."""
+        return replace(self, count=rows, coarse=not extended)
 
     def coordinates(self, variables: Array) -> Array:
         """w of rows b, computed as in the pass."""
@@ -203,33 +207,38 @@ class Frame:
         reach[:first] = np.inf
         return np.asarray(reach)
 
-    def free(self, error: Array, base: Array, some: list[int] | None) -> list[Array]:
-        """Matrices Q with ``v' Q v <= S^p`` for the monomials v of a query: coordinates alike, and where an ``error`` is.
+    def squares(self, error: Array, base: Array, some: list[int]) -> list[Array]:
+        """p = 2: matrices Q with ``alpha' Q alpha <= S^2``: coordinates alike, and where an ``error`` is.
 
         Also ``S >= |sum_j s_j sigma_j z_j|`` with the signs s of the queries at which the error is largest.
         """
-        near = 1.0 / self.reach if some is None else 1.0 / self.reach[some]
-        table = monomials(len(near), self.degree // 2)
-        need = np.zeros(len(near))
-        squares = np.abs(np.diag(error))[table.powers] ** (2 / self.degree)
-        need[near > 0] = squares[near > 0] / near[near > 0] ** 2
+        near, map_ = 1.0 / self.reach[some], self.basis.map[:, some]
         even = (near > 0) / max(1, int((near > 0).sum()))
+        need = np.where(near > 0, np.abs(np.diag(error)) / np.maximum(near, TINY) ** 2, 0.0)
         shares = [even] + ([0.9 * need / need.sum() + 0.1 * even] if need.sum() > 0 and np.isfinite(need.sum()) else [])
-        found = [np.diag(np.prod((share * near**2)[table.indices], axis=1)) for share in shares]
-        if len(self.basis.excluded):
-            return found
-        map_, half = self.basis.map if some is None else self.basis.map[:, some], self.degree // 2
-        if half > 1:  # along the coordinate with the largest error
-            queries = [np.eye(len(near))[int(need.argmax())]]
-        else:
-            bases = (t * base + (ROUNDING**2 * (1 + 1 / t) * self.total) * found[-1] for t in SHARES)
-            queries = [query for one in bases if (query := linalg.relative_vector(error, one)) is not None]
-        for query in queries:
-            form = np.sign(map_ @ query) * self.spreads
-            form[: int(self.affine)] = 0.0
-            side = table.values((form @ map_)[:, None])[:, 0] * np.sqrt(table.multinomials)
-            found.append(0.95**half * np.outer(side, side) + 0.05**half * found[0])
+        found = [np.diag(share * near**2) for share in shares]
+        for t in SHARES if not len(self.basis.excluded) else ():
+            free = found[len(shares) - 1]
+            for _ in range(2):  # the worst query with one bound of S tells a better bound
+                query = linalg.relative_vector(error, t * base + (ROUNDING**2 * (1 + 1 / t) * self.total) * free)
+                if query is None:
+                    break
+                form = np.sign(map_ @ query) * self.spreads
+                form[: int(self.affine)] = 0.0
+                free = 0.95 * np.outer(form @ map_, form @ map_) + 0.05 * found[0]
+                found.append(free)
         return found
+
+    def first_order(self, error: Array) -> list[Array]:
+        """p > 2: diagonal matrices Q with ``rho v' Q v <= P`` for the monomials v of a query, in the same two ways."""
+        table, near, half = monomials(len(self.second), self.degree // 2), 1.0 / self.reach, self.degree // 2
+        counts = (table.indices[:, :, None] == np.arange(len(near))).sum(axis=1)  # of each coordinate in each monomial
+        even = (near > 0) / max(1, int((near > 0).sum()))
+        need = np.where(near > 0, (np.abs(np.diag(error))[:, None] * (counts > 0)).max(axis=0) / np.maximum(near, TINY), 0.0)
+        shares = [even] + ([0.9 * need / need.sum() + 0.1 * even] if need.sum() > 0 and np.isfinite(need.sum()) else [])
+        lowest = max(float(linalg.eigh(self.second / self.total)[0][-1]), 0.0)
+        factor = self.degree * self.total * lowest ** ((self.degree - 1) / 2) / half
+        return [np.diag(factor * (counts @ (share * near))) for share in shares]
 
     def floors(self, shares: tuple[float, ...]) -> list[Array]:
         """Lower bounds of the loss as matrices: M and Jensen's bound, mixed in several ways."""
@@ -249,6 +258,25 @@ class Frame:
         coordinate = monomials(len(self.second), self.degree // 2).indices[monomial][-1]
         terms = (self.sizes * np.abs(self.basis.map[:, coordinate]))[int(self.affine) :]
         return int(terms.argmax()) if len(terms) else 0
+
+    def wild(self, sample: Array) -> tuple[float, Array, Array]:
+        """The largest ratio of a column's size to what is typical in a sample of rows; where rows are wild beyond that.
+
+        The middle of every column, and the distance from it beyond which rows are wild: infinite for most columns.
+        """
+        first = int(self.affine)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = sample[:: max(1, len(sample) // LOOKED_AT)]
+            middle = np.median(values, axis=0) if first else np.zeros(values.shape[1])
+            distances = np.sort(np.abs(values - middle), axis=0)
+            place = np.minimum((np.count_nonzero(distances == 0, axis=0) + len(values)) // 2, len(values) - 1)
+            usual = distances[place, np.arange(values.shape[1])]  # the median of those that are not zero
+            ratio = np.where(usual > 0, self.spreads[first:] / np.where(usual > 0, usual, 1.0), 1.0)
+            far = np.where(ratio > WILD, WILD * usual, np.inf)
+            most = 2 * np.count_nonzero((np.abs(values - middle) > far).any(axis=1)) > len(values)
+        if most:  # some value of nearly every row is wild: begin with one column
+            far = np.where(ratio == ratio.max(), far, np.inf)
+        return float(ratio.max(initial=1.0)), middle, far
 
     def coefficient_terms(self, targets: int) -> tuple[float, float]:
         """How much a change of the columns by rho moves coefficients of least squares, per rho and in residuals; p = 2.

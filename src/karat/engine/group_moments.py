@@ -181,7 +181,7 @@ def shifted(block: Array, weights: Array, total: Array, affine: bool) -> tuple[A
 
 
 def _typical(block: Array, affine: bool) -> Array:
-    """What is typical in the columns of blocks ``[1 | D]`` (G, c), by a few rows (:func:`karat.engine.levels.typical`)."""
+    """What is typical in the columns of blocks ``[1 | D]`` (G, c), by a few rows (``Frame.wild``)."""
     values = block[:, :: max(1, block.shape[1] // FEW), 1:]
     middle = np.sort(values, axis=1)[:, values.shape[1] // 2] if affine else np.zeros(values[:, 0].shape)
     distances = np.sort(np.abs(values - middle[:, None]), axis=1)

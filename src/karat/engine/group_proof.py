@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine.group_weights import PIECE, each, second_moments
-from karat.engine.linalg import Array, Flags
+from karat.engine.linalg import Array, Flags, sum_rounding
 from karat.engine.proof import Proof
-from karat.engine.sums import sum_rounding
 from karat.engine.tolerances import COORDINATES, EPS, TINY
+
+SUMS = 2 * sum_rounding(2**15, 3, 2 * PIECE)  # by how much sums of all rows and of kept ones may be off
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def measure_groups(kept: Kept, keeps_total: bool) -> list[Proof]:
     if keeps_total:
         gap = np.maximum(gap, np.abs(kept.weights.sum(axis=1) / kept.total - 1.0))
     correlation = kept.gram / size[:, :, None] / size[:, None, :]
-    sums = 2 * sum_rounding(2**15, 3, 2 * PIECE) * np.abs(each(np.linalg.inv, correlation)).sum(axis=(1, 2))
+    sums = SUMS * np.abs(each(np.linalg.inv, correlation)).sum(axis=(1, 2))
     derived, also, condition = _rounded(kept)
     error = gap + sums + also
     error = np.where(np.isfinite(error) & np.isfinite(derived) & (kept.weights >= 0).all(axis=1), error, np.inf)
@@ -69,13 +70,14 @@ def _rounded(kept: Kept) -> tuple[Array, Array, Array]:
     centred = inverse.copy()
     if first:
         centred[:, 0] -= means
-    spreads = np.sqrt(np.einsum("gkj,gkj->gj", centred, mean_square @ centred)) * (1 - 1e-6)
+    root = np.sqrt(np.einsum("gii->gi", mean_square))
+    error = (SUMS + 4 * inverse.shape[1] * EPS) * np.square((root[:, None] @ np.abs(centred))[:, 0])
+    spreads = np.sqrt(np.maximum(np.einsum("gkj,gkj->gj", centred, mean_square @ centred) - error, 0.0))
     steps = np.where(kept.plain, first, first + inverse.shape[1])
     terms = (np.maximum(sizes, held)[:, None] @ np.abs(kept.map))[:, 0]
     k = steps[:, None] * EPS * (terms[:, None] @ np.abs(inverse))[:, 0]
     need = k[:, first:] + (k[:, :1] * np.abs(means[:, first:]) if first else 0.0)
     ratio = np.where(need > 0, need / np.maximum(spreads[:, first:], TINY), 0.0)
-    root = np.sqrt(np.einsum("gii->gi", mean_square))
     return ratio.max(axis=1, initial=0.0), 2 * k[:, 0] if first else np.zeros(len(k)), (terms / root).max(axis=1, initial=1.0)
 
 

@@ -21,7 +21,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from karat.engine import linalg
+from karat.engine.blas import one_blas_thread, threads
 from karat.engine.group_moments import GroupMoments, drawn_rows, fit_by_pass, fit_groups, stacked_rows
 from karat.engine.group_points import Stack, kept_whole
 from karat.engine.kernel import Kernel
@@ -62,7 +62,7 @@ def reduce_many(
     found: dict[int, Reduction] = {}
     done = 0
     if stackable(kernel, method) and len(starts) > 2:
-        with linalg.one_blas_thread():
+        with one_blas_thread():
             for group, reduction in in_stacks(rows, np.asarray(starts), kernel, seed):
                 found[group] = reduction
                 done += int(starts[group + 1] - starts[group])
@@ -86,7 +86,7 @@ def measure_many(
     found: dict[int, Reduction] = {}
     if not stackable(kernel, "auto"):
         return found
-    with linalg.one_blas_thread():
+    with one_blas_thread():
         for size, same in by_size(counts):
             fitted = Groups(rows, kernel, starts[same], counts[same], size, 0).moments(np.arange(len(same)))
             for alive, members in _alike(fitted):
@@ -131,7 +131,7 @@ def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterato
         found = Groups(rows, kernel, starts[some], counts[some], size, seed).reduced()
         return [(int(some[place]), reduction) for place, reduction in found]
 
-    yield from chain.from_iterable(share(do, work, linalg.threads()))
+    yield from chain.from_iterable(share(do, work, threads()))
 
 
 class Groups:

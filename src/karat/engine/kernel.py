@@ -29,9 +29,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from karat.engine.frame import Frame
-from karat.engine.linalg import Array, Flags
+from karat.engine.linalg import MOST_ROWS, Array, Flags
 from karat.engine.rows import Statistic
-from karat.engine.sums import MOST_ROWS
 
 
 class Kernel(ABC):
@@ -134,12 +133,12 @@ class FittedMoments:
     # the same moments in features of the linear class, where both classes of queries are served
     also_linear: FittedMoments | None = None
 
-    def over(self, rows: int, coarse: bool = True) -> FittedMoments:
-        """The same, of so many rows, summed in double precision if ``coarse``: bounds on the rounding depend on it."""
+    def over(self, rows: int, extended: bool = False) -> FittedMoments:
+        """The same, of so many rows, summed in extended precision or not: bounds on the rounding of sums depend on it."""
         also, frame = self.also_linear, self.frame
         return replace(
             self, summed=rows, also_linear=None if also is None else replace(also, summed=rows),
-            frame=None if frame is None else replace(frame, count=rows, coarse=coarse),
+            frame=None if frame is None else frame.over(rows, extended),
         )  # fmt: skip
 
     @property

@@ -2,20 +2,12 @@
 
 Everything the engine asks of LAPACK and BLAS goes through this module, so that another array library could replace it.
 Inputs are finite float64 arrays: karat checks that once, when it reads the input.
-
-NumPy and SciPy each carry an OpenBLAS with threads of its own, which wait by spinning: beside each other, and beside other work
-of the machine, they lose more than they gain.  So BLAS works on one thread (:func:`one_blas_thread`), and what is large is
-shared among threads of ours (:mod:`karat.engine.blocked`).
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from contextlib import ContextDecorator
-from functools import lru_cache
-from importlib import import_module
-from threading import Lock
+from math import ceil, log2
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +15,8 @@ from scipy import linalg as sla
 from scipy.linalg import blas, lapack
 
 from karat.engine import blocked
-from karat.engine.threads import cores
-from karat.engine.tolerances import RANK, TINY
+from karat.engine.blas import threads
+from karat.engine.tolerances import EPS, RANK, TINY
 from karat.errors import InputError
 
 Array = npt.NDArray[np.float64]
@@ -40,6 +32,10 @@ TAME = 1e-200  # sums of squares from this size on, up to its inverse, have neit
 RELEASED = 500  # NumPy lets other threads go on during a product with more entries than this
 NARROW, STACKED = 22, 64  # columns up to which pieces of a tall block are short, and up to which they are a stack
 SHORTEST, SHORT, LONG = 8, 32, 128  # rows of a piece
+RESTS = 5  # additions beyond a perfect tree: rests of blocks, ranges of unequal length, and the first value of NumPy's sum
+MOST_ROWS = 2**40
+WIDE = float(np.finfo(np.longdouble).eps)  # EPS where the machine has nothing longer than a double
+EXTENDED = 2**20  # products that extended precision sums in some milliseconds
 
 
 def check_width(width: int) -> None:
@@ -49,70 +45,6 @@ def check_width(width: int) -> None:
             f"The rows have {width:,} features, more than the {MOST:,} that a coreset is worth making for; lower the number of "
             "columns or the degree."
         )
-
-
-Counter = tuple[Callable[[], int], Callable[[int], None]]  # to ask for the number of threads of a BLAS, and to set it
-
-
-@lru_cache(maxsize=1)
-def blas_threads() -> list[Counter]:
-    """The OpenBLAS of NumPy and that of SciPy, found through the modules that were linked to them; else by threadpoolctl."""
-    found: list[Counter] = []
-    for name in ("numpy.linalg._umath_linalg", "scipy.linalg._fblas"):
-        try:
-            library = ctypes.CDLL(str(import_module(name).__file__))
-        except (ImportError, OSError):  # of another kind than those of today
-            continue
-        names = [f"{prefix}openblas_%s_num_threads{end}" for prefix in ("scipy_", "") for end in ("64_", "_64", "")]
-        known = next((form for form in names if hasattr(library, form % "set")), None)
-        if known is not None:
-            ask, give = getattr(library, known % "get"), getattr(library, known % "set")
-            ask.restype, give.restype = ctypes.c_int, None
-            found.append((ask, give))
-    if found:
-        return found
-    try:
-        from threadpoolctl import ThreadpoolController
-    except ImportError:  # comes with scikit-learn; without it such a BLAS keeps its threads
-        return []
-    pools = [pool for pool in ThreadpoolController().lib_controllers if pool.user_api == "blas"]
-    return [(pool.get_num_threads, pool.set_num_threads) for pool in pools]
-
-
-class _OneThread(ContextDecorator):
-    """A context in which BLAS has one thread; it ends, in the whole process, when the last thread that entered it leaves."""
-
-    def __init__(self) -> None:
-        self.entered, self.before, self.lock = 0, list[int](), Lock()
-
-    def __enter__(self) -> None:
-        with self.lock:
-            self.entered += 1
-            if self.entered == 1:
-                self.before = [ask() for ask, _ in blas_threads()]
-                for _, give in blas_threads():
-                    give(1)
-
-    def __exit__(self, *error: object) -> None:
-        with self.lock:
-            self.entered -= 1
-            if not self.entered:
-                for (_, restore), count in zip(blas_threads(), self.before, strict=True):
-                    restore(count)
-
-
-_ONE_THREAD = _OneThread()
-
-
-def one_blas_thread() -> _OneThread:
-    """Keep BLAS on one thread: a context, or a decorator of a function."""
-    return _ONE_THREAD
-
-
-def threads() -> int:
-    """How many threads large work is shared among: as many as BLAS would use, so that one setting is enough for both."""
-    counts = _ONE_THREAD.before if _ONE_THREAD.entered else [ask() for ask, _ in blas_threads()]
-    return min([cores(), *counts[-1:]])
 
 
 def column_norms(matrix: Array) -> Array:
@@ -352,6 +284,20 @@ def summed_product(left: Array, right: Array, piece: int | None = None) -> Array
 def piece_rows(columns: int, degree: int = 2) -> int:
     """Rows that BLAS adds up by itself: few for few columns and high powers; else so many that it is efficient."""
     return SHORTEST if degree > 4 else SHORT if degree > 2 or columns <= NARROW else LONG
+
+
+def sums_in_extended(rows: int, left: int, right: int) -> bool:
+    """Whether products (left x rows)(rows x right) are so small that they are summed in extended precision, if there is one."""
+    return WIDE < EPS and rows * left * right <= EXTENDED
+
+
+def sum_rounding(rows: int, own: int, piece: int = SHORT) -> float:
+    """What the sum over so many rows may be off by, per unit of absolute values; a term has ``own`` roundings itself.
+
+    ``piece``: rows that are added one after the other.
+    """
+    tree = RESTS + ceil(log2(rows / piece)) if rows > piece else 0
+    return 0.5 * EPS * (own + min(rows, piece) + tree)
 
 
 def tree_sum(terms: Array) -> Array:

@@ -6,20 +6,31 @@ with its own weight, and the remaining rows are *summed anew* (a subtraction wou
 dominated by a few rows, and so on, until every row holds at most the share DOMINATES of every absolute moment
 ``sum_i u_i |phi_t(i)|``.  For a power law the number of these rows grows with the number of features and the logarithm of the
 range, not with n.
+
+**Wild rows** (regression).  The claim is relative to the sizes of the columns.  One row of 1e20 makes the size of its column,
+and says nothing any more about the others.  So the size sigma_j of a column is compared with what is typical in it, the median
+of the non-zero distances from the middle in a sample.  Where it is more than WILD times as large, the rows beyond WILD times
+the typical distance are wild.  Few of them are kept verbatim; many are a level of their own, which is reduced by itself and may
+have wild rows again.  (Of 1e6 rows sigma is 1.5 times the typical distance for normal data, 59 for lognormal data with sigma 2,
+540 for Cauchy's: nothing to do.  A sentinel in 0.03 % of the rows: 302 wild rows.  Pareto with the exponent 0.3: a level of
+34,489 rows.)
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from karat.engine.kernel import Kernel
+from karat.engine.frame import LOOKED_AT
+from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Indices
 from karat.engine.polynomial import unmixed
+from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sample, sweep
-from karat.engine.tolerances import DOMINATES, TINY
+from karat.engine.tolerances import DOMINATES, TINY, WILD
 
 PILOT = 2048
 ROUNDS = 60
+PEELED = 16  # most rows to peel per feature
 ABOVE = 4.0  # among few rows, shares of so many times the average are dominating
 
 
@@ -38,6 +49,39 @@ def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
         if peeled.sum() > most:
             return None
     return np.flatnonzero(peeled)
+
+
+def wild_rows(rows: Rows, fitted: FittedMoments, among: Array | None = None) -> tuple[float, Indices]:
+    """The largest ratio of a column's size to what is typical in it, and the wild rows.
+
+    What is typical is seen ``among`` some rows ``[1 | D]``, by default a sample that depends on nothing but their number: who
+    verifies finds the same rows wild.
+    """
+    frame, none = fitted.frame, np.zeros(0, dtype=np.intp)
+    if frame is None or not isinstance(fitted.kernel, Powers) or fitted.kernel.single is not None:
+        return 1.0, none
+    if among is None:
+        among = rows.take(sample(np.random.default_rng(0), len(rows), LOOKED_AT), np.zeros(rows.columns))
+    spread, middle, far = frame.wild(among[:, 1:])
+    if not spread > WILD:
+        return spread, none
+
+    def visit(block: Array, _: Array | None, start: int) -> list[Indices]:
+        return [start + np.flatnonzero((np.abs(block[:, 1:]) > far).any(axis=1))]
+
+    return spread, np.concatenate(sweep(rows, middle, visit, lambda a, b: a + b, (rows.columns + 1, 1)))
+
+
+def apart(
+    rows: Rows, kernel: Kernel, fitted: FittedMoments, among: Array | None, proven: bool
+) -> tuple[float, Indices]:  # fmt: skip
+    """How wild rows are, and those to peel: a few wild ones; where nothing is proven, those that dominate a moment."""
+    spread, wild = wild_rows(rows, fitted, among)
+    most = PEELED * max(1, fitted.kernel.width)
+    if 0 < len(wild) <= most and len(wild) < len(rows):
+        return spread, wild
+    heavy = None if proven else dominating(rows, kernel, most)
+    return spread, wild[:0] if heavy is None else heavy
 
 
 def heaviest(rows: Rows, kernel: Kernel) -> Indices:

@@ -40,10 +40,9 @@ from karat.engine import linalg
 from karat.engine.coordinates import Basis, condition_of, pilot_basis, refine
 from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices, sums_in_extended
 from karat.engine.monomials import monomials
 from karat.engine.rows import Statistic, useful_shift
-from karat.engine.sums import sums_in_extended
 from karat.engine.tolerances import ACCURATE, EPS, EXTREME, KAPPA, NULL, SMALL, TINY
 
 LEAST = TINY / EPS  # a sum of powers below this may have lost terms

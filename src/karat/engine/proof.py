@@ -26,11 +26,14 @@ M the Gram matrix of the degree-h monomials over all rows, E its error and v the
     f = v'M v,      f_c - f = v'E v,      f >= U l^h |v|^2        (Jensen; l the smallest eigenvalue of the second moments / U),
 
 so the relative error is at most the norm of E relative to ``K = (1 - s) M + s U l^h I`` for any s; for p = 2, K = M gives the
-supremum.  Where that is too much, along small directions of the columns, rho takes a share.  P is an infimum over t > 0,
+supremum.  Where that is too much, along small directions of the columns, rho takes a share: with |alpha_k| <= reach_k S and
+shares theta_k that add up to 1,
 
-    P  >=  t f + rho^p (1 + ((p - 1) / t)^(p - 1)) U S^p,    S^2 >= sum_k theta_k (alpha_k / reach_k)^2,    sum_k theta_k = 1,
+    p = 2    P = inf_t  t f + rho^2 (1 + 1/t) U S^2,          S^2 >= sum_k theta_k (alpha_k / reach_k)^2,
+    p > 2    P >= p rho U l^((p-1)/2) S |alpha|^(p-1)  >=  p rho U l^((p-1)/2) sum_k theta_k alpha_k^2 |alpha|^(p-2) / reach_k,
 
-so rho will do if for *every* t the norm of E relative to that matrix is at most 1.  What is dropped or charged in this way is
+so rho will do if the norm of E relative to such matrices is at most 1, for p = 2 at *every* t.
+What is dropped or charged in this way is
 measured, and limited by ROUNDING; the rounding of coordinates is derived, and limited by the number of columns.  No direction
 is left out, however small.
 
@@ -39,19 +42,20 @@ Rows that are kept verbatim with their own weights cancel identically, so the re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.blas import one_blas_thread
 from karat.engine.frame import Frame, power_means
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, sum_rounding
 from karat.engine.mean import MeanKernel
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sample, sweep
-from karat.engine.sums import SMALLEST, exact_sum, exact_sum_rounding, sum_rounding
+from karat.engine.sums import SMALLEST, exact_sum, exact_sum_rounding
 from karat.engine.tolerances import COORDINATES, EPS, EXACT, FLOOR_SHARES, MEASURED, ROUNDING, TINY
 
 REFINEMENTS = 3
@@ -127,7 +131,7 @@ REDUCTION = Terms()
 Witnesses = Callable[[Kernel], tuple[Array, Array]]  # features of some rows of the data (N x m), and their own weights
 
 
-@linalg.one_blas_thread()
+@one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def measure(
     rows: Rows | None,
@@ -317,37 +321,55 @@ def _charged(
             continue
         if frame.degree == 2:
             times = tuple(t for t in TIMES if t < BETWEEN * gap)  # beyond, the loss error alone is enough
-            targets = [(frame.half, some) for some in frame.targets]
-            rho = max(_smallest_rho(frame, difference, *target, error, times, limit - dropped) for target in targets)
+            rho = max(_second_order(frame, difference, some, error, times, limit - dropped) for some in frame.targets)
         else:
-            floors = [(base, None) for base in frame.floors(FLOOR_SHARES)]
-            rho = min(_smallest_rho(frame, difference, *floor, error, TIMES, limit - dropped) for floor in floors)
+            rho = min(_first_order(frame, difference, base, error, limit - dropped) for base in frame.floors(FLOOR_SHARES))
         if dropped + rho <= limit:
             return error, dropped + rho
     return None
 
 
-def _smallest_rho(
-    frame: Frame, error: Array, base: Array, some: list[int] | None, delta: float, times: tuple[float, ...], limit: float
+def _second_order(
+    frame: Frame, difference: Array, some: list[int], error: float, times: tuple[float, ...], limit: float
 ) -> float:
-    """The smallest rho, up to ``limit``, that with ``delta`` holds an error relative to ``base``; infinite if there is none.
+    """p = 2: the smallest rho, up to ``limit``, that with a loss error holds E in ``some`` coordinates."""
+    part = np.ix_(some, some)
+    difference, base = difference[part], frame.half[part]
+    sums = _rounding_of_sums(frame, np.diag(base))
 
-    ``some``: the monomials that queries combine, if not all.
-    """
-    p = frame.degree
-    if some is not None:
-        error, base = error[np.ix_(some, some)], base[np.ix_(some, some)]
-    between = BETWEEN ** ((p - 1) / p)  # t between those that are tried
+    def bases(rho: float, free: Array) -> Iterator[Array]:
+        charge = rho**2 / BETWEEN * frame.total * free  # BETWEEN: for the t between those that are tried
+        return ((0.999 * error + t) * base + (1 + 1 / t) * charge for t in times)
+
+    return _smallest(difference, sums, bases, frame.squares(difference, base, some), limit)
+
+
+def _first_order(frame: Frame, difference: Array, base: Array, error: float, limit: float) -> float:
+    """p > 2: the same, relative to a lower bound of the loss."""
+    sums = _rounding_of_sums(frame, np.diag(frame.half))
+
+    def bases(rho: float, free: Array) -> Iterator[Array]:
+        yield error * base + rho * free
+
+    return _smallest(difference, sums, bases, frame.first_order(difference), limit)
+
+
+def _rounding_of_sums(frame: Frame, squares: Array) -> Array:
+    """A matrix that bounds the rounding of sums: ``|v'E v| <= sum_error (d.|v|)^2``, d the roots of the diagonal of M."""
+    return np.asarray(frame.sum_error * len(squares) * np.diag(squares))
+
+
+def _smallest(
+    difference: Array, sums: Array, bases: Callable[[float, Array], Iterator[Array]], shares: list[Array], limit: float
+) -> float:
+    """The smallest rho for which all bases hold E and the rounding of sums; infinite if none up to ``limit`` does."""
     best = np.inf
-    # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d the roots of the diagonal of M.
-    size = np.diag(frame.half) if some is None else np.diag(frame.half)[some]
-    sums = frame.sum_error * len(size) * np.diag(size)
-    for free in frame.free(error, base, some):
+    for free in shares:
 
         def holds(rho: float, free: Array = free) -> bool:
-            charge = (rho / between) ** p * frame.total * free
-            bases = ((0.999 * delta + t) * base + charge * (1 + ((p - 1) / t) ** (p - 1)) for t in times)
-            return all(linalg.relative_norm(error, one) + linalg.relative_norm(sums, one) <= 1.0 for one in bases)
+            return all(
+                linalg.relative_norm(difference, base) + linalg.relative_norm(sums, base) <= 1.0 for base in bases(rho, free)
+            )
 
         high = min(limit, best)
         if high > LEAST and holds(high):

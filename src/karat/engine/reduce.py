@@ -18,7 +18,7 @@
 7. caratheodory, row by row, where there are few rows.
 8. All rows with their own weights, where there are very few.  That is exact by definition.
 
-Before all this, wild rows are kept apart (:mod:`karat.engine.levels`).  The other methods leave out 7; ``"tree"`` leaves out
+Before all this, wild rows are kept apart (:mod:`karat.engine.peel`).  The other methods leave out 7; ``"tree"`` leaves out
 1, and ``"caratheodory"`` goes row by row in place of 1 and 2.
 """
 
@@ -29,11 +29,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from karat.engine import linalg
+from karat.engine.blas import one_blas_thread
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.levels import Cut, look
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import dominating, heaviest
+from karat.engine.peel import PEELED, dominating, heaviest, wild_rows
 from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
@@ -47,7 +46,6 @@ from karat.engine.weights import SECOND, check_any, polish, polish_features, ref
 PILOT = 2048  # rows on which coordinates are fitted
 COMPLETE = 16384  # up to this many rows the pilot is all of them
 PASSES = 6  # most passes that the coordinates may ask for
-PEELED = 16  # most rows to peel per feature
 LAST = ("tree", "caratheodory")  # ways that look at every row: no stronger one follows
 FEW = 4  # rows per feature: so few may all be kept, if nothing else is exact
 ORDERS = 8  # orders of the rows in which they are eliminated, beside their own, if nothing else is exact
@@ -133,16 +131,16 @@ class Reduction:
         return replace(self, positions=joint[order], weights=weights[order], peeled=peeled[order], method=method)
 
 
-@linalg.one_blas_thread()
+@one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> Reduction:
     """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`."""
     rng = np.random.default_rng(seed)
     pilot = sample(rng, len(rows), pilot_size(len(rows)))
     fitted, passes = fit_moments(rows, kernel, pilot, progress)
-    spread, cut = look(fitted, rows.take(pilot, np.zeros(rows.columns)))
-    if cut is not None and (found := _by_levels(rows, kernel, method, seed, cut, spread)) is not None:
-        return found
+    spread, wild = wild_rows(rows, fitted)
+    if 0 < len(wild) < len(rows):
+        return _by_levels(rows, kernel, method, seed, wild)
     best = replace(_attempt(rows, method, rng, progress, pilot, fitted, passes), spread=spread)
     if not best.proof.ok and linear_class(fitted) is None and kernel.power > 2:
         best = better(best, _anew(rows, kernel, method, rng, progress, pilot, single_columns=True))
@@ -160,18 +158,13 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
     return best
 
 
-def _by_levels(rows: Rows, kernel: Kernel, method: str, seed: int, cut: Cut, spread: float) -> Reduction | None:
-    """Rows on either side of a cut by themselves; None if all are on one side."""
-    wild = cut.beyond(rows)
+def _by_levels(rows: Rows, kernel: Kernel, method: str, seed: int, wild: Indices) -> Reduction:
+    """Wild rows and the others by themselves; a few wild ones as they are."""
     rest = np.setdiff1d(np.arange(len(rows)), wild)
-    if not len(wild) or not len(rest):
-        return None
     found = build(rows.subset(rest), kernel, method, seed)
-    few = len(wild) <= PEELED * max(1, found.fitted.kernel.width)
-    if few or not found.proof.ok:
+    if len(wild) <= PEELED * max(1, found.fitted.kernel.width) or not found.proof.ok:
         return replace(found.with_peeled(rows, rest, wild), passes=found.passes + 2)
-    other = build(rows.subset(wild), kernel, method, seed)
-    return found.beside(other, rest, wild)
+    return found.beside(build(rows.subset(wild), kernel, method, seed), rest, wild)
 
 
 def better(first: Reduction, second: Reduction | None) -> Reduction:
@@ -299,7 +292,7 @@ def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
     return fewer if fewer.proof.ok and fewer.proof.loss_error <= max(SHARP, found.proof.loss_error) else found
 
 
-@linalg.one_blas_thread()
+@one_blas_thread()
 def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None) -> tuple[FittedMoments, int]:
     """Fit the kernel's coordinates and sum its moments; also the number of passes it took."""
     block = rows.take(pilot, np.zeros(rows.columns))
@@ -318,7 +311,8 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
         passes += 1
         # After the last pass the proof says whether the coordinates were good enough.
         fitted = kernel.fitted_moments(statistic, rows.total, last=passes >= PASSES)
-        fitted = fitted.over(len(rows), coarse=not kernel.over(len(rows)).in_extended)
+        if fitted.frame is not None:
+            fitted = replace(fitted, frame=fitted.frame.over(len(rows), kernel.over(len(rows)).in_extended))
         if fitted.vanished is not None and fitted.vanished.any() and not looked:  # zero, or too small for its powers
             looked = True
             sizes = np.where(fitted.vanished, column_sizes(rows, kernel.shift), 0.0)

@@ -25,6 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine import linalg
+from karat.engine.blas import one_blas_thread, threads
 from karat.engine.linalg import Array, Indices
 from karat.engine.threads import share
 
@@ -234,10 +235,10 @@ def sweep(
         return reduce(lambda right, left: combine(left, right), reversed(sums))
 
     cuts = np.linspace(0, len(starts), max(1, min(most, len(starts) // 4)) + 1).astype(int)
-    with linalg.one_blas_thread():
+    with one_blas_thread():
         if len(cuts) == 2:
             return run(starts)
-        found = share(run, [starts[a:b] for a, b in pairwise(cuts)], linalg.threads())
+        found = share(run, [starts[a:b] for a, b in pairwise(cuts)], threads())
     while len(found) > 1:
         found = [combine(*found[i : i + 2]) if i + 1 < len(found) else found[i] for i in range(0, len(found), 2)]
     return found[0]

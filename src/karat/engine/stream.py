@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from karat.engine.blas import one_blas_thread
 from karat.engine.carried import (
     about_the_means,
     beside,
@@ -42,9 +43,8 @@ from karat.engine.carried import (
     with_debt,
 )
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.levels import LOOKED_AT, look
-from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
-from karat.engine.peel import dominating
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.peel import apart
 from karat.engine.points import candidate_points
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
@@ -52,7 +52,6 @@ from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rare import informed
 from karat.engine.reduce import (
     FEW,
-    PEELED,
     NonFiniteError,
     Reduction,
     about_means,
@@ -182,7 +181,7 @@ class Running:
         if isinstance(kernel, Powers) and keeping_all:
             kernel = kernel.keeping_all()
         low = single.read_moments(pairs[-3][1], 0.0) if isinstance(single, Polynomials) else None
-        fitted = kernel.fitted_moments(tuple(statistic), float(total[0]), last).over(int(total[1]), coarse=total[2] > 0)
+        fitted = kernel.fitted_moments(tuple(statistic), float(total[0]), last).over(int(total[1]), extended=total[2] == 0)
         return fitted.known_to(off_by(self.debts, single), low, self.debts)
 
 
@@ -196,8 +195,7 @@ def grown(now: Claim, before: Claim, parts: Claim) -> Claim:
     return parts[0] + (now[0] - before[0]), parts[1] + (now[1] - before[1]), parts[2] * (now[2] / before[2])
 
 
-def _counts(kernel: Kernel, rows: int, total: float) -> Array:
-    """Total weight, rows, and those of them that are summed in double precision only."""
+def _counts(kernel: Kernel, rows: int, total: float) -> Array:  # rows, and those that are summed in double precision only
     return np.array([total, rows, 0 if kernel.over(rows).in_extended else rows])
 
 
@@ -221,7 +219,7 @@ def fold(
     found: Reduction | None = None
     if running is not None:
         found, grown, again = _continued(rows, new, kernel, running, rng, peeled)
-        afford = again <= AFFORD  # a fresh start spends of the second term
+        afford = again <= AFFORD and running.inherited + running.held_error <= EXACT / 4  # a fresh start spends of both terms
         room = found is not None and found.spent <= max(AFFORD, again + LEAST)
         if found is not None and found.proof.ok and room and (found.proof.reducible_error <= CONTENT or not afford):
             return found, grown
@@ -265,7 +263,7 @@ def _continued(
     found = about_the_means(rows, found, held)
     if not running.held_error and not running.used and found.keeps_all(rows):  # as they were when the sum began
         found = replace(found, proof=Proof.trivial(found.proof.power, found.proof.condition))
-    spread, heavy = _apart(rows, kernel, fitted, running.pilot, found)
+    spread, heavy = apart(rows, kernel, fitted, running.pilot if len(running.pilot) else None, found.proof.ok)
     found = replace(found, spread=spread)
     if not len(heavy):
         return claimed(grown, found, found)
@@ -285,17 +283,6 @@ def _continued(
     return claimed(without, rest, rest.with_peeled(rows, left, np.flatnonzero(alone)))
 
 
-def _apart(rows: Rows, kernel: Kernel, fitted: FittedMoments, pilot: Array, found: Reduction) -> tuple[float, Indices]:
-    """How wild the rows are, and those to peel: wild ones, and where there is no proof those that dominate a moment."""
-    spread, cut = look(fitted, pilot)
-    most = PEELED * max(1, fitted.kernel.width)
-    wild = cut.beyond(rows) if cut is not None else np.zeros(0, dtype=np.intp)
-    if 0 < len(wild) <= most and len(wild) < len(rows):
-        return spread, wild
-    heavy = dominating(rows, kernel, most) if not found.proof.ok else None
-    return spread, wild[:0] if heavy is None else heavy
-
-
 def _afresh(
     rows: Rows, peeled: Flags, kernel: Kernel, running: Running | None, rng: np.random.Generator
 ) -> tuple[Reduction, Running]:
@@ -306,8 +293,7 @@ def _afresh(
     before = 0.0 if running is None else running.spent + running.used
     inflation = 1.0 if running is None else _inflation(rows, peeled, running)
     fresh, needs_tree = _fitted(rows, held, kernel, rng, needs_tree)
-    looked = rows.take(sample(rng, len(rows), LOOKED_AT), np.zeros(rows.columns))
-    spread, heavy = _apart(rows, kernel, fresh.fitted, looked, fresh)
+    spread, heavy = apart(rows, kernel, fresh.fitted, None, fresh.proof.ok)
     fresh = replace(fresh, spread=spread)
     if 0 < len(heavy) < len(rows):
         left = np.setdiff1d(np.arange(len(rows)), heavy)

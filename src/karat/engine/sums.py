@@ -14,32 +14,12 @@ What underflows on the way is off by at most the smallest number of all.
 
 from __future__ import annotations
 
-from math import ceil, log2
-
 import numpy as np
 
-from karat.engine.linalg import SHORT, Array
+from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS
 
-RESTS = 5  # additions beyond a perfect tree: rests of blocks, ranges of unequal length, and the first value of NumPy's sum
-MOST_ROWS = 2**40
-EXTENDED = 2**21  # products that extended precision sums in some milliseconds
-WIDE = float(np.finfo(np.longdouble).eps)  # EPS where the machine has nothing longer than a double
 SMALLEST = float(np.finfo(float).smallest_subnormal)
-
-
-def sums_in_extended(rows: int, left: int, right: int) -> bool:
-    """Whether products (left x rows)(rows x right) are so small that they are summed in extended precision, if there is one."""
-    return WIDE < EPS and rows * left * right <= EXTENDED
-
-
-def sum_rounding(rows: int, own: int, piece: int = SHORT) -> float:
-    """What the sum over so many rows may be off by, per unit of absolute values; a term has ``own`` roundings itself.
-
-    ``piece``: rows that are added one after the other.
-    """
-    tree = RESTS + ceil(log2(rows / piece)) if rows > piece else 0
-    return 0.5 * EPS * (own + min(rows, piece) + tree)
 
 
 def exact_sum_rounding(own: int) -> float:

@@ -2,7 +2,7 @@
 
 BLAS brings threads too, but they wait for each other by spinning, at every step of a factorisation.  On a machine with other
 work a step then takes a time slice: a Cholesky factorisation that took 43 ms on one thread took up to 1.4 s on two.  So BLAS
-runs on one thread wherever the engine works (:func:`karat.engine.linalg.one_blas_thread`), and large work is cut into pieces
+runs on one thread wherever the engine works (:func:`karat.engine.blas.one_blas_thread`), and large work is cut into pieces
 that are calls to BLAS on one thread each.  A thread that is held up delays its own piece only; the others take the rest.
 
 **What is guaranteed.**  Which pieces there are, and in which order their results are added, depends on the data alone.  The

@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
-from karat.engine import linalg
+from karat.engine.blas import one_blas_thread
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
 from karat.engine.offsets import exact_sum
@@ -168,7 +168,7 @@ class _Penalised(_Regression):
         ``missing`` is what the rows miss already, if they are those of absorbed coresets, and ``inherited`` their loss error.
         Weights of rows are in units of ``unit``; corrections are not.
         """
-        with linalg.one_blas_thread():
+        with one_blas_thread():
             found = absorb(
                 rows, exact, self.power, self.fit_intercept, self.penalty / float(unit), self.absorb == "box",
                 self.keeps_total, None if missing is None else missing.over(unit), seed, progress, unit,

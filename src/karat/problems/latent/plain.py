@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine import linalg
+from karat.engine.blas import one_blas_thread, threads
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import CACHE, PARTS, Rows, Statistic, add, sweep, useful_shift
 from karat.engine.threads import share
@@ -76,8 +77,8 @@ def gram_in_place(table: Array) -> Array:
         return (gram,)
 
     cuts = np.linspace(0, len(starts), min(PARTS, len(starts)) + 1).astype(int)
-    with linalg.one_blas_thread():
-        (gram,) = reduce(add, share(run, [starts[a:b] for a, b in pairwise(cuts)], linalg.threads()))
+    with one_blas_thread():
+        (gram,) = reduce(add, share(run, [starts[a:b] for a, b in pairwise(cuts)], threads()))
     gram[0, 0], gram[1:, 0] = n, gram[0, 1:]
     gram[1:-1, -1] = gram[-1, 1:-1]
     return gram
