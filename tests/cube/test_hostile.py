@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import karat
-from karat import NotExactError
 
 FEATURES = ["a", "b", "c"]
 
@@ -70,13 +69,9 @@ def test_updates_of_hostile_cells(make, tmp_path):
     same_moments(loaded.merge(other).select(), pd.concat([*rows, make(50, 9)]))
 
 
-def test_rows_that_stay_are_said():
-    cube = karat.cube(tails(1500, 0), target="y", by="k", columns=FEATURES)
-    notes = [note for certificate in cube.cells.certificates for note in certificate.notes]
-    assert any("all of them are kept" in note for note in notes)
-
-
-def test_large_cells_are_refused_by_name(monkeypatch):
-    monkeypatch.setattr("karat._cube.reduce.WHOLE", 1000)
-    with pytest.raises(NotExactError, match=r"^Cell k=[012]: No exact coreset"):
-        karat.cube(tails(1500, 0), target="y", by="k", columns=FEATURES)
+def test_wild_rows_of_cells_are_kept_apart():
+    rows = tails(1500, 0)
+    cube = karat.cube(rows, target="y", by="k", columns=FEATURES, sample_weight="w")
+    assert all(certificate.ok and certificate.peeled for certificate in cube.cells.certificates)
+    for k in (0, 1, 2):
+        same_moments(cube.select(k=k), rows[rows.k == k])

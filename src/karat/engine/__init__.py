@@ -9,11 +9,12 @@ A coreset of degree 2, from the rows to the proof, is told by eight files, best 
     points        candidate rows as points
     weights       positive weights on them: match the moments, eliminate to a vertex, polish
     reduce        the pipeline, and the policy that chooses between the ways
+    frame         the coordinates in which sums were made, and the sizes of the columns behind them
     proof         how exact the result is
 
-Beside them: polynomial, mean, grouped and function are further kernels; dropped looks again at directions that were left out;
-tree holds the reducers that look at every row; peel finds rows that dominate a moment; stream is the same for rows that arrive
-in batches; groups is the same for many groups at once, with group_moments, group_points, group_weights and group_proof; offsets
-serves whole numbers beyond 2^53; linalg (with blocked and threads, for large
-matrices) and tolerances are used by all.
+Beside them: polynomial, mean, grouped and function are further kernels, monomials is a table that they share; tree holds the
+reducers that look at every row; peel finds wild rows and rows that dominate a moment; stream is the same for rows that arrive in
+batches, and carried says what sums of features are off by when the means wander; groups is the same for many groups at once,
+with group_moments, group_points, group_weights and group_proof; offsets serves whole numbers beyond 2^53; linalg and sums (with
+blas, blocked and threads) and tolerances are used by all.
 """
