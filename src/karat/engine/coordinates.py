@@ -161,6 +161,8 @@ def vanishing(basis: Basis, gram: Array, null: float) -> tuple[Flags, Array]:
     square of e, which is to be at most ``null`` of the size of the column.
     """
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
+    if np.array_equal(basis.map, np.eye(len(rms))):  # the columns themselves
+        return rms == 0, np.where(rms > 0, 1.0, 0.0)
     unit = np.abs(basis.map).max(axis=1, initial=0.0)  # columns of different sizes: none must seem small to the inverse
     unit[unit == 0] = 1.0
     back = np.linalg.pinv(basis.map / unit[:, None]) / unit

@@ -36,6 +36,7 @@ from karat.engine.tolerances import EPS, ROUNDING, TINY, WILD
 
 MANY = 2**36  # rows that a stream may have
 KEPT = 2**15  # rows that may be kept
+FINE = 3 * EPS  # what sums in extended precision are off by, with the roots of multinomial coefficients
 SHARES = tuple(10.0**k for k in range(-12, 1, 2))  # t at which the worst queries are sought
 LOOKED_AT = 512  # rows of a sample that tell what is typical
 CORRELATED = 8.0  # by this factor the rounding of sums exceeds that of uncorrelated variables
@@ -93,8 +94,8 @@ class Frame:
         half = self.degree // 2
         summed = comb(len(self.basis.map) + half - 1, half)  # columns of the products, with those that were dropped
         own = self.degree + 1
-        full = EPS if not self.coarse else sum_rounding(self.count, own, linalg.piece_rows(summed, self.degree))
-        return full + (EPS if self._extended(kept) else sum_rounding(min(self.count, kept), own, linalg.SHORTEST))
+        full = FINE if not self.coarse else sum_rounding(self.count, own, linalg.piece_rows(summed, self.degree))
+        return full + (FINE if self._extended(kept) else sum_rounding(min(self.count, kept), own, linalg.SHORTEST))
 
     def rounding_of_sums(self, base: Array, error: float, among: list[int] | slice = slice(None)) -> float:
         """What rounding of the sums may add to an error relative to ``base``, a matrix like ``half`` or a part of it.
