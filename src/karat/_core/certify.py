@@ -341,8 +341,8 @@ def _standard_errors(
     worst, signal = 0.0, 0.0
     for found in reductions:
         frame = found.fitted.frame
-        if frame is None:
-            continue
+        if frame is None:  # all rows, or so few of them that nothing was summed
+            return None, True
         terms, noise = frame.coefficient_terms(max(1, found.fitted.kernel.separate_targets))  # type: ignore[attr-defined]
         worst, signal = max(worst, terms), max(signal, noise)
     if not rounding * signal <= NOISE:

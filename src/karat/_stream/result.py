@@ -38,6 +38,9 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == summary.n_rows)
     if correction is not None and not correction:
         notes.append(NOTHING_ABSORBED)
+    if correction is None:  # what a sketch that went on from a checkpoint knows as well
+        sums = [summary.running[label].fitted_moments(last=True) for label in labels_of(held)]
+        reductions = [replace(found, fitted=fitted) for found, fitted in zip(reductions, sums, strict=True)]
     certificate = certify(summary.problem, reductions, total, summary.n_rows, seconds, notes, size=len(held))
     require_proven(certificate, reductions, summary.names)
     X, y = summary.restored(held)

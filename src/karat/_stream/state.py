@@ -29,7 +29,7 @@ UNDERSCORED = ("like", "names", "columns", "targets", "folds", "seconds")  # so 
 SUMMARY = {"n_rows": "n_rows"} | {name: f"_{name}" for name in UNDERSCORED}
 SAME = ("inherited", "spent", "inflation", "used")
 FLAGS = {name: name for name in SAME} | {"gap": "held_error", "hard": "needs_tree"}  # by their names in files
-PROVEN = ("rank", "method", "passes", "inherited", "before", "inflation")
+PROVEN = ("rank", "method", "passes", "inherited", "before", "inflation", "spread", "levels")
 
 
 def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:

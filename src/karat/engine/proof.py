@@ -66,6 +66,7 @@ TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho i
 BETWEEN = 10.0**0.25  # and their ratio
 HALVINGS = 6  # of the interval in which rho is sought, on a logarithmic scale
 LEAST = ROUNDING / 1024
+BESIDE = EXACT / 8  # loss error of powers, beside sums of features, up to which it is added to theirs
 SHARPER = 1e-12  # the loss error that is left where rho takes a share; if that is too much, more of EXACT
 
 
@@ -162,7 +163,7 @@ def measure(
         if kernel.degree % 2:
             return linear
         power = _power(kernel, fitted, block, weights, terms.rounding)
-        if linear.ok and not power.ok:
+        if linear.ok and not (power.ok and power.loss_error <= BESIDE):  # sums of features are what is claimed
             return linear
         return replace(
             linear,
