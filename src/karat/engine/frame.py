@@ -22,6 +22,7 @@ Upper bounds of sizes and lower bounds of sigma are taken from the moments thems
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
@@ -30,7 +31,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis
-from karat.engine.linalg import Array, sum_rounding, sums_in_extended
+from karat.engine.linalg import Array, Flags, sum_rounding, sums_in_extended
 from karat.engine.monomials import monomials
 from karat.engine.tolerances import EPS, ROUNDING, TINY, WILD
 
@@ -47,6 +48,13 @@ def power_means(values: Array, weights: Array, total: float, power: int) -> Arra
     largest = np.abs(values).max(axis=0, initial=0.0)
     scaled = values / np.where(largest > 0, largest, 1.0)
     return np.asarray(largest * (weights @ scaled**power / total) ** (1.0 / power))
+
+
+def _shared(among: Flags, need: Array) -> list[Array]:
+    """Shares that add up to 1: alike, and by need."""
+    even = among / max(1, int(among.sum()))
+    total = float(need.sum())
+    return [even] + ([0.9 * need / total + 0.1 * even] if 0 < total < np.inf else [])
 
 
 @dataclass(frozen=True)
@@ -208,18 +216,17 @@ class Frame:
         reach[:first] = np.inf
         return np.asarray(reach)
 
-    def squares(self, error: Array, base: Array, some: list[int]) -> list[Array]:
+    def squares(self, error: Array, base: Array, some: list[int]) -> Iterator[Array]:
         """p = 2: matrices Q with ``alpha' Q alpha <= S^2``: coordinates alike, and where an ``error`` is.
 
         Also ``S >= |sum_j s_j sigma_j z_j|`` with the signs s of the queries at which the error is largest.
         """
         near, map_ = 1.0 / self.reach[some], self.basis.map[:, some]
-        even = (near > 0) / max(1, int((near > 0).sum()))
         need = np.where(near > 0, np.abs(np.diag(error)) / np.maximum(near, TINY) ** 2, 0.0)
-        shares = [even] + ([0.9 * need / need.sum() + 0.1 * even] if need.sum() > 0 and np.isfinite(need.sum()) else [])
-        found = [np.diag(share * near**2) for share in shares]
+        found = [np.diag(share * near**2) for share in _shared(near > 0, need)]
+        yield from found
         for t in SHARES if not len(self.basis.excluded) else ():
-            free = found[len(shares) - 1]
+            free = found[-1]
             for _ in range(2):  # the worst query with one bound of S tells a better bound
                 query = linalg.relative_vector(error, t * base + (ROUNDING**2 * (1 + 1 / t) * self.total) * free)
                 if query is None:
@@ -227,19 +234,17 @@ class Frame:
                 form = np.sign(map_ @ query) * self.spreads
                 form[: int(self.affine)] = 0.0
                 free = 0.95 * np.outer(form @ map_, form @ map_) + 0.05 * found[0]
-                found.append(free)
-        return found
+                yield free
 
-    def first_order(self, error: Array) -> list[Array]:
-        """p > 2: diagonal matrices Q with ``rho v' Q v <= P`` for the monomials v of a query, in the same two ways."""
+    def powers(self, error: Array) -> Iterator[tuple[Array, Array]]:
+        """p > 2: diagonals L, Q with ``rho v' L v + rho^p v' Q v <= P`` for the monomials v of a query, in the same ways."""
         table, near, half = monomials(len(self.second), self.degree // 2), 1.0 / self.reach, self.degree // 2
         counts = (table.indices[:, :, None] == np.arange(len(near))).sum(axis=1)  # of each coordinate in each monomial
-        even = (near > 0) / max(1, int((near > 0).sum()))
         need = np.where(near > 0, (np.abs(np.diag(error))[:, None] * (counts > 0)).max(axis=0) / np.maximum(near, TINY), 0.0)
-        shares = [even] + ([0.9 * need / need.sum() + 0.1 * even] if need.sum() > 0 and np.isfinite(need.sum()) else [])
         lowest = max(float(linalg.eigh(self.second / self.total)[0][-1]), 0.0)
         factor = self.degree * self.total * lowest ** ((self.degree - 1) / 2) / half
-        return [np.diag(factor * (counts @ (share * near))) for share in shares]
+        for share in _shared(near > 0, need):
+            yield factor * (counts @ (share * near)), self.total * np.prod((share * near**2)[table.indices], axis=1)
 
     def floors(self, shares: tuple[float, ...]) -> list[Array]:
         """Lower bounds of the loss as matrices: M and Jensen's bound, mixed in several ways."""

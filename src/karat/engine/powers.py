@@ -285,10 +285,16 @@ class Powers(Polynomial):
     def _frame(self, statistic: Statistic, total: float) -> Frame:
         """These coordinates, with their moments over all rows, for the proof."""
         second, half = statistic[0], statistic[-1]
-        if self.degree > 2:
-            root = np.sqrt(monomials(self.variables, self.degree // 2).multinomials)
-            half = half * np.outer(root, root)
-        return Frame(self.basis, not self.maps, second, half, total, self.degree, self.affine)
+        if self.degree == 2:
+            return Frame(self.basis, not self.maps, second, half, total, 2, self.affine)
+        # Coordinates that are still unscaled become about 1, by powers of two: nothing is rounded.
+        rms = np.sqrt(np.maximum(np.diag(second) / total, 0.0))
+        scale = np.exp2(-np.round(np.log2(np.where(rms > 0, rms, 1.0))))
+        table = monomials(self.variables, self.degree // 2)
+        factor = table.values(scale[:, None])[:, 0] * np.sqrt(table.multinomials)
+        basis = replace(self.basis, map=self.basis.map * scale)
+        second, half = second * np.outer(scale, scale), half * factor * factor[:, None]
+        return Frame(basis, False, second, half, total, self.degree, self.affine)
 
     def _vanished(self, gram: Array) -> Flags:
         """Columns that are still unscaled and have no second moment that a double can hold."""

@@ -30,7 +30,7 @@ supremum.  Where that is too much, along small directions of the columns, rho ta
 shares theta_k that add up to 1,
 
     p = 2    P = inf_t  t f + rho^2 (1 + 1/t) U S^2,          S^2 >= sum_k theta_k (alpha_k / reach_k)^2,
-    p > 2    P >= p rho U l^((p-1)/2) S |alpha|^(p-1)  >=  p rho U l^((p-1)/2) sum_k theta_k alpha_k^2 |alpha|^(p-2) / reach_k,
+    p > 2    P >= p rho U l^((p-1)/2) sum_k theta_k alpha_k^2 |alpha|^(p-2) / reach_k  +  rho^p U S^p    (first and last order),
 
 so rho will do if the norm of E relative to such matrices is at most 1, for p = 2 at *every* t.
 What is dropped or charged in this way is
@@ -44,6 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -333,50 +334,44 @@ def _charged(
 def _second_order(
     frame: Frame, difference: Array, some: list[int], error: float, times: tuple[float, ...], limit: float
 ) -> float:
-    """p = 2: the smallest rho, up to ``limit``, that with a loss error holds E in ``some`` coordinates."""
+    """p = 2: a small rho, up to ``limit``, that with a loss error holds E in ``some`` coordinates; else infinite."""
     part = np.ix_(some, some)
     difference, base = difference[part], frame.half[part]
-    sums = _rounding_of_sums(frame, np.diag(base))
 
     def bases(rho: float, free: Array) -> Iterator[Array]:
         charge = rho**2 / BETWEEN * frame.total * free  # BETWEEN: for the t between those that are tried
         return ((0.999 * error + t) * base + (1 + 1 / t) * charge for t in times)
 
-    return _smallest(difference, sums, bases, frame.squares(difference, base, some), limit)
+    return _small_rho(frame, difference, np.diag(base), bases, frame.squares(difference, base, some), limit)
 
 
 def _first_order(frame: Frame, difference: Array, base: Array, error: float, limit: float) -> float:
-    """p > 2: the same, relative to a lower bound of the loss."""
-    sums = _rounding_of_sums(frame, np.diag(frame.half))
+    """p > 2: the same, relative to a lower bound of the loss; the first and the last order in rho are enough."""
 
-    def bases(rho: float, free: Array) -> Iterator[Array]:
-        yield error * base + rho * free
+    def bases(rho: float, free: tuple[Array, Array]) -> Iterator[Array]:
+        yield error * base + np.diag(rho * free[0] + rho**frame.degree * free[1])
 
-    return _smallest(difference, sums, bases, frame.first_order(difference), limit)
-
-
-def _rounding_of_sums(frame: Frame, squares: Array) -> Array:
-    """A matrix that bounds the rounding of sums: ``|v'E v| <= sum_error (d.|v|)^2``, d the roots of the diagonal of M."""
-    return np.asarray(frame.sum_error * len(squares) * np.diag(squares))
+    return _small_rho(frame, difference, np.diag(frame.half), bases, frame.powers(difference), limit)
 
 
-def _smallest(
-    difference: Array, sums: Array, bases: Callable[[float, Array], Iterator[Array]], shares: list[Array], limit: float
-) -> float:
-    """The smallest rho for which all bases hold E and the rounding of sums; infinite if none up to ``limit`` does."""
-    best = np.inf
-    for free in shares:
+def _small_rho(
+    frame: Frame, difference: Array, squares: Array, bases: Callable[[float, Any], Iterator[Array]], ways: Iterator[Any],
+    limit: float,
+) -> float:  # fmt: skip
+    """A small rho for which all bases hold E and the rounding of sums, in the first way that has one."""
+    # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d the roots of the diagonal of M.
+    sums = frame.sum_error * len(squares) * np.diag(squares)
 
-        def holds(rho: float, free: Array = free) -> bool:
-            return all(
-                linalg.relative_norm(difference, base) + linalg.relative_norm(sums, base) <= 1.0 for base in bases(rho, free)
-            )
+    def holds(rho: float, free: Any) -> bool:
+        return all(
+            linalg.relative_norm(difference, base) + linalg.relative_norm(sums, base) <= 1.0 for base in bases(rho, free)
+        )
 
-        high = min(limit, best)
-        if high > LEAST and holds(high):
-            low = LEAST
-            for _ in range(HALVINGS):
-                middle = float(np.sqrt(low * high))
-                low, high = (low, middle) if holds(middle) else (middle, high)
-            best = high
-    return best
+    way = next((free for free in ways if limit > LEAST and holds(limit, free)), None)
+    if way is None:
+        return np.inf
+    low, high = LEAST, limit
+    for _ in range(HALVINGS):
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if holds(middle, way) else (middle, high)
+    return high
