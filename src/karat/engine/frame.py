@@ -236,15 +236,30 @@ class Frame:
                 free = 0.95 * np.outer(form @ map_, form @ map_) + 0.05 * found[0]
                 yield free
 
+    def balanced(self, error: Array) -> Array:
+        """p > 2: the same form of degree p as ``error``, with every product of coordinates cut into halves that are alike.
+
+        ``a^2 b^2`` is the product of ``a^2`` and ``b^2`` as well as the square of ``a b``; a bound by squares needs the latter.
+        """
+        count = len(self.second)
+        whole, half = monomials(count, self.degree), monomials(count, self.degree // 2)
+        root = np.sqrt(half.multinomials)
+        (first, last), (left, right) = whole.split, whole.balanced
+        values = whole.multinomials * error[first, last] / (root[first] * root[last]) / (2 * root[left] * root[right])
+        found = np.zeros_like(error)
+        np.add.at(found, (left, right), values)
+        return found + found.T
+
     def powers(self, error: Array) -> Iterator[tuple[Array, Array]]:
-        """p > 2: diagonals L, Q with ``rho v' L v + rho^p v' Q v <= P`` for the monomials v of a query, in the same ways."""
+        """p > 2: diagonals A, Q with ``v' A v <= U^(2/p) S^2 f^((p-2)/p)``, ``v' Q v <= U S^p`` for monomials v of a query."""
         table, near, half = monomials(len(self.second), self.degree // 2), 1.0 / self.reach, self.degree // 2
         counts = (table.indices[:, :, None] == np.arange(len(near))).sum(axis=1)  # of each coordinate in each monomial
-        need = np.where(near > 0, (np.abs(np.diag(error))[:, None] * (counts > 0)).max(axis=0) / np.maximum(near, TINY), 0.0)
+        size = (np.abs(np.diag(error))[:, None] * (counts > 0)).max(axis=0, initial=0.0)
+        need = np.where(near > 0, size / np.maximum(near, TINY) ** 2, 0.0)
         lowest = max(float(linalg.eigh(self.second / self.total)[0][-1]), 0.0)
-        factor = self.degree * self.total * lowest ** ((self.degree - 1) / 2) / half
         for share in _shared(near > 0, need):
-            yield factor * (counts @ (share * near)), self.total * np.prod((share * near**2)[table.indices], axis=1)
+            mixed = counts @ (share * near**2) / half
+            yield self.total * lowest ** (half - 1) * mixed, self.total * np.prod((share * near**2)[table.indices], axis=1)
 
     def floors(self, shares: tuple[float, ...]) -> list[Array]:
         """Lower bounds of the loss as matrices: M and Jensen's bound, mixed in several ways."""

@@ -52,6 +52,13 @@ class Monomials:
         return np.array([self.position[(v,) * self.degree] for v in range(self.variables)], dtype=np.intp)
 
     @cached_property
+    def balanced(self) -> tuple[Indices, Indices]:
+        """Positions of the halves of each multiset that take its indices by turns, for an even degree."""
+        half = monomials(self.variables, self.degree // 2)
+        left, right = ([half.position[t[i::2]] for t in self.sets] for i in (0, 1))
+        return np.array(left, dtype=np.intp), np.array(right, dtype=np.intp)
+
+    @cached_property
     def split(self) -> tuple[Indices, Indices]:
         """Positions of each multiset's first ceil(p/2) and last floor(p/2) indices among the lower monomials."""
         high = (self.degree + 1) // 2

@@ -30,9 +30,9 @@ supremum.  Where that is too much, along small directions of the columns, rho ta
 shares theta_k that add up to 1,
 
     p = 2    P = inf_t  t f + rho^2 (1 + 1/t) U S^2,          S^2 >= sum_k theta_k (alpha_k / reach_k)^2,
-    p > 2    P >= p rho U l^((p-1)/2) sum_k theta_k alpha_k^2 |alpha|^(p-2) / reach_k  +  rho^p U S^p    (first and last order),
+    p > 2    P >= inf_t  t f + (p rho / 2)^2 U^(2/p) S^2 f^((p-2)/p) / t  +  rho^p U S^p      (first and last order),
 
-so rho will do if the norm of E relative to such matrices is at most 1, for p = 2 at *every* t.
+so rho will do if the norm of E relative to such matrices is at most 1 at *every* t.
 What is dropped or charged in this way is
 measured, and limited by ROUNDING; the rounding of coordinates is derived, and limited by the number of columns.  No direction
 is left out, however small.
@@ -325,7 +325,8 @@ def _charged(
             times = tuple(t for t in TIMES if t < BETWEEN * gap)  # beyond, the loss error alone is enough
             rho = max(_second_order(frame, difference, some, error, times, limit - dropped) for some in frame.targets)
         else:
-            rho = min(_first_order(frame, difference, base, error, limit - dropped) for base in frame.floors(FLOOR_SHARES))
+            form, floors = frame.balanced(difference), frame.floors(FLOOR_SHARES)
+            rho = min(_higher_order(frame, form, base, error, limit - dropped) for base in floors)
         if dropped + rho <= limit:
             return error, dropped + rho
     return None
@@ -345,11 +346,13 @@ def _second_order(
     return _small_rho(frame, difference, np.diag(base), bases, frame.squares(difference, base, some), limit)
 
 
-def _first_order(frame: Frame, difference: Array, base: Array, error: float, limit: float) -> float:
+def _higher_order(frame: Frame, difference: Array, base: Array, error: float, limit: float) -> float:
     """p > 2: the same, relative to a lower bound of the loss; the first and the last order in rho are enough."""
+    p = frame.degree
 
     def bases(rho: float, free: tuple[Array, Array]) -> Iterator[Array]:
-        yield error * base + np.diag(rho * free[0] + rho**frame.degree * free[1])
+        first, last = (p * rho / 2) ** 2 / BETWEEN * free[0], rho**p * free[1]
+        return ((0.999 * error + t) * base + np.diag(first / t + last) for t in TIMES)
 
     return _small_rho(frame, difference, np.diag(frame.half), bases, frame.powers(difference), limit)
 
