@@ -106,7 +106,8 @@ class Certificate:
     spread : float
         The largest ratio of a column's size to what is typical in it.
     levels : int
-        How many levels of rows, by their size, were reduced by themselves; 1 for all but the wildest data.
+        How many levels of rows, by their size, were reduced by themselves; 1 for all but the wildest data, and for coresets of
+        coresets.
     """
 
     loss_error: float
@@ -326,6 +327,7 @@ def certify_union(fresh: Certificate, parts: Sequence[Part], notes: Sequence[str
         rounding=ROUNDING * spent,
         spent=spent,
         notes=tuple(notes),
+        levels=1,  # those of kept rows are not those of the data
         proof_version=min(fresh.proof_version, *(proof.proof_version for proof in proofs)),
     )
 

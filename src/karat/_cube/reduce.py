@@ -223,7 +223,7 @@ def union_certificate(parts: Sequence[Certificate], problem: Problem) -> Certifi
         n_rows=rows,
         standard_errors=None,
         spread=max(part.spread for part in parts),
-        levels=max(part.levels for part in parts),
+        levels=1,
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         proof_version=min(part.proof_version for part in parts),
         refuted=any(part.refuted for part in parts),
