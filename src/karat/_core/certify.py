@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from karat.engine.blas import one_blas_thread
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.proof import Terms, linear_class, measure
 from karat.engine.reduce import Reduction
@@ -332,6 +333,7 @@ def certify_union(fresh: Certificate, parts: Sequence[Part], notes: Sequence[str
     )
 
 
+@one_blas_thread()
 def _standard_errors(
     problem: Problem, reductions: Sequence[Reduction], error: float, rounding: float, n_rows: int
 ) -> tuple[float | None, bool]:  # fmt: skip

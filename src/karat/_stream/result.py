@@ -13,12 +13,14 @@ from karat._core.coreset import Coreset
 from karat._data.batch import labels_of
 from karat._data.checks import stored_weights
 from karat._stream.summary import Summary
+from karat.engine.blas import one_blas_thread
 from karat.errors import InputError, NotExactError
 from karat.problems.latent import KnownMaps
 
 TOTAL = 1e-9  # relative; sums of weights in another order differ by less
 
 
+@one_blas_thread()
 def coreset_of(summary: Summary, seed: int) -> Coreset:
     """The coreset of all rows seen; the summary stays as it is."""
     start = time.perf_counter()
