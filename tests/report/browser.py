@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,7 +52,16 @@ class Browser:
         self.command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
         self.resize(width, height, scale)
         self.logs("browser"), self.logs("performance")
-        self.driver.get(path.resolve().as_uri())
+        address = path.resolve().as_uri()
+        self.driver.get(address)
+        self.wait(lambda: self.driver.current_url == address and self.run("return document.readyState") == "complete")
+
+    def wait(self, until) -> None:
+        """The driver may return while the page before is still there."""
+        end = time.monotonic() + 60
+        while not until():
+            assert time.monotonic() < end, "the page does not open"
+            time.sleep(0.05)
 
     def resize(self, width: int, height: int, scale: float = 1.0) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 500}
