@@ -31,16 +31,14 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis
-from karat.engine.linalg import Array, Flags, sum_rounding, sums_in_extended
+from karat.engine.linalg import MOST_ROWS, Array, Flags, sum_rounding, sums_in_extended
 from karat.engine.monomials import monomials
 from karat.engine.tolerances import EPS, ROUNDING, TINY, WILD
 
-MANY = 2**36  # rows that a stream may have
 KEPT = 2**15  # rows that may be kept
 FINE = 3 * EPS  # what sums in extended precision are off by, with the roots of multinomial coefficients
 SHARES = tuple(10.0**k for k in range(-12, 1, 2))  # t at which the worst queries are sought
 LOOKED_AT = 512  # rows of a sample that tell what is typical
-CORRELATED = 8.0  # by this factor the rounding of sums exceeds that of uncorrelated variables
 
 
 def power_means(values: Array, weights: Array, total: float, power: int) -> Array:
@@ -48,6 +46,16 @@ def power_means(values: Array, weights: Array, total: float, power: int) -> Arra
     largest = np.abs(values).max(axis=0, initial=0.0)
     scaled = values / np.where(largest > 0, largest, 1.0)
     return np.asarray(largest * (weights @ scaled**power / total) ** (1.0 / power))
+
+
+def typical(columns: Array, centred: bool) -> tuple[Array, Array]:
+    """The median of every column (which lie along the last axis), or 0; and of the distances from it that are not zero."""
+    values = np.sort(columns, axis=-1)
+    count = values.shape[-1]
+    middle = values[..., count // 2] if centred and count else np.zeros(values.shape[:-1])
+    distances = np.sort(np.abs(values - middle[..., None]), axis=-1)
+    place = np.minimum((np.count_nonzero(distances == 0, axis=-1) + count) // 2, count - 1)
+    return middle, np.take_along_axis(distances, place[..., None], axis=-1)[..., 0]
 
 
 def _shared(among: Flags, need: Array) -> list[Array]:
@@ -68,7 +76,7 @@ class Frame:
     total: float  # U
     degree: int  # p
     affine: bool  # whether b has the constant, which then is the first coordinate too
-    count: int = MANY  # rows, if they have been counted
+    count: int = MOST_ROWS  # rows, if they have been counted
     coarse: bool = True  # whether they were summed in double precision; else in extended precision
 
     def over(self, rows: int, extended: bool) -> Frame:
@@ -122,11 +130,6 @@ class Frame:
     def sums(self) -> float:
         """The same relative to the loss itself, for p = 2."""
         return max(self.rounding_of_sums(self.half[np.ix_(some, some)], self.sum_error, some) for some in self.targets)
-
-    @property
-    def correlated(self) -> bool:
-        """Whether variables are so correlated that sums in whitened coordinates would be much more accurate."""
-        return self.plain and self.sums > CORRELATED * self.sum_error * len(self.half)
 
     @cached_property
     def targets(self) -> list[list[int]]:
@@ -287,15 +290,11 @@ class Frame:
         """
         first = int(self.affine)
         with np.errstate(over="ignore", invalid="ignore"):
-            values = sample[:: max(1, len(sample) // LOOKED_AT)]
-            middle = np.median(values, axis=0) if first else np.zeros(values.shape[1])
-            distances = np.sort(np.abs(values - middle), axis=0)
-            place = np.minimum((np.count_nonzero(distances == 0, axis=0) + len(values)) // 2, len(values) - 1)
-            usual = distances[place, np.arange(values.shape[1])]  # the median of those that are not zero
+            middle, usual = typical(sample[:: max(1, len(sample) // LOOKED_AT)].T, bool(first))
             ratio = np.where(usual > 0, self.spreads[first:] / np.where(usual > 0, usual, 1.0), 1.0)
             far = np.where(ratio > WILD, WILD * usual, np.inf)
-            most = 2 * np.count_nonzero((np.abs(values - middle) > far).any(axis=1)) > len(values)
-        if most:  # some value of nearly every row is wild: begin with one column
+            beyond = np.any(np.abs(sample - middle) > far, axis=1) if np.any(far < np.inf) else np.zeros(1, dtype=bool)
+        if 2 * np.count_nonzero(beyond) > len(beyond):  # some value of nearly every row is wild: begin with one column
             far = np.where(ratio == ratio.max(), far, np.inf)
         return float(ratio.max(initial=1.0)), middle, far
 

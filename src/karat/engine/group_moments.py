@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.frame import typical
 from karat.engine.group_weights import each, second_moments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Blocks, Rows, consecutive
@@ -97,7 +98,7 @@ def weights_of(rows: Rows, positions: Indices, inside: Flags) -> Array:
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
     """Coordinates and moments of a stack of blocks ``[1 | D]`` with all rows of their groups, which are shifted in place."""
-    usual = _typical(block, affine)
+    usual = typical(block[:, :: max(1, block.shape[1] // FEW), 1:].transpose(0, 2, 1), affine)[1]
     variables, shift, sums, squares, map_, again = _first_look(block, weights, affine, AGAIN)
     if again.any():
         sums[again] = second_moments(variables[again] @ map_[again], weights[again])
@@ -126,7 +127,7 @@ def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, af
     """The same for larger groups, by a pass over each; shift and map come from the rows at ``pilot`` (G, k)."""
     weights = weights_of(rows, pilot, np.ones(pilot.shape, dtype=bool))
     block = block_of(rows, pilot)
-    usual = _typical(block, affine)
+    usual = typical(block[:, :: max(1, block.shape[1] // FEW), 1:].transpose(0, 2, 1), affine)[1]
     _, shift, seen, squares, map_, mapped = _first_look(block, weights, affine, PILOT_KAPPA)
     if affine:  # without a map, means that spoil no product are not worth a subtraction in every row
         harmless = np.square(shift) * weights.sum(axis=1)[:, None] <= squares[:, 1:]
@@ -178,16 +179,6 @@ def shifted(block: Array, weights: Array, total: Array, affine: bool) -> tuple[A
     shift = _shifts(block, weights, total)
     subtract(block, shift)
     return block, shift
-
-
-def _typical(block: Array, affine: bool) -> Array:
-    """What is typical in the columns of blocks ``[1 | D]`` (G, c), by a few rows (``Frame.wild``)."""
-    values = block[:, :: max(1, block.shape[1] // FEW), 1:]
-    middle = np.sort(values, axis=1)[:, values.shape[1] // 2] if affine else np.zeros(values[:, 0].shape)
-    distances = np.sort(np.abs(values - middle[:, None]), axis=1)
-    zeros = np.count_nonzero(distances == 0, axis=1)
-    place = np.minimum((zeros + values.shape[1]) // 2, values.shape[1] - 1)
-    return np.asarray(np.take_along_axis(distances, place[:, None], axis=1)[:, 0])
 
 
 def subtract(block: Array, shift: Array) -> None:

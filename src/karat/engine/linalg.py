@@ -31,9 +31,9 @@ SMALL = 100  # matrices of so few columns are inverted rather than solved with
 TAME = 1e-200  # sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
 RELEASED = 500  # NumPy lets other threads go on during a product with more entries than this
 NARROW, STACKED = 22, 64  # columns up to which pieces of a tall block are short, and up to which they are a stack
-SHORTEST, SHORT, LONG = 8, 32, 128  # rows of a piece
+SHORTEST, SHORT, MEDIUM, LONG = 8, 32, 64, 128  # rows of a piece
 RESTS = 5  # additions beyond a perfect tree: rests of blocks, ranges of unequal length, and the first value of NumPy's sum
-MOST_ROWS = 2**40
+MOST_ROWS = 2**40  # where nothing is known about their number
 WIDE = float(np.finfo(np.longdouble).eps)  # EPS where the machine has nothing longer than a double
 EXTENDED = 2**20  # products that extended precision sums in some milliseconds
 
@@ -283,7 +283,9 @@ def summed_product(left: Array, right: Array, piece: int | None = None) -> Array
 
 def piece_rows(columns: int, degree: int = 2) -> int:
     """Rows that BLAS adds up by itself: few for few columns and high powers; else so many that it is efficient."""
-    return SHORTEST if degree > 4 else SHORT if degree > 2 or columns <= NARROW else LONG
+    if degree > 2:
+        return SHORTEST if degree > 4 else SHORT
+    return SHORT if columns <= NARROW else MEDIUM if columns <= STACKED else LONG
 
 
 def sums_in_extended(rows: int, left: int, right: int) -> bool:

@@ -40,7 +40,7 @@ from karat.engine import linalg
 from karat.engine.coordinates import Basis, condition_of, pilot_basis, refine
 from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Flags, Indices, sums_in_extended
+from karat.engine.linalg import MOST_ROWS, Array, Flags, Indices, sums_in_extended
 from karat.engine.monomials import monomials
 from karat.engine.rows import Statistic, useful_shift
 from karat.engine.tolerances import ACCURATE, EPS, EXTREME, KAPPA, NULL, SMALL, TINY
@@ -172,6 +172,7 @@ class Powers(Polynomial):
         self.basis = Basis.of(np.eye(self.variables), self.separate_targets)
         self.maps: tuple[Array, ...] = ()
         self.null = NULL
+        self.count = MOST_ROWS  # that a pass sums
 
     def within(self, basis: Basis, maps: tuple[Array, ...] | None = None) -> Self:
         """The same kernel in other coordinates: variables are multiplied by ``maps``, by default by the map of the basis."""
@@ -182,6 +183,7 @@ class Powers(Polynomial):
 
     def over(self, rows: int) -> Self:
         other = copy(self)
+        other.count = rows
         other.in_extended = self.degree > 2 and self.degree % 2 == 0 and sums_in_extended(rows, *self.product_shape)
         return other
 
@@ -286,7 +288,7 @@ class Powers(Polynomial):
         """These coordinates, with their moments over all rows, for the proof."""
         second, half = statistic[0], statistic[-1]
         if self.degree == 2:
-            return Frame(self.basis, not self.maps, second, half, total, 2, self.affine)
+            return Frame(self.basis, not self.maps, second, half, total, 2, self.affine, self.count)
         # Coordinates that are still unscaled become about 1, by powers of two: nothing is rounded.
         rms = np.sqrt(np.maximum(np.diag(second) / total, 0.0))
         scale = np.exp2(-np.round(np.log2(np.where(rms > 0, rms, 1.0))))
@@ -294,7 +296,7 @@ class Powers(Polynomial):
         factor = table.values(scale[:, None])[:, 0] * np.sqrt(table.multinomials)
         basis = replace(self.basis, map=self.basis.map * scale)
         second, half = second * np.outer(scale, scale), half * factor * factor[:, None]
-        return Frame(basis, False, second, half, total, self.degree, self.affine)
+        return Frame(basis, False, second, half, total, self.degree, self.affine, self.count, not self.in_extended)
 
     def _vanished(self, gram: Array) -> Flags:
         """Columns that are still unscaled and have no second moment that a double can hold."""

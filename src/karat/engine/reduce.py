@@ -31,7 +31,7 @@ import numpy as np
 
 from karat.engine.blas import one_blas_thread
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import MOST_ROWS, Array, Flags, Indices
 from karat.engine.peel import PEELED, dominating, heaviest, wild_rows
 from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
@@ -310,9 +310,7 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
             raise NonFiniteError
         passes += 1
         # After the last pass the proof says whether the coordinates were good enough.
-        fitted = kernel.fitted_moments(statistic, rows.total, last=passes >= PASSES)
-        if fitted.frame is not None:
-            fitted = replace(fitted, frame=fitted.frame.over(len(rows), kernel.over(len(rows)).in_extended))
+        fitted = kernel.over(len(rows)).fitted_moments(statistic, rows.total, last=passes >= PASSES)
         if fitted.vanished is not None and fitted.vanished.any() and not looked:  # zero, or too small for its powers
             looked = True
             sizes = np.where(fitted.vanished, column_sizes(rows, kernel.shift), 0.0)
@@ -320,12 +318,8 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
                 kernel = kernel.rescaled(sizes)
                 continue
         kernel = fitted.kernel
-        if fitted.needs_pass:
-            continue
-        few, frame = passes == 1 and len(rows) <= COMPLETE and kernel.power == 2, fitted.frame
-        if not few or not isinstance(kernel, Powers) or frame is None or not frame.correlated:
-            return fitted, passes
-        kernel = kernel.within(kernel.basis)  # a second pass of few rows costs little, and gains digits
+        if not fitted.needs_pass:
+            return replace(fitted, kernel=kernel.over(MOST_ROWS)), passes  # later sums may be of any rows
 
 
 Feasible = tuple[CandidatePoints, Array, str, int]  # points, weights on them that meet the moments, the way's name, its passes

@@ -368,7 +368,8 @@ def sampled(
     The candidates are the first ``held`` rows and some of the others, from ``pool`` while it lasts.
     """
     always, width = np.arange(held), fitted.kernel.width
-    share = float(own_weights(rows, np.arange(held, len(rows))).sum())  # a difference of totals might be negative
+    # A difference of totals might be negative.
+    share = float(len(rows) - held if rows.weights is None else rows.weights[held:].sum())
     sizes = (enough(fitted.kernel), int(SECOND * width))
     for size in sizes if not held else (int(BESIDE * width), *sizes):
         chosen, nominal = drawn(rows, fitted.kernel, pool, size, rng, held)
