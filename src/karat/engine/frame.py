@@ -219,25 +219,41 @@ class Frame:
         reach[:first] = np.inf
         return np.asarray(reach)
 
-    def squares(self, error: Array, base: Array, some: list[int]) -> Iterator[Array]:
-        """p = 2: matrices Q with ``alpha' Q alpha <= S^2``: coordinates alike, and where an ``error`` is.
+    def bounds(self, error: Array, base: Array, some: list[int]) -> Iterator[tuple[Array, Array]]:
+        """Matrices A, Q with ``v'A v <= U^(2/p) S^2 f^((p-2)/p)``, ``v'Q v <= U S^p`` for monomials v of ``some`` coordinates.
 
-        Also ``S >= |sum_j s_j sigma_j z_j|`` with the signs s of the queries at which the error is largest.
+        From ``S^2 >= sum_k theta_k (alpha_k / reach_k)^2``, for coordinates alike and where an ``error`` is; and from
+        ``S >= |sum_j s_j sigma_j z_j|``, s the signs of the queries at which the error, relative to ``base``, is largest.
         """
-        near, map_ = 1.0 / self.reach[some], self.basis.map[:, some]
-        need = np.where(near > 0, np.abs(np.diag(error)) / np.maximum(near, TINY) ** 2, 0.0)
-        found = [np.diag(share * near**2) for share in _shared(near > 0, need)]
+        near, map_, half = 1.0 / self.reach[some], self.basis.map[:, some], self.degree // 2
+        table = monomials(len(some), half)
+        times, factor = table.times
+
+        def raised(square: Array, form: Array) -> tuple[Array, Array]:  # S^2 >= sum_k square_k alpha_k^2 + (form . alpha)^2
+            both, first = np.diag(square) + np.outer(form, form), np.zeros_like(error)
+            np.add.at(first, (times[:, None], times[None]), both[..., None] * factor[:, None] * factor)
+            power = table.values(form[:, None])[:, 0] * np.sqrt(table.multinomials)
+            last = np.diag(np.prod(square[table.indices], axis=1)) + np.outer(power, power)
+            return self.total * self.lowest ** ((half - 1) / half) * first, self.total * last
+
+        size = np.zeros(len(some))
+        np.maximum.at(size, table.indices, np.abs(np.diag(error))[:, None])
+        need = np.where(near > 0, size / np.maximum(near, TINY) ** 2, 0.0)
+        shares = _shared(near > 0, need)
+        found = [raised(share * near**2, np.zeros(len(some))) for share in shares]
         yield from found
         for t in SHARES if not len(self.basis.excluded) else ():
-            free = found[-1]
+            first, last = found[-1]
             for _ in range(2):  # the worst query with one bound of S tells a better bound
-                query = linalg.relative_vector(error, t * base + (ROUNDING**2 * (1 + 1 / t) * self.total) * free)
+                charge = (half * ROUNDING) ** 2 / t * first + ROUNDING**self.degree * last
+                query = linalg.relative_vector(error, t * base + charge)
                 if query is None:
                     break
-                form = np.sign(map_ @ query) * self.spreads
+                alpha = linalg.svd(query[times] * factor)[0][:, 0]
+                form = np.sign(map_ @ alpha) * self.spreads
                 form[: int(self.affine)] = 0.0
-                free = 0.95 * np.outer(form @ map_, form @ map_) + 0.05 * found[0]
-                yield free
+                first, last = raised(0.05 * shares[0] * near**2, np.sqrt(0.95) * (form @ map_))
+                yield first, last
 
     def balanced(self, error: Array) -> Array:
         """p > 2: the same form of degree p as ``error``, with every product of coordinates cut into halves that are alike.
@@ -253,22 +269,17 @@ class Frame:
         np.add.at(found, (left, right), values)
         return found + found.T
 
-    def powers(self, error: Array) -> Iterator[tuple[Array, Array]]:
-        """p > 2: diagonals A, Q with ``v' A v <= U^(2/p) S^2 f^((p-2)/p)``, ``v' Q v <= U S^p`` for monomials v of a query."""
-        table, near, half = monomials(len(self.second), self.degree // 2), 1.0 / self.reach, self.degree // 2
-        counts = (table.indices[:, :, None] == np.arange(len(near))).sum(axis=1)  # of each coordinate in each monomial
-        size = (np.abs(np.diag(error))[:, None] * (counts > 0)).max(axis=0, initial=0.0)
-        need = np.where(near > 0, size / np.maximum(near, TINY) ** 2, 0.0)
-        lowest = max(float(linalg.eigh(self.second / self.total)[0][-1]), 0.0)
-        for share in _shared(near > 0, need):
-            mixed = counts @ (share * near**2) / half
-            yield self.total * lowest ** (half - 1) * mixed, self.total * np.prod((share * near**2)[table.indices], axis=1)
-
     def floors(self, shares: tuple[float, ...]) -> list[Array]:
-        """Lower bounds of the loss as matrices: M and Jensen's bound, mixed in several ways."""
-        lowest = max(float(linalg.eigh(self.second / self.total)[0][-1]), 0.0)
-        floor = self.total * lowest ** (self.degree // 2) * np.eye(len(self.half))
+        """Lower bounds of the loss as matrices: M and a multiple of the identity, mixed in several ways."""
+        floor = self.total * self.lowest * np.eye(len(self.half))
         return [(1 - share) * self.half + share * floor for share in shares]
+
+    @cached_property
+    def lowest(self) -> float:
+        """A lower bound of f / U over the queries of length 1: by Jensen's inequality, and by M."""
+        jensen = linalg.eigenvalues(self.second / self.total).min() ** (self.degree // 2)
+        own = linalg.eigenvalues(self.half / self.total).min() - self.sum_error * float(np.trace(self.half)) / self.total
+        return max(float(jensen), float(own), 0.0)
 
     @cached_property
     def condition(self) -> float:

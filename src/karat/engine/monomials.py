@@ -59,6 +59,17 @@ class Monomials:
         return np.array(left, dtype=np.intp), np.array(right, dtype=np.intp)
 
     @cached_property
+    def times(self) -> tuple[Indices, Array]:
+        """Positions of each variable times each lower monomial, and the factors of the products if both are isometric.
+
+        A monomial is isometric if it is multiplied by the root of its number of orderings.
+        """
+        lower = monomials(self.variables, self.degree - 1)
+        found = [[self.position[tuple(sorted((v, *t)))] for t in lower.sets] for v in range(self.variables)]
+        places = np.array(found, dtype=np.intp).reshape(self.variables, len(lower))
+        return places, np.sqrt(lower.multinomials / self.multinomials[places])
+
+    @cached_property
     def split(self) -> tuple[Indices, Indices]:
         """Positions of each multiset's first ceil(p/2) and last floor(p/2) indices among the lower monomials."""
         high = (self.degree + 1) // 2

@@ -23,28 +23,24 @@ Such claims compose: loss errors multiply up as 1 + delta, and the rhos add (doc
 The first and the last link are dropped directions and rounding of coordinates (:mod:`karat.engine.frame`).  In the middle, with
 M the Gram matrix of the degree-h monomials over all rows, E its error and v the monomials of the query in coordinates,
 
-    f = v'M v,      f_c - f = v'E v,      f >= U l^h |v|^2        (Jensen; l the smallest eigenvalue of the second moments / U),
+    f = v'M v,      f_c - f = v'E v,      f >= U lambda |v|^2        (:attr:`karat.engine.frame.Frame.lowest`),
 
-so the relative error is at most the norm of E relative to ``K = (1 - s) M + s U l^h I`` for any s; for p = 2, K = M gives the
-supremum.  Where that is too much, along small directions of the columns, rho takes a share: with |alpha_k| <= reach_k S and
-shares theta_k that add up to 1,
+so the relative error is at most the norm of E relative to ``K = (1 - s) M + s U lambda I`` for any s; for p = 2, K = M gives the
+supremum.  Where that is too much, along small directions of the columns, rho takes a share: by the first and the last order,
 
-    p = 2    P = inf_t  t f + rho^2 (1 + 1/t) U S^2,          S^2 >= sum_k theta_k (alpha_k / reach_k)^2,
-    p > 2    P >= inf_t  t f + (p rho / 2)^2 U^(2/p) S^2 f^((p-2)/p) / t  +  rho^p U S^p      (first and last order),
+    P  >=  inf_t  t f + (p rho / 2)^2 U^(2/p) S^2 f^((p-2)/p) / t  +  rho^p U S^p          (equal for p = 2),
 
-so rho will do if the norm of E relative to such matrices is at most 1 at *every* t.
-What is dropped or charged in this way is
-measured, and limited by ROUNDING; the rounding of coordinates is derived, and limited by the number of columns.  No direction
-is left out, however small.
+so rho will do if the norm of E relative to matrices below that (:meth:`karat.engine.frame.Frame.bounds`) is at most 1 at *every* t.
+What is dropped or charged in this way is measured, and limited by ROUNDING; the rounding of coordinates is derived, and limited
+by the number of columns.  No direction is left out, however small.
 
 Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -281,7 +277,7 @@ def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, 
     extra = sums + lost + also
     charged, measured = gap, dropped
     if gap + extra > EXACT and np.isfinite(difference).all():
-        found = _charged(frame, difference, gap + sums, lost + also, dropped, limit)
+        found = _charged(frame, difference, lost + also, dropped, limit)
         if found is not None:
             charged, extra, measured = found[0], lost + also, found[1]
     off = np.abs(difference) / np.sqrt(np.outer(*2 * (np.diag(frame.half).clip(TINY),)))
@@ -314,67 +310,47 @@ def _relative_error(frame: Frame, difference: Array, kept: int) -> tuple[float, 
     return min(found, key=sum)
 
 
-def _charged(
-    frame: Frame, difference: Array, gap: float, extra: float, dropped: float, limit: float
-) -> tuple[float, float] | None:
+def _charged(frame: Frame, difference: Array, extra: float, dropped: float, limit: float) -> tuple[float, float] | None:
     """The loss error and the rho that hold E and the rounding of the sums, with what was dropped; None if there are none."""
+    everything = list(range(len(frame.second)))
+    ways = [(difference[np.ix_(some, some)], [frame.half[np.ix_(some, some)]], some) for some in frame.targets]
+    if frame.degree > 2:
+        ways = [(frame.balanced(difference), frame.floors(FLOOR_SHARES), everything)]
     for error in (SHARPER, EXACT / 2, EXACT - extra):
         if not 0 < error <= EXACT - extra:
             continue
-        if frame.degree == 2:
-            times = tuple(t for t in TIMES if t < BETWEEN * gap)  # beyond, the loss error alone is enough
-            rho = max(_second_order(frame, difference, some, error, times, limit - dropped) for some in frame.targets)
-        else:
-            form, floors = frame.balanced(difference), frame.floors(FLOOR_SHARES)
-            rho = min(_higher_order(frame, form, base, error, limit - dropped) for base in floors)
+        rho = max(
+            min(_small_rho(frame, form, base, error, some, limit - dropped) for base in bases) for form, bases, some in ways
+        )
         if dropped + rho <= limit:
             return error, dropped + rho
     return None
 
 
-def _second_order(
-    frame: Frame, difference: Array, some: list[int], error: float, times: tuple[float, ...], limit: float
-) -> float:
-    """p = 2: a small rho, up to ``limit``, that with a loss error holds E in ``some`` coordinates; else infinite."""
-    part = np.ix_(some, some)
-    difference, base = difference[part], frame.half[part]
+def _small_rho(frame: Frame, difference: Array, base: Array, error: float, some: list[int], limit: float) -> float:
+    """A small rho, up to ``limit``, that with a loss error holds E in ``some`` coordinates at every t; else infinite.
 
-    def bases(rho: float, free: Array) -> Iterator[Array]:
-        charge = rho**2 / BETWEEN * frame.total * free  # BETWEEN: for the t between those that are tried
-        return ((0.999 * error + t) * base + (1 + 1 / t) * charge for t in times)
-
-    return _small_rho(frame, difference, np.diag(base), bases, frame.squares(difference, base, some), limit)
-
-
-def _higher_order(frame: Frame, difference: Array, base: Array, error: float, limit: float) -> float:
-    """p > 2: the same, relative to a lower bound of the loss; the first and the last order in rho are enough."""
-    p = frame.degree
-
-    def bases(rho: float, free: tuple[Array, Array]) -> Iterator[Array]:
-        first, last = (p * rho / 2) ** 2 / BETWEEN * free[0], rho**p * free[1]
-        return ((0.999 * error + t) * base + np.diag(first / t + last) for t in TIMES)
-
-    return _small_rho(frame, difference, np.diag(frame.half), bases, frame.powers(difference), limit)
-
-
-def _small_rho(
-    frame: Frame, difference: Array, squares: Array, bases: Callable[[float, Any], Iterator[Array]], ways: Iterator[Any],
-    limit: float,
-) -> float:  # fmt: skip
-    """A small rho for which all bases hold E and the rounding of sums, in the first way that has one."""
+    ``base`` is a lower bound of the loss.  The first bound of S that has such a rho is taken.
+    """
     # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d the roots of the diagonal of M.
+    squares = np.diag(frame.half) if frame.degree > 2 else np.diag(base)
     sums = frame.sum_error * len(squares) * np.diag(squares)
 
-    def holds(rho: float, free: Any) -> bool:
-        return all(
-            linalg.relative_norm(difference, base) + linalg.relative_norm(sums, base) <= 1.0 for base in bases(rho, free)
-        )
+    def norm(matrix: Array) -> float:
+        return linalg.relative_norm(difference, matrix) + linalg.relative_norm(sums, matrix)
 
-    way = next((free for free in ways if limit > LEAST and holds(limit, free)), None)
+    times = [t for t in TIMES if t < BETWEEN * norm(base)]  # beyond, the loss error alone is enough
+
+    def holds(rho: float, first: Array, last: Array) -> bool:
+        first, last = (frame.degree * rho / 2) ** 2 / BETWEEN * first, rho**frame.degree * last
+        return all(norm((0.999 * error + t) * base + first / t + last) <= 1.0 for t in times)
+
+    ways = frame.bounds(difference, base, some)
+    way = next((way for way in ways if limit > LEAST and holds(limit, *way)), None)
     if way is None:
         return np.inf
     low, high = LEAST, limit
     for _ in range(HALVINGS):
         middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if holds(middle, way) else (middle, high)
+        low, high = (low, middle) if holds(middle, *way) else (middle, high)
     return high

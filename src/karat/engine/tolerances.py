@@ -30,7 +30,12 @@ ROUNDING = 64 * EPS
 MEASURED = 24 * EPS
 COORDINATES = 256 * EPS  # times the number of columns and 2
 CENTRED = 0.1  # distance of a shift from the mean, in units of the mean absolute value, within which it counts as the mean
-FLOOR_SHARES = (0.1, 0.5, 0.9)  # of Jensen's lower bound in the denominator of an even power: any is valid, the best is taken
+FLOOR_SHARES = (
+    0.01,
+    0.1,
+    0.5,
+    0.9,
+)  # of a constant lower bound in the denominator of an even power: any is valid, the best is taken
 
 # Coordinates (karat.engine.coordinates).
 NULL = 8 * EPS  # a combination of columns is dropped if its size, as a change of a column, is at most this
