@@ -25,14 +25,14 @@ M the Gram matrix of the degree-h monomials over all rows, E its error and v the
 
     f = v'M v,      f_c - f = v'E v,      f >= U lambda |v|^2        (:attr:`karat.engine.frame.Frame.lowest`),
 
-so the relative error is at most the norm of E relative to ``K = (1 - s) M + s U lambda I`` for any s; for p = 2, K = M gives the
-supremum.  Where that is too much, along small directions of the columns, rho takes a share: by the first and the last order,
+so the relative error is at most the norm of E relative to ``K = (1 - s) M + s U lambda I`` for any s; for p = 2, K = M gives
+the supremum.  Where that is too much, along small directions of the columns, rho takes a share: by the first and last order,
 
     P  >=  inf_t  t f + (p rho / 2)^2 U^(2/p) S^2 f^((p-2)/p) / t  +  rho^p U S^p          (equal for p = 2),
 
-so rho will do if the norm of E relative to matrices below that (:meth:`karat.engine.frame.Frame.bounds`) is at most 1 at *every* t.
-What is dropped or charged in this way is measured, and limited by ROUNDING; the rounding of coordinates is derived, and limited
-by the number of columns.  No direction is left out, however small.
+so rho will do if the norm of E relative to matrices below that (:meth:`karat.engine.frame.Frame.bounds`) is at most 1 at
+*every* t.  What is dropped or charged in this way is measured, and limited by ROUNDING; the rounding of coordinates is derived,
+and limited by the number of columns.  No direction is left out, however small.
 
 Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against the rest.
 """
