@@ -52,7 +52,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         same_kind(first.groups, second.groups)
     groups = None if first.groups is None else np.concatenate([first.groups, second.groups])
     table = read_input(X, y, first.problem, weights, groups)
-    kernel = table.kernel(first.problem)
+    kernel = table.kernel(first.problem).sharper()
     inflation = max(first.certificate.inflation, second.certificate.inflation)
     inherited = inherited_error((first, second))
     try:

@@ -81,11 +81,14 @@ def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: A
     rows, kept = table.rows(label), own.rows(label)
     among, index = own.index(label), table.index(label)
     numbers = core.indices if among is None else core.indices[among]
+    places = np.clip(numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1)
     if core.certificate.levels > 1:  # all levels together would be a weaker claim
-        places = np.clip(numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1)
         return _by_levels(core, table, rows, kept, places)
     found = _against(core, table, rows, kept)
     if found.proof.ok or core.absorbed:
+        return found
+    found = better(found, _by_levels(core, table, rows, kept, places))  # a merged coreset may be one of levels too
+    if found.proof.ok:
         return found
     # Rows that are kept with their own weights cancel exactly.  Without them the rest may be provable.
     alone, where = _verbatim(rows, kept, numbers, index)

@@ -91,7 +91,8 @@ class Reducer:
             raise InputError(f"A cube takes weights from {1 / HUGE:.0e} to {HUGE:.0e}. {RESCALE}", argument="sample_weight")
         rows = self.problem.view(Rows(parts, weights, offsets=find_offsets(parts, shown, self.problem)))
         try:
-            found = reduce_many(rows, starts, self.kernel, "auto", self.seed)
+            kernel = self.kernel.sharper() if any(claims) else self.kernel
+            found = reduce_many(rows, starts, kernel, "auto", self.seed)
         except NonFiniteError:
             raise _non_finite(columns, self.names) from None
         kept = []

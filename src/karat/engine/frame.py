@@ -247,7 +247,7 @@ class Frame:
             for _ in range(2):  # the worst query with one bound of S tells a better bound
                 charge = (half * ROUNDING) ** 2 / t * first + ROUNDING**self.degree * last
                 query = linalg.relative_vector(error, t * base + charge)
-                if query is None:
+                if query is None or not np.isfinite(query).all():
                     break
                 alpha = linalg.svd(query[times] * factor)[0][:, 0]
                 form = np.sign(map_ @ alpha) * self.spreads

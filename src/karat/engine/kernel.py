@@ -90,6 +90,10 @@ class Kernel(ABC):
         """The same kernel, for a pass over so many rows."""
         return self
 
+    def sharper(self) -> Self:
+        """The same kernel, for rows that stand for others: errors of such reductions add up, so each should be small."""
+        return self
+
     def rescaled(self, sizes: Array) -> Self:
         """The same kernel in units in which columns of these sizes do not underflow."""
         return self

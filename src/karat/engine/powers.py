@@ -45,6 +45,7 @@ from karat.engine.monomials import monomials
 from karat.engine.rows import Statistic, useful_shift
 from karat.engine.tolerances import ACCURATE, EPS, EXTREME, KAPPA, NULL, SMALL, TINY
 
+CORRELATED = 8.0  # times the rounding of sums of uncorrelated variables: from there on better coordinates gain digits
 LEAST = TINY / EPS  # a sum of powers below this may have lost terms
 
 
@@ -173,6 +174,7 @@ class Powers(Polynomial):
         self.maps: tuple[Array, ...] = ()
         self.null = NULL
         self.count = MOST_ROWS  # that a pass sums
+        self.sharp = False
 
     def within(self, basis: Basis, maps: tuple[Array, ...] | None = None) -> Self:
         """The same kernel in other coordinates: variables are multiplied by ``maps``, by default by the map of the basis."""
@@ -185,6 +187,11 @@ class Powers(Polynomial):
         other = copy(self)
         other.count = rows
         other.in_extended = self.degree > 2 and self.degree % 2 == 0 and sums_in_extended(rows, *self.product_shape)
+        return other
+
+    def sharper(self) -> Self:
+        other = copy(self)
+        other.sharp = True
         return other
 
     def keeping_all(self) -> Self:
@@ -275,7 +282,8 @@ class Powers(Polynomial):
             frame = kernel._frame(statistic, total) if self.degree % 2 == 0 else None
         else:
             frame = self.within(left, self.maps)._frame((gram[np.ix_(~gone, ~gone)],), total)
-            poor = poor or (kappa > 2 and frame.sums > ACCURATE)
+            limit = CORRELATED * frame.sum_error * len(frame.half) if self.sharp else ACCURATE
+            poor = poor or (kappa > 2 and frame.sums > limit)
             # The same products as in the pass, then the final step, so that rounding is the same.
             kernel, statistic = self.within(basis, (*self.maps, step)), (step.T @ gram @ step,)
         vanished = self._vanished(gram)

@@ -342,7 +342,7 @@ def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
 def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, needs_tree: bool) -> tuple[Reduction, bool]:
     """Reduce in coordinates fitted to these rows; also whether it needed the tree."""
     pool = held + sample(rng, len(rows) - held, pilot_size(len(rows)))
-    fitted, passes = fit_moments(rows, kernel, np.concatenate([np.arange(held), pool]))
+    fitted, passes = fit_moments(rows, kernel.sharper(), np.concatenate([np.arange(held), pool]))
     fitted = fitted.over(len(rows))
     if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
