@@ -520,7 +520,8 @@ class Ascent:
         for _ in range(size - lead - 1):
             ends = {}
             for j in set(range(lead, size)) - set(out):
-                within = sla.null_space(self.T[[*out, j]] / np.abs(self.T[[*out, j]]).max(axis=1, keepdims=True))
+                left = self.T[[*out, j]]
+                within = sla.null_space(left / np.maximum(np.abs(left).max(axis=1, keepdims=True), 1e-300))
                 tries = [self.ascend(a, within, 30) for a in starts if np.abs(within.T @ a).max(initial=0) > 0]
                 if best_first := _sorted(self, tries):
                     ends[j] = best_first[0]
