@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from karat._data.checks import Table
 from karat._data.frames import aligned
 from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Flags, Indices
+from karat.engine.linalg import Indices
 from karat.engine.peel import PEELED, wild_rows
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof
@@ -24,7 +25,7 @@ from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
 
-NOTHING = replace(Proof.trivial(2), loss_error=np.inf)  # proven
+SAME_WEIGHT = 1e-6  # relative difference of total weights up to which a level was reduced by itself
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite is noticed, and explained
@@ -82,46 +83,60 @@ def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: A
     among, index = own.index(label), table.index(label)
     numbers = core.indices if among is None else core.indices[among]
     places = np.clip(numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1)
-    if core.certificate.levels > 1:  # all levels together would be a weaker claim
-        return _by_levels(core, table, rows, kept, places)
-    found = _against(core, table, rows, kept)
-    if found.proof.ok or core.absorbed:
-        return found
-    found = better(found, _by_levels(core, table, rows, kept, places))  # a merged coreset may be one of levels too
-    if found.proof.ok:
-        return found
-    # Rows that are kept with their own weights cancel exactly.  Without them the rest may be provable.
-    alone, where = _verbatim(rows, kept, numbers, index)
-    if alone.all() and len(where) == len(rows):
-        return replace(found, proof=Proof.trivial(found.proof.power))
-    if not alone.any() or len(where) == len(rows) or alone.all():
-        return found
-    rest = _against(core, table, rows.subset(np.setdiff1d(np.arange(len(rows)), where)), kept.subset(np.flatnonzero(~alone)))
-    weights = np.concatenate([rest.weights, own_weights(kept, np.flatnonzero(alone))])
-    return replace(rest, positions=np.arange(len(kept)), weights=weights) if rest.proof.ok else found
+    if core.absorbed:
+        return _against(core, table, rows, kept, *_fitted(table, rows, table.kernel(core.problem)))
+    return _by_levels(core, table, rows, kept, places)
 
 
 def _by_levels(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, places: Indices) -> Reduction:
-    """Kept rows, at ``places`` of all rows, measured level by level; the worst of what is found."""
-    fitted, _ = _fitted(table, rows, table.kernel(core.problem))
+    """Kept rows, at ``places`` of all rows, measured level by level if they were made so; the worst of what is found.
+
+    All rows together would be a weaker claim: their size is that of the largest.
+    """
+    fitted, passes = _fitted(table, rows, table.kernel(core.problem))
     _, wild = wild_rows(rows, fitted)
-    if not 0 < len(wild) < len(rows):
-        return _against(core, table, rows, kept)
-    beyond = np.isin(places, wild)
-    if beyond.all():
-        return replace(_against(core, table, rows, kept), proof=NOTHING)
-    rest = np.setdiff1d(np.arange(len(rows)), wild)
-    inner, outer = kept.subset(np.flatnonzero(~beyond)), kept.subset(np.flatnonzero(beyond))
-    found = _by_levels(core, table, rows.subset(rest), inner, np.searchsorted(rest, places[~beyond]))
-    if len(wild) <= PEELED * max(1, found.fitted.kernel.width):  # kept as they are
-        same = np.array_equal(places[beyond], wild)
-        same = same and np.array_equal(own_weights(outer, np.arange(len(outer))), own_weights(rows, wild))
-        worst = found if same else replace(found, proof=NOTHING)
-    else:
-        other = _by_levels(core, table, rows.subset(wild), outer, np.searchsorted(wild, places[beyond]))
-        worst = min(found, other, key=lambda one: one.proof.merit)
-    everything = np.arange(len(kept))
-    return replace(worst, positions=everything, weights=own_weights(kept, everything), levels=core.certificate.levels)
+    beyond, weights = np.isin(places, wild), own_weights(kept, np.arange(len(kept)))
+    together = partial(_one_level, core, table, rows, kept, places, fitted, passes)
+    if not 0 < len(wild) < len(rows) or beyond.all():
+        return together()
+    own, few = own_weights(rows, wild), len(wild) <= PEELED * max(1, fitted.kernel.width)
+    if few:  # were they kept as they are?
+        apart = np.array_equal(places[beyond], wild) and np.array_equal(weights[beyond], own)
+    else:  # a level keeps its total weight
+        apart = bool(abs(weights[beyond].sum() / own.sum() - 1.0) <= SAME_WEIGHT)
+    if not apart:
+        return together()
+    worst: Reduction | None = None
+    for some, among in ((np.setdiff1d(np.arange(len(rows)), wild), ~beyond), *(() if few else ((wild, beyond),))):
+        part, mine = rows.subset(some), kept.subset(np.flatnonzero(among))
+        fitted, passes = _fitted(table, part, table.kernel(core.problem))
+        found = _one_level(core, table, part, mine, np.searchsorted(some, places[among]), fitted, passes)
+        worst = found if worst is None else min(worst, found, key=lambda one: one.proof.merit)
+    assert worst is not None
+    worst = replace(worst, positions=np.arange(len(kept)), weights=weights, levels=core.certificate.levels)
+    # The levels of merged coresets are not those of all rows.
+    return worst if worst.proof.ok or few or core.certificate.levels > 1 else together()
+
+
+def _one_level(
+    core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, places: Indices, fitted: FittedMoments, passes: int
+) -> Reduction:  # fmt: skip
+    """Kept rows against all rows; without those that have their own values and weights, if some were kept so or it must be."""
+    found = None if core.certificate.peeled else _against(core, table, rows, kept, fitted, passes)
+    if found is not None and found.proof.ok:
+        return found
+    everything, zero = np.arange(len(kept)), np.zeros(rows.columns)
+    own = (rows.take(places, zero) == kept.take(everything, zero)).all(axis=1)
+    own &= own_weights(rows, places) == own_weights(kept, everything)
+    own &= np.isin(everything, np.unique(places, return_index=True)[1])  # each counts once
+    others = np.setdiff1d(np.arange(len(rows)), places[own])
+    if not own.any() or own.all() != (not len(others)):
+        return _against(core, table, rows, kept, fitted, passes) if found is None else found
+    rest = rows if own.all() else rows.subset(others), kept if own.all() else kept.subset(np.flatnonzero(~own))
+    measured = _against(core, table, *rest, *_fitted(table, rest[0], table.kernel(core.problem)))
+    if own.all():  # all rows, as they are
+        measured = replace(measured, proof=Proof.trivial(core.certificate.power))
+    return better(found, replace(measured, positions=everything, weights=own_weights(kept, everything)))
 
 
 def _fitted(table: Table | Samples, rows: Rows, kernel: Kernel) -> tuple[FittedMoments, int]:
@@ -132,9 +147,10 @@ def _fitted(table: Table | Samples, rows: Rows, kernel: Kernel) -> tuple[FittedM
         raise table.explain_non_finite() from None
 
 
-def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> Reduction:
+def _against(
+    core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, fitted: FittedMoments, passes: int
+) -> Reduction:  # fmt: skip
     """Kept rows measured against all rows, in any coordinates in which that is a proof."""
-    fitted, passes = _fitted(table, rows, table.kernel(core.problem))
     found = measure_again(core, rows, fitted, kept, passes, table.unit)
     if core.absorbed:
         return found
@@ -147,15 +163,3 @@ def _against(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows) -> R
         restored, more = _fitted(table, rows, plain.keeping_all())
         found, passes = better(found, measure_again(core, rows, restored, kept, passes + more)), passes + more
     return found
-
-
-def _verbatim(rows: Rows, kept: Rows, numbers: np.ndarray, index: Indices | None) -> tuple[Flags, Indices]:
-    """Which kept rows are rows of the data with their own weights, and their positions in the data."""
-    where = numbers if index is None else np.searchsorted(index, numbers)
-    there = where < len(rows)
-    if index is not None:
-        there[there] = index[where[there]] == numbers[there]
-    places, everything, zeros = np.where(there, where, 0), np.arange(len(kept)), np.zeros(rows.columns)
-    same = (rows.take(places, zeros) == kept.take(everything, zeros)).all(axis=1)
-    alone = there & same & (own_weights(rows, places) == own_weights(kept, everything))
-    return alone, where[alone]

@@ -39,6 +39,7 @@ KEPT = 2**15  # rows that may be kept
 FINE = 3 * EPS  # what sums in extended precision are off by, with the roots of multinomial coefficients
 SHARES = tuple(10.0**k for k in range(-12, 1, 2))  # t at which the worst queries are sought
 LOOKED_AT = 512  # rows of a sample that tell what is typical
+MINORITY = 0.125  # share of rows up to which they may be wild
 
 
 def power_means(values: Array, weights: Array, total: float, power: int) -> Array:
@@ -305,8 +306,8 @@ class Frame:
             ratio = np.where(usual > 0, self.spreads[first:] / np.where(usual > 0, usual, 1.0), 1.0)
             far = np.where(ratio > WILD, WILD * usual, np.inf)
             beyond = np.any(np.abs(sample - middle) > far, axis=1) if np.any(far < np.inf) else np.zeros(1, dtype=bool)
-        if 2 * np.count_nonzero(beyond) > len(beyond):  # some value of nearly every row is wild: begin with one column
-            far = np.where(ratio == ratio.max(), far, np.inf)
+        if np.count_nonzero(beyond) > MINORITY * len(beyond):  # then that is what the columns are: probabilities near 0 or 1
+            far = np.full(len(far), np.inf)
         return float(ratio.max(initial=1.0)), middle, far
 
     def coefficient_terms(self, targets: int) -> tuple[float, float]:

@@ -133,14 +133,21 @@ class Reduction:
 
 @one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> Reduction:
-    """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`."""
+def build(
+    rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress | None = None, levels: bool = True
+) -> Reduction:  # fmt: skip
+    """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`.
+
+    Wild rows are kept apart, or are a level of their own if ``levels``.
+    """
     rng = np.random.default_rng(seed)
     pilot = sample(rng, len(rows), pilot_size(len(rows)))
     fitted, passes = fit_moments(rows, kernel, pilot, progress)
     spread, wild = wild_rows(rows, fitted)
-    if 0 < len(wild) < len(rows):
-        return _by_levels(rows, kernel, method, seed, wild)
+    if 0 < len(wild) < len(rows) and levels:
+        found = _by_levels(rows, kernel, method, seed, wild)
+        if found.proof.ok and not found.keeps_all(rows):
+            return found
     best = replace(_attempt(rows, method, rng, progress, pilot, fitted, passes), spread=spread)
     if not best.proof.ok and linear_class(fitted) is None and kernel.power > 2:
         best = better(best, _anew(rows, kernel, method, rng, progress, pilot, single_columns=True))
@@ -161,17 +168,19 @@ def build(rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress
 def _by_levels(rows: Rows, kernel: Kernel, method: str, seed: int, wild: Indices) -> Reduction:
     """Wild rows and the others by themselves; a few wild ones as they are."""
     rest = np.setdiff1d(np.arange(len(rows)), wild)
-    found = build(rows.subset(rest), kernel, method, seed)
+    found = build(rows.subset(rest), kernel, method, seed, levels=False)
     if len(wild) <= PEELED * max(1, found.fitted.kernel.width) or not found.proof.ok:
         return replace(found.with_peeled(rows, rest, wild), passes=found.passes + 2)
-    return found.beside(build(rows.subset(wild), kernel, method, seed), rest, wild)
+    return found.beside(build(rows.subset(wild), kernel, method, seed, levels=False), rest, wild)
 
 
-def better(first: Reduction, second: Reduction | None) -> Reduction:
-    """The one that is proven; of two such, the one with fewer small directions; else the one with the smaller error."""
-    if second is None or first.proof.merit >= second.proof.merit:
-        return first
-    return second
+def better(first: Reduction | None, second: Reduction | None) -> Reduction:
+    """The one that is proven; of two such, or of none, the one with the smaller error."""
+    if first is None or second is None:
+        found = first or second
+        assert found is not None
+        return found
+    return first if first.proof.merit >= second.proof.merit else second
 
 
 def whole(rows: Rows, found: Reduction) -> Reduction:
@@ -209,7 +218,7 @@ def _attempt(
     for known, mass, way, more in ways:
         passes += more
         found = vertex(rows, fitted, known, mass, way, passes)
-        best = found if best is None else better(best, found)
+        best = better(best, found)
         if not best.proof.ok and (way in LAST or linear_class(fitted) is not None):
             best = without_rank_decision(rows, fitted, best, known, mass, way, passes, last=way in LAST)
         if best.proof.ok and best.proof.reducible_error <= EXACT:

@@ -374,7 +374,7 @@ def _reduce(
     for search in searches(fitted):
         known = candidate_points(rows, search, *reduce_by_tree(rows, search)).resolve()
         found = vertex(rows, fitted, known, known.root, way, 1, fresh)
-        best = found if best is None else better(best, found)
+        best = better(best, found)
         if not best.proof.ok:
             best = without_rank_decision(rows, fitted, best, known, known.root, way, 1, fresh)
         if best.proof.ok:
