@@ -515,6 +515,8 @@ class Ascent:
     def _without(self, starts: list[np.ndarray], lead: int) -> list[np.ndarray]:
         """The same with columns left out one after the other: the 1-norm of the claim has its kinks there."""
         found, out = [], []
+        if not np.isfinite(self.T).all():  # queries beyond the range of doubles
+            return found
         size = len(self.scale)
         best = self.value(starts[0][:, None])[0] if starts else 0.0
         for _ in range(size - lead - 1):

@@ -351,7 +351,7 @@ def _standard_errors(
         worst, signal = max(worst, terms), max(signal, noise)
     if not rounding * signal <= NOISE:
         return None, False
-    return 4 * sqrt(n_rows) * (error + rounding * worst), True
+    return 4 * sqrt(n_rows) * (error + rounding * worst) if worst < np.inf else None, True
 
 
 def require_proven(

@@ -33,12 +33,12 @@ from karat.engine import linalg
 from karat.engine.coordinates import Basis
 from karat.engine.linalg import MOST_ROWS, Array, Flags, sum_rounding, sums_in_extended
 from karat.engine.monomials import monomials
-from karat.engine.tolerances import EPS, ROUNDING, TINY, WILD
+from karat.engine.tolerances import EPS, TINY, WILD
 
 KEPT = 2**15  # rows that may be kept
 FINE = 3 * EPS  # what sums in extended precision are off by, with the roots of multinomial coefficients
-SHARES = tuple(10.0**k for k in range(-12, 1, 2))  # t at which the worst queries are sought
 LOOKED_AT = 512  # rows of a sample that tell what is typical
+EXPLAINED = 1e-4  # part of a target in a combination of columns that vanishes, from which on the others explain it
 MINORITY = 0.125  # share of rows up to which they may be wild
 
 
@@ -220,41 +220,39 @@ class Frame:
         reach[:first] = np.inf
         return np.asarray(reach)
 
-    def bounds(self, error: Array, base: Array, some: list[int]) -> Iterator[tuple[Array, Array]]:
+    def bounds(self, error: Array, some: list[int]) -> Iterator[tuple[Array, Array]]:
         """Matrices A, Q with ``v'A v <= U^(2/p) S^2 f^((p-2)/p)``, ``v'Q v <= U S^p`` for monomials v of ``some`` coordinates.
 
-        From ``S^2 >= sum_k theta_k (alpha_k / reach_k)^2``, for coordinates alike and where an ``error`` is; and from
-        ``S >= |sum_j s_j sigma_j z_j|``, s the signs of the queries at which the error, relative to ``base``, is largest.
+        From ``S^2 >= sum_k theta_k (alpha_k / reach_k)^2``, for coordinates alike and where an ``error`` is.
         """
-        near, map_, half = 1.0 / self.reach[some], self.basis.map[:, some], self.degree // 2
-        table = monomials(len(some), half)
-        times, factor = table.times
-
-        def raised(square: Array, form: Array) -> tuple[Array, Array]:  # S^2 >= sum_k square_k alpha_k^2 + (form . alpha)^2
-            both, first = np.diag(square) + np.outer(form, form), np.zeros_like(error)
-            np.add.at(first, (times[:, None], times[None]), both[..., None] * factor[:, None] * factor)
-            power = table.values(form[:, None])[:, 0] * np.sqrt(table.multinomials)
-            last = np.diag(np.prod(square[table.indices], axis=1)) + np.outer(power, power)
-            return self.total * self.lowest ** ((half - 1) / half) * first, self.total * last
-
-        size = np.zeros(len(some))
-        np.maximum.at(size, table.indices, np.abs(np.diag(error))[:, None])
+        near, size = 1.0 / self.reach[some], np.zeros(len(some))
+        indices = monomials(len(some), self.degree // 2).indices
+        np.maximum.at(size, indices, np.abs(np.diag(error))[:, None])
         need = np.where(near > 0, size / np.maximum(near, TINY) ** 2, 0.0)
-        shares = _shared(near > 0, need)
-        found = [raised(share * near**2, np.zeros(len(some))) for share in shares]
-        yield from found
-        for t in SHARES if not len(self.basis.excluded) else ():
-            first, last = found[-1]
-            for _ in range(2):  # the worst query with one bound of S tells a better bound
-                charge = (half * ROUNDING) ** 2 / t * first + ROUNDING**self.degree * last
-                query = linalg.relative_vector(error, t * base + charge)
-                if query is None or not np.isfinite(query).all():
-                    break
-                alpha = linalg.svd(query[times] * factor)[0][:, 0]
-                form = np.sign(map_ @ alpha) * self.spreads
-                form[: int(self.affine)] = 0.0
-                first, last = raised(0.05 * shares[0] * near**2, np.sqrt(0.95) * (form @ map_))
-                yield first, last
+        for share in _shared(near > 0, need):
+            yield self._raised(share * near**2, np.zeros(len(some)))
+
+    def bound_at(self, query: Array, some: list[int]) -> tuple[Array, Array] | None:
+        """The same from ``S >= |sum_j s_j sigma_j z_j|``, s the signs of a query with these monomials; None if it has none."""
+        if len(self.basis.excluded) or not np.isfinite(query).all():
+            return None
+        near, map_ = 1.0 / self.reach[some], self.basis.map[:, some]
+        times, factor = monomials(len(some), self.degree // 2).times
+        alpha = linalg.svd(query[times] * factor)[0][:, 0]
+        form = np.sign(map_ @ alpha) * self.spreads
+        form[: int(self.affine)] = 0.0
+        return self._raised(0.05 * near**2 / len(near), np.sqrt(0.95) * (form @ map_))
+
+    def _raised(self, square: Array, form: Array) -> tuple[Array, Array]:
+        """The matrices, from ``S^2 >= sum_k square_k alpha_k^2 + (form . alpha)^2``."""
+        half = self.degree // 2
+        table = monomials(len(form), half)
+        times, factor = table.times
+        both, first = np.diag(square) + np.outer(form, form), np.zeros((len(table), len(table)))
+        np.add.at(first, (times[:, None], times[None]), both[..., None] * factor[:, None] * factor)
+        power = table.values(form[:, None])[:, 0] * np.sqrt(table.multinomials)
+        last = np.diag(np.prod(square[table.indices], axis=1)) + np.outer(power, power)
+        return self.total * self.lowest ** ((half - 1) / half) * first, self.total * last
 
     def balanced(self, error: Array) -> Array:
         """p > 2: the same form of degree p as ``error``, with every product of coordinates cut into halves that are alike.
@@ -321,9 +319,14 @@ class Frame:
 
             a = sum_j sigma_j (T H T')_jj^(1/2)    (of columns that others explain),      b = S(z*) / r    (signal to noise).
 
-        Returns the largest a + b and the largest b of the last ``targets`` columns; infinite if a residual vanishes.
+        Returns the largest a + b and the largest b of the last ``targets`` columns.  They are infinite if a residual vanishes,
+        and a is if a direction was dropped: coefficients along it are rounding.
         """
-        worst = (0.0, 0.0)
+        lost = self.basis.excluded.norms > 0
+        parts = np.abs(self.basis.excluded.vectors[:, lost]) * self.sizes[:, None]
+        if (parts[-targets:] > EXPLAINED * parts.max(axis=0, initial=0.0)).any():
+            return np.inf, np.inf
+        worst = (np.inf if lost.any() else 0.0, 0.0)
         scaled = self.basis.map * np.where(self.spreads > 0, self.spreads, 1.0)[:, None]  # z_j sigma_j in place of z_j
         first = int(self.affine)
         if len(self.targets) < targets:  # a target was dropped

@@ -145,6 +145,14 @@ def cholesky(gram: Real) -> Real | None:
     return None if info else factor
 
 
+def definite(matrix: Array) -> bool:
+    """Whether a symmetric matrix is numerically positive definite, whatever the sizes of its diagonal are."""
+    size = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+    if not (size > 0).all() or not np.isfinite(matrix).all():
+        return False
+    return cholesky(np.asfortranarray(matrix / size / size[:, None])) is not None
+
+
 def solve_upper(factor: Real, rhs: Array, transposed: bool = False) -> Array:
     """Solve with an upper triangular matrix or its transpose, in the precision of the matrix."""
     single = factor.dtype == np.float32

@@ -61,6 +61,7 @@ MOST_WITNESSES = 16384  # and rows
 CUTS = tuple(10.0**k for k in range(-14, -1, 2))  # relative singular values below which c leaves a direction to the remainder
 TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho is tried,
 BETWEEN = 10.0**0.25  # and their ratio
+WAYS = 6  # bounds of S that are tried
 HALVINGS = 6  # of the interval in which rho is sought, on a logarithmic scale
 LEAST = ROUNDING / 1024
 BESIDE = EXACT / 8  # loss error of powers, beside sums of features, up to which it is added to theirs
@@ -312,22 +313,27 @@ def _relative_error(frame: Frame, difference: Array, kept: int) -> tuple[float, 
 
 def _charged(frame: Frame, difference: Array, extra: float, dropped: float, limit: float) -> tuple[float, float] | None:
     """The loss error and the rho that hold E and the rounding of the sums, with what was dropped; None if there are none."""
-    everything = list(range(len(frame.second)))
-    ways = [(difference[np.ix_(some, some)], [frame.half[np.ix_(some, some)]], some) for some in frame.targets]
+    found = None
+    parts = [(difference[np.ix_(some, some)], frame.half[np.ix_(some, some)], some) for some in frame.targets]
     if frame.degree > 2:
-        ways = [(frame.balanced(difference), frame.floors(FLOOR_SHARES), everything)]
-    for error in (SHARPER, EXACT / 2, EXACT - extra):
+        form = frame.balanced(difference)
+        base = min(frame.floors(FLOOR_SHARES), key=lambda floor: linalg.relative_norm(form, floor))
+        parts = [(form, base, list(range(len(frame.second))))]
+    # If the largest loss error does not leave room enough, no other does.
+    for error in (EXACT - extra, SHARPER, EXACT / 2):
         if not 0 < error <= EXACT - extra:
             continue
-        rho = max(
-            min(_small_rho(frame, form, base, error, some, limit - dropped) for base in bases) for form, bases, some in ways
-        )
-        if dropped + rho <= limit:
-            return error, dropped + rho
-    return None
+        rho = dropped + max(_small_rho(frame, *part, error, limit - dropped) for part in parts)
+        if rho <= limit:
+            found = error, rho
+            if error < EXACT - extra:
+                break
+        elif found is None:
+            break
+    return found
 
 
-def _small_rho(frame: Frame, difference: Array, base: Array, error: float, some: list[int], limit: float) -> float:
+def _small_rho(frame: Frame, difference: Array, base: Array, some: list[int], error: float, limit: float) -> float:
     """A small rho, up to ``limit``, that with a loss error holds E in ``some`` coordinates at every t; else infinite.
 
     ``base`` is a lower bound of the loss.  The first bound of S that has such a rho is taken.
@@ -336,21 +342,27 @@ def _small_rho(frame: Frame, difference: Array, base: Array, error: float, some:
     squares = np.diag(frame.half) if frame.degree > 2 else np.diag(base)
     sums = frame.sum_error * len(squares) * np.diag(squares)
 
-    def norm(matrix: Array) -> float:
-        return linalg.relative_norm(difference, matrix) + linalg.relative_norm(sums, matrix)
-
-    times = [t for t in TIMES if t < BETWEEN * norm(base)]  # beyond, the loss error alone is enough
-
-    def holds(rho: float, first: Array, last: Array) -> bool:
+    def failing(rho: float, first: Array, last: Array) -> Array | None:
+        """The first matrix that does not hold E; None if all do."""
         first, last = (frame.degree * rho / 2) ** 2 / BETWEEN * first, rho**frame.degree * last
-        return all(norm((0.999 * error + t) * base + first / t + last) <= 1.0 for t in times)
+        bounds = ((0.999 * error + t) * base + first / t + last - sums for t in times)
+        return next((b for b in bounds if not linalg.definite(b - difference) or not linalg.definite(b + difference)), None)
 
-    ways = frame.bounds(difference, base, some)
-    way = next((way for way in ways if limit > LEAST and holds(limit, *way)), None)
-    if way is None:
+    largest = linalg.relative_norm(difference, base) + linalg.relative_norm(sums, base)
+    times = [t for t in TIMES if t < BETWEEN * largest]  # beyond, the loss error alone is enough
+    untried, tried = list(frame.bounds(difference, some)) if limit > LEAST else [], 0
+    while untried:
+        way, tried = untried.pop(0), tried + 1
+        unmet = failing(limit, *way)
+        if unmet is None:
+            break
+        query = linalg.relative_vector(difference, unmet + sums) if tried < WAYS else None
+        better = None if query is None else frame.bound_at(query, some)  # the worst query tells a better bound of S
+        untried += [] if better is None else [better]
+    else:
         return np.inf
     low, high = LEAST, limit
     for _ in range(HALVINGS):
         middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if holds(middle, *way) else (middle, high)
+        low, high = (low, middle) if failing(middle, *way) is None else (middle, high)
     return high
