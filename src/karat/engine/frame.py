@@ -276,7 +276,9 @@ class Frame:
     @cached_property
     def lowest(self) -> float:
         """A lower bound of f / U over the queries of length 1: by Jensen's inequality, and by M."""
-        jensen = linalg.eigenvalues(self.second / self.total).min() ** (self.degree // 2)
+        if not len(self.half):
+            return 0.0
+        jensen = max(linalg.eigenvalues(self.second / self.total).min(), 0.0) ** (self.degree // 2)
         own = linalg.eigenvalues(self.half / self.total).min() - self.sum_error * float(np.trace(self.half)) / self.total
         return max(float(jensen), float(own), 0.0)
 
