@@ -243,14 +243,16 @@ def _continued(
     """
 
     def claimed(sum_: Running, part: Reduction, all_: Reduction) -> tuple[Reduction, Running, float]:
-        spent = (
-            running.spent + running.used if serves_powers(part.fitted) else part.proof.derived * running.inflation / ROUNDING
-        )
+        powers = serves_powers(part.fitted)
+        spent = running.spent + running.used if powers else part.proof.derived * running.inflation / ROUNDING
         return running.claimed(all_), sum_.after(part, needs_tree), spent
 
     held = len(peeled)
     back = new if not peeled.any() else rows.subset(np.concatenate([np.flatnonzero(peeled), np.arange(held, len(rows))]))
-    grown = running.plus(back)
+    try:
+        grown = running.plus(back)
+    except NonFiniteError:  # in these coordinates
+        return None, running, 0.0
     fitted = grown.fitted_moments()
     if fitted.needs_pass:
         return None, running, 0.0
@@ -287,8 +289,7 @@ def _afresh(
     rows: Rows, peeled: Flags, kernel: Kernel, running: Running | None, rng: np.random.Generator
 ) -> tuple[Reduction, Running]:
     """Fit coordinates to held and new rows, and start a sum with them."""
-    held = len(peeled)
-    needs_tree = running is not None and running.needs_tree
+    held, needs_tree = len(peeled), running is not None and running.needs_tree
     inherited = 0.0 if running is None else running.inherited + running.held_error
     before = 0.0 if running is None else running.spent + running.used
     inflation = 1.0 if running is None else _inflation(rows, peeled, running)
@@ -303,12 +304,11 @@ def _afresh(
         fresh = whole(rows, fresh)
     if fresh.keeps_all(rows):
         fresh = replace(fresh, proof=Proof.trivial(fresh.proof.power, fresh.proof.condition))
-    summed_now = (
-        rows if not fresh.peeled.any() else rows.subset(np.setdiff1d(np.arange(len(rows)), fresh.positions[fresh.peeled]))
-    )
+    alone = fresh.positions[fresh.peeled]
+    summed_now = rows.subset(np.setdiff1d(np.arange(len(rows)), alone)) if len(alone) else rows
     fresh = replace(fresh, inherited=inherited, before=before if serves_powers(fresh.fitted) else 0.0, inflation=inflation)
     about = None if running is None else sums_about_means(summed_now, fresh)
-    about = None if about is None else beside(about, rows, fresh.positions[fresh.peeled])
+    about = None if about is None else beside(about, rows, alone)
     before_now = rows.subset(np.flatnonzero(~peeled))
     if running is not None and about is not None:
         owed = share(held_debt(before_now, running, about.kernel), about.kernel, about)

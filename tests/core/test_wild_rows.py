@@ -1,0 +1,82 @@
+"""Wild rows: kept apart when a coreset is made, and looked for when it is verified."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import karat
+
+
+def spoilt(core, rows):
+    """Two weights changed by a tenth, such that their sum stays."""
+    weights = core.weights.copy()
+    change = 0.1 * weights[rows].min()
+    weights[rows] += [change, -change]
+    return replace(core, weights=weights)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("share", [0.003, 0.06])  # kept as they are, and a level of their own
+def test_verify_sees_the_other_rows_beside_wild_ones(affine, share):
+    rng = np.random.default_rng(1)
+    n = 5000
+    X = rng.standard_normal((n, 2))
+    y = X[:, 0] + rng.standard_normal(n)
+    wild = rng.random(n) < share
+    X[wild] *= 1e8
+    y[wild] *= 1e8
+    core = karat.coreset(X, y, karat.problems.LeastSquares(fit_intercept=affine))
+    assert core.verify(X, y).ok
+    assert core.certificate.levels == 1 + (share > 0.01)
+    tame = np.flatnonzero(~wild[core.indices])[:2]
+    assert not spoilt(core, tame).verify(X, y).ok
+
+
+@pytest.mark.parametrize("classes", [3, 4, 20])
+def test_probabilities_near_0_and_1_are_not_wild(classes):
+    """A saturated softmax beside its one-hot columns: most values are tiny, but every row has one of about 1."""
+    rng = np.random.default_rng(classes)
+    logits = 100 * rng.standard_normal((3000, classes))
+    soft = np.exp(logits - logits.max(axis=1, keepdims=True))
+    soft /= soft.sum(axis=1, keepdims=True)
+    X, y = np.column_stack([soft, np.eye(classes)[soft.argmax(axis=1)]]), rng.standard_normal(3000)
+    core = karat.coreset(X, y)
+    assert core.certificate.levels == 1
+    assert len(core) <= core.certificate.bound
+    assert core.verify(X, y).ok
+
+
+def slope(x, y, weights):
+    """The slope of y on x and its variance times n - 2, over the rationals."""
+    x, y, w = ([Fraction(float(v)) for v in values] for values in (x, y, weights))
+    total = sum(w)
+    mx, my = (sum(a * b for a, b in zip(w, values, strict=True)) / total for values in (x, y))
+    xx = sum(c * (a - mx) ** 2 for a, c in zip(x, w, strict=True))
+    xy = sum(c * (a - mx) * (b - my) for a, b, c in zip(x, y, w, strict=True))
+    yy = sum(c * (b - my) ** 2 for b, c in zip(y, w, strict=True))
+    return xy / xx, (yy - xy**2 / xx) / xx
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_standard_errors_where_the_residual_is_rounding(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.gamma(2, 1, 500)
+    x[rng.random(500) < 0.01] = 9999.0
+    y = np.nextafter(x, np.inf)
+    core = karat.coreset(x[:, None], y)
+    full, variance = slope(x, y, np.ones(500))
+    kept, _ = slope(core.X[:, 0], core.y, core.weights)
+    moved = float(abs(full - kept)) / float(variance / 498) ** 0.5
+    assert core.certificate.standard_errors is None or moved <= core.certificate.standard_errors
+
+
+def test_no_standard_errors_of_columns_that_are_copies_up_to_a_bit():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(1000)
+    X, y = np.column_stack([x, np.nextafter(x, np.inf)]), x + rng.standard_normal(1000)
+    certificate = karat.coreset(X, y).certificate
+    assert certificate.ok
+    assert certificate.standard_errors is None
+    assert "R2" in certificate.keeps  # there is a residual
