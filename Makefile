@@ -72,7 +72,7 @@ docs: $(call has,docs)
 # The paper's tables and figures, with peers where they can be installed, into reproduction/index.html.
 reproduce: $(call has,reproduce)
 	$(PIP) --group peers || echo "Peers could not be installed; the page says so and has the rest."
-	$(BIN)/karat reproduce
+	$(BIN)/python -m paper
 
 # The same bytes for the same commit: all files get its time.
 dist: $(call has,dist)

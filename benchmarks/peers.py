@@ -7,14 +7,17 @@ returns indices and weights.  The time of karat includes its features.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 from random_cones import recombine, recombine_randomly
 from tchakaloff import dcatch
 
-from karat.experiments.literal import caratheodory, fast_caratheodory
+sys.path.append(str(Path(__file__).parents[1]))
+from paper.literal import caratheodory, fast_caratheodory
 
 Array = np.ndarray
 Answer = tuple[Array, Array]

@@ -9,7 +9,6 @@ LAYERS = [
         "user interfaces",
         [
             ("cli", "the command"),
-            ("experiments", "the paper's tables"),
             ("report", "pictures, HTML page"),
         ],
     ),

@@ -223,7 +223,6 @@ main({arguments!r})
         ("sklearn", ["train", "CORE", "--model", "lasso", "--alpha", "1"], "karat[sklearn]"),
         ("pyarrow", ["build", "DATA", "-o", "x.npz"], "karat[io]"),
         ("jinja2", ["report", "CORE", "-o", "x.html"], "karat[report]"),
-        ("matplotlib", ["reproduce", "--only", "table1", "--offline"], "karat[experiments]"),
     ],
 )
 def test_a_package_that_is_not_installed(package, arguments, words, core, data, tmp_path):

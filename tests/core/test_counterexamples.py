@@ -12,8 +12,8 @@ from oracles import solve_ridge
 import karat
 from karat import problems
 from karat.engine.weights import reduce_points
-from karat.experiments.literal import claimed_bound, sign_matrix
 from karat.problems import LpRegression, Ridge, TensorContraction
+from paper.literal import claimed_bound, sign_matrix
 
 
 def test_step_is_the_smallest_ratio():

@@ -163,7 +163,7 @@ def test_the_wheel_holds_the_package_only(bare):
 def test_the_tests_of_the_sdist_pass(sdist):
     """The sdist holds every file of the tests and of what they read, and a few of the tests are run."""
     made = {ROOT / "docs" / name for name in ("_build", "gallery", "api/generated")}
-    for part in ("tests", "docs", "examples"):
+    for part in ("tests", "docs", "examples", "paper"):
         here = {path.relative_to(ROOT) for path in files(ROOT / part) if not made & set(path.parents)}
         assert {path.relative_to(sdist) for path in files(sdist / part)} == here
     chosen = [next(sdist.glob(f"tests/**/{name}")) for name in ("test_counterexamples.py", "test_golden.py", "test_plan.py")]

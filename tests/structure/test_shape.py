@@ -14,18 +14,20 @@ import pytest
 import karat
 
 PACKAGE = Path(karat.__file__).parent
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def test_no_file_is_long():
-    lines = {path.relative_to(PACKAGE): len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
+    paths = [*PACKAGE.rglob("*.py"), *(ROOT / "paper").glob("*.py")]
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
     assert not {str(path): count for path, count in lines.items() if count > 400}
 
 
 def test_few_layers_and_one_exception():
     layers = [contract for contract in PROJECT["tool"]["importlinter"]["contracts"] if contract["type"] == "layers"]
     whole = next(contract for contract in layers if "containers" not in contract)
-    assert len(whole["layers"]) <= 13
+    assert len(whole["layers"]) <= 12
     assert sum(len(contract.get("ignore_imports", [])) for contract in layers) <= 1
     listed = {name.strip() for layer in whole["layers"] for name in layer.replace("|", ":").split(":")}
     present = {f"karat.{path.stem}" for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
@@ -63,7 +65,7 @@ def test_the_oldest_versions_are_the_floors():
     texts = [text for group in [PROJECT["project"]["dependencies"], *groups] for text in group]
     requirements = [re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)$", text) for text in texts]
     floors = {(found[1], found[2]) for found in requirements if found}
-    lines = (Path(__file__).parents[2] / "constraints-oldest.txt").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8").splitlines()
     pinned = dict(line.split("==") for line in lines if "==" in line)
     for name, floor in floors:
         assert f"{pinned[name]}.".startswith(f"{floor}."), (name, floor)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from karat.experiments.literal import (
+from paper.literal import (
     claimed_bound,
     fast_caratheodory,
     sign_coreset,

@@ -13,13 +13,13 @@ from karat import models, problems
 from karat._core.latent import read_sample
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
-from karat.experiments import ica, mixtures, topics
-from karat.experiments.data import MissingDataError
-from karat.experiments.measure import difference, real_data
-from karat.experiments.samplers import Choice, Views, leverage_scores, lightweight, standardised
-from karat.experiments.settings import Settings
 from karat.problems.absorb.minimise import minimise_power
 from karat.report.recovery import relative_error
+from paper import ica, mixtures, topics
+from paper.data import MissingDataError
+from paper.measure import difference, real_data
+from paper.samplers import Choice, Views, leverage_scores, lightweight, standardised
+from paper.settings import Settings
 
 ROWS = 10_000
 

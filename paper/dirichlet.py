@@ -6,9 +6,9 @@ import numpy as np
 
 from karat import models, problems
 from karat.engine.linalg import Array
-from karat.experiments.learners import COLUMNS, Model, agreement, recovery
-from karat.experiments.result import Experiment, Table
-from karat.experiments.settings import Settings
+from paper.learners import COLUMNS, Model, agreement, recovery
+from paper.result import Experiment, Table
+from paper.settings import Settings
 
 ALPHA = np.array([0.2, 0.3, 0.4, 0.6])
 WORDS, LENGTH = 14, 30

@@ -15,14 +15,14 @@ import numpy as np
 
 import karat
 from karat.engine.linalg import Array
-from karat.experiments.data import CLASSES, Labelled
-from karat.experiments.drawing import finish, new_drawing
-from karat.experiments.measure import difference, seconds
-from karat.experiments.result import Experiment, Figure, Table
-from karat.experiments.settings import Settings
 from karat.problems import LpRegression
 from karat.problems.absorb.minimise import minimise_power
 from karat.report.display import CORE, FULL, OTHER
+from paper.data import CLASSES, Labelled
+from paper.drawing import finish, new_drawing
+from paper.measure import difference, seconds
+from paper.result import Experiment, Figure, Table
+from paper.settings import Settings
 
 CASES = {"Iris": (4, 3), "Yeast": (4, 4), "Breast cancer": (4, 3), "Glass": (6, 2)}  # power and number of columns
 LAMBDA = 1.0

@@ -15,13 +15,13 @@ import numpy as np
 import karat
 from karat import problems
 from karat.engine.linalg import Array
-from karat.experiments.drawing import finish, new_drawing
-from karat.experiments.literal import fast_caratheodory
-from karat.experiments.measure import real_data, seconds
-from karat.experiments.result import Experiment, Figure, Table
-from karat.experiments.settings import Settings
 from karat.problems import LeastSquares
 from karat.report.display import CORE, FULL, OTHER
+from paper.drawing import finish, new_drawing
+from paper.literal import fast_caratheodory
+from paper.measure import real_data, seconds
+from paper.result import Experiment, Figure, Table
+from paper.settings import Settings
 
 Curve = tuple[list[int], list[float]]
 COLOURS = {"karat": CORE, "karat, method='tree'": FULL, "Algorithm 5, literal": OTHER[1]}

@@ -16,17 +16,17 @@ import numpy as np
 import scipy
 
 import karat
-from karat.experiments.result import Figure
-from karat.experiments.settings import Settings
+from paper.result import Figure
+from paper.settings import Settings
 
 if TYPE_CHECKING:
-    from karat.experiments.run import Outcome
+    from paper.run import Outcome
 
 
 def write_page(folder: Path, outcomes: Sequence[Outcome], settings: Settings) -> None:
     """Write the page of the experiments run so far, with the PNG files of the folder."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("karat.experiments", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        loader=jinja2.PackageLoader("paper", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
 

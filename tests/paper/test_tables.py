@@ -4,15 +4,15 @@ from math import comb
 
 import numpy as np
 import pytest
-from experiments.conftest import columns, has_data
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.linear_model import Ridge
 
 from karat import models
-from karat.experiments import dirichlet, hmm, ica, mixtures, powers, ridge, size_and_lambda, topics
-from karat.experiments.data import Documents, Labelled, Source
-from karat.experiments.settings import Settings
+from paper import dirichlet, hmm, ica, mixtures, powers, ridge, size_and_lambda, topics
+from paper.data import Documents, Labelled, Source
+from paper.settings import Settings
+from tests.paper.conftest import columns, has_data
 
 
 class Given(Source):

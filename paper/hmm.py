@@ -6,9 +6,9 @@ import numpy as np
 
 from karat import models, problems
 from karat.engine.linalg import Array
-from karat.experiments.learners import COLUMNS, Model, agreement, recovery
-from karat.experiments.result import Experiment, Table
-from karat.experiments.settings import Settings
+from paper.learners import COLUMNS, Model, agreement, recovery
+from paper.result import Experiment, Table
+from paper.settings import Settings
 
 TRANSITIONS = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
 MEANS = 2 * np.random.default_rng(0).standard_normal((3, 6))

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from karat.experiments import comparison, samplers, tasks
-from karat.experiments.samplers import FIXED, RANDOM, Views, available, leverage_scores, standardised
+from paper import comparison, samplers, tasks
+from paper.samplers import FIXED, RANDOM, Views, available, leverage_scores, standardised
 
 
 @pytest.fixture(scope="module")

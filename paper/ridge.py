@@ -18,11 +18,11 @@ from scipy.optimize import brentq
 
 import karat
 from karat.engine.linalg import Array
-from karat.experiments.data import CLASSES, MissingDataError
-from karat.experiments.measure import seconds
-from karat.experiments.result import Experiment, Table
-from karat.experiments.settings import Settings
 from karat.problems import Ridge
+from paper.data import CLASSES, MissingDataError
+from paper.measure import seconds
+from paper.result import Experiment, Table
+from paper.settings import Settings
 
 LAMBDA = 1.0
 LAMBDAS = (1e-2, 1.0, 1e2, 1e4)

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.figure import Figure as Drawing
 
-from karat.errors import InputError
-from karat.experiments import EXPERIMENTS, Experiment, Figure, Settings, Source, Table, reproduce
-from karat.experiments.result import readable
+from karat.errors import InputError, MissingExtraError
+from paper import EXPERIMENTS, Experiment, Figure, Settings, Source, Table, reproduce
+from paper.result import readable
 
 EVIL = "<script>alert('x')</script> & more"
 
@@ -36,7 +36,7 @@ def three(monkeypatch):
         "two": fails,
         "three": lambda settings: small("Three"),
     }.items():
-        monkeypatch.setitem(sys.modules, f"karat.experiments.fake_{name}", SimpleNamespace(run=function))
+        monkeypatch.setitem(sys.modules, f"paper.fake_{name}", SimpleNamespace(run=function))
     return {name: f"fake_{name}" for name in ("one", "two", "three")}
 
 
@@ -105,11 +105,18 @@ def test_unknown_experiments_are_named(tmp_path):
         reproduce(tmp_path, ["table9"])
 
 
+def test_a_package_that_is_not_installed_is_named_before_anything_runs(three, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"karat\[models,report\]"):
+        reproduce(tmp_path / "out", experiments=three)
+    assert not (tmp_path / "out").exists()
+
+
 def test_every_experiment_of_the_list_can_be_run():
     from importlib import import_module
 
     for module in EXPERIMENTS.values():
-        assert callable(import_module(f"karat.experiments.{module}").run)
+        assert callable(import_module(f"paper.{module}").run)
 
 
 def test_a_table_of_the_wrong_width_is_refused():

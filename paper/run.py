@@ -10,8 +10,8 @@ from importlib import import_module
 from pathlib import Path
 
 from karat.errors import InputError, MissingExtraError
-from karat.experiments.result import Experiment
-from karat.experiments.settings import Settings
+from paper.result import Experiment
+from paper.settings import Settings
 
 # Name on the command line, and the module.
 EXPERIMENTS = {
@@ -64,9 +64,9 @@ def reproduce(
     try:
         import matplotlib  # noqa: F401  (before experiments run for hours)
 
-        from karat.experiments.page import write_page
+        from paper.page import write_page
     except ImportError as error:
-        raise MissingExtraError("karat.experiments", "experiments") from error
+        raise MissingExtraError("python -m paper", "models,report") from error
     folder, settings, names = Path(folder), settings or Settings(), chosen(only, experiments)
     folder.mkdir(parents=True, exist_ok=True)
     outcomes: list[Outcome] = []
@@ -91,7 +91,7 @@ def reproduce(
 def _attempt(name: str, module: str, settings: Settings) -> Outcome:
     begin = time.perf_counter()
     try:
-        experiment = import_module(f"karat.experiments.{module}").run(settings)
+        experiment = import_module(f"paper.{module}").run(settings)
     except Exception as error:  # the other experiments must run
         where = traceback.extract_tb(error.__traceback__)[-1]
         line = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"

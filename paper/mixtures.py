@@ -15,9 +15,9 @@ import karat
 from karat import models, problems
 from karat._core.latent import read_sample
 from karat.engine.linalg import Array
-from karat.experiments.measure import difference, kmeans_loss, learn_twice, real_data, seconds
-from karat.experiments.result import Experiment, Table
-from karat.experiments.settings import Settings
+from paper.measure import difference, kmeans_loss, learn_twice, real_data, seconds
+from paper.result import Experiment, Table
+from paper.settings import Settings
 
 #              k, loss, rows, columns, size, speed-up
 PAPER = {

@@ -8,11 +8,11 @@ import numpy as np
 
 from karat import models, problems
 from karat.engine.linalg import Array
-from karat.experiments.data import Documents, MissingDataError
-from karat.experiments.measure import difference, learn_twice
-from karat.experiments.mixtures import tensor_seconds
-from karat.experiments.result import Experiment, Table
-from karat.experiments.settings import Settings
+from paper.data import Documents, MissingDataError
+from paper.measure import difference, learn_twice
+from paper.mixtures import tensor_seconds
+from paper.result import Experiment, Table
+from paper.settings import Settings
 
 DOCUMENTS, WORDS, TOPICS = 1000, 55, 3
 SEEN = 25  # documents in which a word of the vocabulary must occur

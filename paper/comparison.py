@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from karat.engine.linalg import Array
-from karat.experiments.data import MissingDataError
-from karat.experiments.drawing import finish, new_drawing, readable_logs
-from karat.experiments.result import Experiment, Figure, Table
-from karat.experiments.samplers import FIXED, RANDOM, THINNED, Choice, Sampler, absent, available, kernel_thinning
-from karat.experiments.settings import Settings
-from karat.experiments.tasks import TASKS, Task
 from karat.report.display import CORE, FULL, OTHER
+from paper.data import MissingDataError
+from paper.drawing import finish, new_drawing, readable_logs
+from paper.result import Experiment, Figure, Table
+from paper.samplers import FIXED, RANDOM, THINNED, Choice, Sampler, absent, available, kernel_thinning
+from paper.settings import Settings
+from paper.tasks import TASKS, Task
 
 Curve = tuple[list[int], list[float | None]]
 ROUNDING = 1e-16

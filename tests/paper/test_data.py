@@ -6,9 +6,9 @@ import urllib.request
 
 import numpy as np
 import pytest
-from experiments.conftest import has_data
 
-from karat.experiments import MissingDataError, Source, data
+from paper import MissingDataError, Source, data
+from tests.paper.conftest import has_data
 
 
 @pytest.mark.skipif(not has_data(), reason="KARAT_DATA does not name a folder with the data sets")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from karat.experiments.data import MissingDataError, Source
+from paper.data import MissingDataError, Source
 
 Value = TypeVar("Value")
 

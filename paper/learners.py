@@ -9,11 +9,11 @@ import numpy as np
 
 import karat
 from karat.engine.linalg import Array
-from karat.experiments.drawing import finish, new_drawing, readable_logs
-from karat.experiments.measure import difference, learn_twice, real_data
-from karat.experiments.result import Figure, Table
 from karat.report import RecoveryErrorDisplay
 from karat.report.recovery import relative_error
+from paper.drawing import finish, new_drawing, readable_logs
+from paper.measure import difference, learn_twice, real_data
+from paper.result import Figure, Table
 
 
 class Model(NamedTuple):

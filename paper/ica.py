@@ -8,9 +8,9 @@ import numpy as np
 
 from karat import models, problems
 from karat.engine.linalg import Array
-from karat.experiments.learners import COLUMNS, Model, agreement, recovery
-from karat.experiments.result import Experiment, Table
-from karat.experiments.settings import Settings
+from paper.learners import COLUMNS, Model, agreement, recovery
+from paper.result import Experiment, Table
+from paper.settings import Settings
 
 K = 4
 BOUND = comb(K + 3, 4) + comb(K + 1, 2) + 1  # the cumulant is of order four

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from karat.experiments import Settings, Source
+from paper import Settings, Source
 
 
 @pytest.fixture(scope="session")

@@ -18,15 +18,15 @@ import numpy as np
 
 import karat
 from karat.engine.linalg import Array
-from karat.experiments.data import CLASSES, Labelled
-from karat.experiments.drawing import finish, new_drawing
-from karat.experiments.literal import claimed_bound, sign_coreset, solve_as_written, solve_corrected
-from karat.experiments.measure import difference
-from karat.experiments.result import Experiment, Figure, Table
-from karat.experiments.ridge import ridge
-from karat.experiments.settings import Settings
 from karat.problems import Ridge
 from karat.report.display import CORE, FULL, OTHER
+from paper.data import CLASSES, Labelled
+from paper.drawing import finish, new_drawing
+from paper.literal import claimed_bound, sign_coreset, solve_as_written, solve_corrected
+from paper.measure import difference
+from paper.result import Experiment, Figure, Table
+from paper.ridge import ridge
+from paper.settings import Settings
 
 CURVES = {
     "d regulariser rows": (FULL, "o-"),
