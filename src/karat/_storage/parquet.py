@@ -87,15 +87,14 @@ def unpack_table(data: bytes, name: str, what: str, admit: Admit | None = None) 
     with reading(name, CHANGED):
         places = header.pop("columns")
         arrays = {key: array_of(base64.b64decode(text, validate=True)) for key, text in header.pop("arrays").items()}
-        specs = {key: Spec(array.dtype, array.shape, "C") for key, array in arrays.items()}
+        specs = {key: Spec(array.dtype, array.shape) for key, array in arrays.items()}
         specs |= _claimed(file, places, len(data))
         if admit is not None:
             admit(header, specs)
         table = file.read([label for place in places.values() for label in place["columns"]])
         for key, place in places.items():
             arrays |= _sparse_arrays(table, key, place) if "dtypes" in place else {key: _array(table, place)}
-        stored = metadata.get(DIGEST)
-        check_digest(None if stored is None else stored.decode(), header, metadata[KEY], arrays)
+        check_digest(metadata[DIGEST].decode(), metadata[KEY], arrays)
     return header, arrays
 
 
@@ -112,9 +111,9 @@ def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
         kinds = [np.dtype(kind) for kind in place.get("dtypes", [place.get("dtype", "f8")])]
         require(all(kind.kind in KINDS for kind in kinds), "types that are not stored")
         if "dtypes" in place:
-            found |= {f"{name}/{part}": Spec(kind, (-1,), "C") for part, kind in zip(SPARSE, kinds, strict=True)}
+            found |= {f"{name}/{part}": Spec(kind, (-1,)) for part, kind in zip(SPARSE, kinds, strict=True)}
             continue
-        spec = Spec(kinds[0], tuple(place["shape"]), "C")
+        spec = Spec(kinds[0], tuple(place["shape"]))
         require(spec.shape[0] == rows and all(type(side) is int and side >= 0 for side in spec.shape), f"no shape {spec.shape}")
         require(spec.nbytes <= most + 4096 * rows, f"{name!r} claims more bytes than the file can hold")
         found[name] = spec
