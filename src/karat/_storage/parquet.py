@@ -102,8 +102,12 @@ def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
     """What the arrays in columns claim to be; refused if a file of ``size`` bytes cannot hold them."""
     rows, most = file.metadata.num_rows, EXPANSION * size
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    chunks = [(group.num_rows, group.column(i)) for group in groups for i in range(group.num_columns)]
-    bits = sum(max(count, chunk.num_values) * BITS.get(chunk.physical_type, 64) for count, chunk in chunks)
+    leaves = [file.metadata.schema.column(i) for i in range(file.metadata.num_columns)]
+    bits = rows * sum(BITS.get(leaf.physical_type, 64) for leaf in leaves)
+    # Only lists have more values than rows.  Of other columns the metadata is not looked at: where it is damaged, pyarrow ends
+    # the process instead of raising.
+    lists = [i for i, leaf in enumerate(leaves) if leaf.max_repetition_level]
+    bits += sum(64 * group.column(i).num_values for group in groups for i in lists)
     require(sum(group.num_rows for group in groups) == rows, "its row groups have other rows than it says")
     require(bits // 8 <= most, "it claims more values than its bytes can hold")
     found: dict[str, Spec] = {}
