@@ -44,7 +44,7 @@ class StorageError(OSError):
 class DamagedFileError(InputError, StorageError):
     """A stored coreset or checkpoint is damaged, was changed by another tool, or was never one.
 
-    It is a :class:`StorageError`, and also the :class:`InputError` that version 0.1.0 raised.
+    It is a :class:`StorageError` and an :class:`InputError`.
     """
 
 

@@ -2,7 +2,7 @@
 
     PYTHONPATH=<the source of 0.2.0>/src:tests python -m golden.make_0_2_0
 
-Fixed seeds and the public API only, as in :mod:`golden.make`.  ``expected_0_2_0.json`` has facts about the files, with the
+Fixed seeds and the public API only.  ``expected_0_2_0.json`` has facts about the files, with the
 losses and sums of the full data by plain NumPy.  It was run once, at version 0.2.0; other versions refuse to run it.
 """
 
@@ -18,13 +18,37 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from golden import plain
-from golden.make import Interrupted, check, coreset_of, facts, feed, interrupter
-from golden.recipes import BATCH, SKETCHED, Case, Data, columns_in_files, csv_parts, in_memory, run_options, stops
+from golden.recipes import (
+    BATCH,
+    ROWS,
+    SKETCHED,
+    Case,
+    Data,
+    batches,
+    columns_in_files,
+    contained,
+    csv_parts,
+    in_memory,
+    run_options,
+    stops,
+)
 from golden.recipes_0_2_0 import CASES, CUBES, EXPECTED, FILES, MERGED, CubeCase, shop
 
 import karat
 
 VERSION, PROOF = "0.2.0", 2
+
+
+class Interrupted(BaseException):
+    """Ends a run as a kill would."""
+
+
+def facts(core: karat.Coreset) -> dict[str, Any]:
+    """What a file must give back."""
+    lists = {name: getattr(core, name) for name in ("indices", "weights", "groups", "keys")}
+    problem = {"name": type(core.problem).__name__, "params": core.problem.params() if core.problem.storable else None}
+    described = {"n_rows": core.n_rows, "size": len(core), "problem": problem}
+    return described | {name: None if value is None else value.tolist() for name, value in lists.items()}
 
 
 def made(name: str, case: Case) -> dict[str, Any]:
@@ -44,6 +68,18 @@ def made(name: str, case: Case) -> dict[str, Any]:
         saved(whole, f"{name}.files")
         found["files"] = facts(whole) | {"losses": losses(name, case, data, whole)}
     return found
+
+
+def coreset_of(case: Case, data: Data) -> karat.Coreset:
+    if data.keys is None:
+        return karat.coreset(*contained(data, case.container), case.problem, **data.options())
+    return feed(karat.Sketch(case.problem, "id"), case, data, ROWS).coreset()
+
+
+def feed(sketch: karat.Sketch, case: Case, data: Data, rows: int) -> karat.Sketch:
+    for arguments, options in batches(case, data, 0, rows):
+        sketch.update(*arguments, **options)
+    return sketch
 
 
 def merged(case: Case, data: Data) -> karat.Coreset:
@@ -86,6 +122,22 @@ def interrupt(checkpoint: Path, batch: int, address: str, options: dict[str, Any
         checkpoint.with_name(f"{checkpoint.name}.lock").unlink(missing_ok=True)
     else:
         raise RuntimeError(f"{checkpoint.name} was not interrupted.")
+
+
+def interrupter(batch: int) -> Any:
+    seen = []
+
+    def progress(done: int, total: int) -> None:
+        seen.append(done)
+        if len(seen) == batch:
+            raise Interrupted
+
+    return progress
+
+
+def check(name: str, kept: float, full: float, scale: float) -> None:
+    if abs(kept - full) > 1e-11 * scale:
+        raise RuntimeError(f"{name}: the loss is {kept}, that of the full data {full}.")
 
 
 def cubed(name: str, case: CubeCase) -> dict[str, Any]:

@@ -42,24 +42,6 @@ def _terms(problem: P.Problem, data: Data, q: np.ndarray) -> tuple[np.ndarray, A
     return terms if terms.ndim == 1 else terms.sum(axis=1), penalty
 
 
-def coefficients(data: Data, alpha: float) -> np.ndarray:
-    """The ridge solution with an intercept, by least squares on centred and scaled columns."""
-    mass = np.asarray(data.mass / data.mass.max(), dtype=np.longdouble)
-    X = data.X - mass @ data.X / mass.sum()
-    size = np.sqrt(mass @ X**2)
-    penalty = np.diag(np.sqrt(alpha / data.mass.max()) / size)
-    y = np.sqrt(mass) * (data.y - mass @ data.y / mass.sum())
-    stacked = np.vstack([np.sqrt(mass)[:, None] * X / size, penalty]).astype(float)
-    return np.linalg.lstsq(stacked, np.concatenate([y, np.zeros(len(size))]).astype(float))[0] / size.astype(float)
-
-
-def moment(data: Data, columns: tuple[int, ...], weights: np.ndarray | None = None) -> tuple[float, float]:
-    """The sum of the product of some columns, and that of its absolute terms."""
-    mass = data.mass if weights is None else weights
-    terms = mass * np.prod(np.asarray(data.X, dtype=np.longdouble)[:, columns], axis=1)
-    return float(terms.sum()), float(np.abs(terms).sum())
-
-
 def windows(lengths: np.ndarray) -> np.ndarray:
     """The first rows of all windows of three steps."""
     starts = np.cumsum(lengths) - lengths
@@ -107,19 +89,6 @@ def _topics(data: Data, v: np.ndarray, m1: np.ndarray, alpha0: float) -> tuple[f
     less, more = alpha0 / (alpha0 + 2), 2 * alpha0**2 / ((alpha0 + 1) * (alpha0 + 2))
     terms = triples - 3 * less * mean * pairs + more * mean**3
     return float(terms.sum()), float(np.abs(terms).sum())
-
-
-def second_moments(problem: P.Problem, tables: tuple[np.ndarray, ...], mass: np.ndarray) -> np.ndarray:
-    """What ``keep="all"`` keeps beside the tensor; ``tables`` hold the samples: rows, documents or views."""
-    if isinstance(problem, P.MultiView | P.HiddenMarkov):
-        return (tables[0] * mass[:, None]).T @ tables[1]
-    (X,) = tables
-    if isinstance(problem, P.SingleTopic | P.LatentDirichlet):
-        long = X.sum(axis=1) >= 3
-        X, mass = X[long], mass[long]
-        share = mass / (X.sum(axis=1) * (X.sum(axis=1) - 1.0))
-        return (X * share[:, None]).T @ X - np.diag(share @ X)
-    return (X * mass[:, None]).T @ X
 
 
 def cells(

@@ -1,4 +1,4 @@
-"""What the golden files of karat 0.2.0 are made of: data sets and problems of 0.1.0, a merged coreset, and cubes."""
+"""What the golden files of karat 0.2.0 are made of: those of :mod:`golden.recipes`, a merged coreset, and cubes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from golden.recipes import LINES_3, RIGHT, ROWS, WAVES, Case, everything, on_grid, regression, stream
+from golden.recipes import CASES as SINGLE
+from golden.recipes import LINES_3, ROWS, WAVES, Case, everything, on_grid, regression, stream
 
 from karat import problems as P
 
 FILES = Path(__file__).parent / "files_0_2_0"
 EXPECTED = Path(__file__).parent / "expected_0_2_0.json"
-SAME = (
-    "least_squares", "least_squares_two_targets", "least_squares_weights", "least_squares_groups", "least_squares_keys",
-    "least_squares_everything", "least_squares_sparse", "ridge_diagonal", "ridge_box", "l4", "l4_diagonal", "mean", "moments_2",
-    "moments_3", "contraction_3", "contraction_4", "kernel", "mixture", "mixture_weights", "latent_dirichlet", "hidden_markov",
-    "ica",
-)  # fmt: skip
 MERGED = "least_squares_merged"  # two coresets, of the rows before and after SKETCHED, merged
-CASES: dict[str, Case] = {name: RIGHT[name] for name in SAME}
-CASES[MERGED] = Case(P.LeastSquares(), regression, LINES_3, sketch=False)
+CASES: dict[str, Case] = SINGLE | {MERGED: Case(P.LeastSquares(), regression, LINES_3, sketch=False)}
 
 
 @dataclass(frozen=True)

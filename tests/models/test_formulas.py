@@ -177,7 +177,7 @@ def test_third_moments_of_a_document_by_enumeration():
 def test_terms_are_the_tensors_they_stand_for(k, seed):
     rng = np.random.default_rng(seed)
     z, S, q = rng.standard_normal((3 * k, 7)), rng.standard_normal((k, k)), rng.standard_normal()
-    S = S + S.T
+    S, z[k - 1] = S + S.T, 1.0  # the constant
     bracketed = lambda a: np.einsum("i,jl->ijl", a, S) + np.einsum("j,il->ijl", a, S) + np.einsum("l,ij->ijl", a, S)  # noqa: E731
     one, two, three = (slice(a * k, (a + 1) * k) for a in range(3))
     np.testing.assert_allclose(expand(bracket(S) @ z[one, 0], k, 3), bracketed(z[one, 0]), atol=1e-12)
@@ -197,6 +197,7 @@ def test_terms_are_the_tensors_they_stand_for(k, seed):
 def test_block_products_give_the_sum_of_the_features(k, weighted, seed):
     rng = np.random.default_rng(seed)
     block = np.column_stack([np.ones(9), rng.standard_normal((9, 3 * k + 1))])
+    block[:, k] = 1.0  # the constant
     u = rng.random(9) if weighted else None
     one, two, three = (slice(a * k, (a + 1) * k) for a in range(3))
     terms = [Cubic("a", one, np.eye(k), 3 * k), Symmetric("b", one, two, three), Power("c", two, 4), Power("d", three, 2)]

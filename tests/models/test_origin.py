@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from golden.recipes import RIGHT
-from golden.stored import stored
 from latent_data import make_chain, make_mixture, make_sources, make_topics, make_views
 from scipy.optimize import linear_sum_assignment
 
@@ -139,30 +137,6 @@ def test_sums_of_batches_far_from_the_origin():
     assert both.keys() == whole.keys()
     for name, value in whole.items():
         np.testing.assert_allclose(both[name], value, rtol=1e-9, atol=1e-7 * np.abs(value).max())
-
-
-@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # 240 rows
-@pytest.mark.parametrize("name", ["mixture", "mixture_spherical", "mixture_weights", "hidden_markov_gaussian", "multi_view",
-                                  "multi_view_all", "mixture_all"])  # fmt: skip
-def test_files_of_0_1_0_keep_their_meaning(name):
-    """What they hold was learned about the origin, and is still learned and verified so."""
-    case, core = RIGHT[name], stored(name, "npz")
-    data = case.data()
-    assert not core.problem.centred
-    sample, _ = read_sample(data.X, core.problem, data.weights, data.lengths)
-    maps = core.problem.maps(sample)
-    assert maps["M"].shape[1] == 2
-    full = core.problem.statistics(sample, maps)["tensor"]
-    kept = core.problem.kept_sample(core)
-    np.testing.assert_allclose(core.problem.statistics(kept, core.problem.kept_maps(core, kept))["tensor"], full, atol=1e-9)
-    learner = getattr(models, type(core.problem).__name__)(2)
-    options = {"variances": "spherical"} if name == "mixture_spherical" else {}
-    options |= {"emissions": "gaussian"} if "gaussian" in name else {}
-    found = learner.set_params(**options).fit_coreset(core)
-    fresh = type(learner)(2, **options).fit(data.X, **({} if data.weights is None else {"sample_weight": data.weights}),
-                                           **({} if data.lengths is None else {"lengths": data.lengths}))  # fmt: skip
-    one, two = (np.sort(np.hstack(m.means_) if isinstance(m.means_, tuple) else m.means_, axis=0) for m in (found, fresh))
-    np.testing.assert_allclose(one, two, atol=1.0)  # another estimate of the same means
 
 
 @pytest.mark.parametrize("origin", [1e4, 1e8])

@@ -31,7 +31,7 @@ from karat.problems.absorb.absorb import REFUTED
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
 
-PROOF_VERSION = 3  # 1: 0.1.0, which left directions out of the proof; 2: 0.2.0, whose claim was made row by row
+PROOF_VERSION = 3  # 2: 0.2.0, whose claim was made row by row
 OLDER = "proven by an older version: verify again"
 NOISE = 0.01  # of the residual: a larger change, by rounding of the columns, leaves no standard errors
 NO_NOISE = "{} (not R2, standard errors or likelihoods: the residual is as small as the rounding of the columns)"
@@ -163,8 +163,7 @@ class Certificate:
         """The certificate that :meth:`to_dict` wrote, in this version or another: unknown fields are left out."""
         names = {f.name for f in fields(Certificate)}
         known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names}
-        known = {"proof_version": 1, "rounding": ROUNDING, "remainder": 0.0} | known  # 0.1.0 had none of them
-        if known["proof_version"] < PROOF_VERSION and not any(OLDER in note for note in known.get("notes", ())):
+        if values["proof_version"] < PROOF_VERSION and not any(OLDER in note for note in known.get("notes", ())):
             known["notes"] = (*known.get("notes", ()), f"The certificate was {OLDER}.")
         return Certificate(**known)
 

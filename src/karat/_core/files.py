@@ -73,7 +73,7 @@ def load(path: str | Path, problem: Problem | None = None) -> Coreset:
     with reading(str(path), WHAT):
         check_values(header, arrays)
         core = _restored(header, arrays, saved_problem(header, str(path), problem))
-        check_certificate(core.certificate, core.n_rows, len(core))
+        check_certificate(core.certificate)
         check_provenance(core.provenance)
     return core
 

@@ -3,7 +3,9 @@
     .npz            the arrays, and the header as an array of bytes (this module; also as bytes that travel)
     .parquet        arrays with one entry per row as columns, the rest in the metadata (:mod:`karat._storage.parquet`)
 
-A SHA-256 digest of the header and of all arrays is stored beside them (version 3).  It notices damage; it is not a signature.
+A SHA-256 digest of the header and of all arrays is stored beside them.  It notices damage; it is not a signature: whoever
+writes a hostile file can write its digest too.  So types, shapes and sizes are checked, and what only a bug of the writer could
+get wrong is not.
 Arrays are read only if ``admit`` expects them.  What the header and the arrays mean is known to those who write them:
 :mod:`karat._core.files` and :mod:`karat._stream.state`.
 """
@@ -25,12 +27,10 @@ from karat._storage.damage import reading, require
 from karat._storage.members import Members, Spec
 from karat.errors import InputError
 
-FORMAT_VERSION = 3  # 1: karat 0.1.0, whose certificates do not count; below 3 there is no digest
-DIGESTED = 3
+FORMAT_VERSION = 3  # below 3 there is no digest
 ZIP = b"PK"  # with which an .npz begins
 HEADER, DIGEST = "header", "digest"
-MOST_HEADER = 2**28  # bytes of JSON
-MOST_VALUES = 10**6  # values in it: each takes up to a hundred bytes of memory
+MOST_VALUES = 10**6  # of a header: each takes up to a hundred bytes of memory
 
 Stored = tuple[dict[str, Any], dict[str, Any]]  # header, arrays
 Admit = Callable[[dict[str, Any], Mapping[str, Spec]], object]  # raises unless these arrays belong to this header
@@ -70,14 +70,18 @@ def to_json(header: dict[str, Any]) -> bytes:
 
 
 def from_json(text: bytes, name: str) -> dict[str, Any]:
-    """A header; refused if it would take much more memory than its text, or if it is of a later version."""
-    values = sum(text.count(sign) for sign in (b",", b"[", b"{", b":"))
-    require(len(text) <= MOST_HEADER and values <= MOST_VALUES, "its header is too large")
+    """A header; refused if it would take much more memory than its text, or if it is of another version."""
+    require(sum(text.count(sign) for sign in (b",", b"[", b"{", b":")) <= MOST_VALUES, "its header is too large")
     header: dict[str, Any] = json.loads(text)
     require(isinstance(header, dict), "its header is no object")
     version = header.get("format_version")
-    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
-        raise InputError(f"{name} has format version {version}; this karat reads up to {FORMAT_VERSION}. Update karat.")
+    if version in (1, 2):
+        raise InputError(
+            f"{name} has format version {version}, without a digest, which karat 0.2.0 is the last to read. Make it again, or "
+            "read it with that version."
+        )
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise InputError(f"{name} has format version {version}; this karat reads version {FORMAT_VERSION}. Update karat.")
     return header
 
 
@@ -91,11 +95,8 @@ def content_digest(text: bytes, arrays: Mapping[str, np.ndarray]) -> str:
     return found.hexdigest()
 
 
-def check_digest(stored: str | None, header: dict[str, Any], text: bytes, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise unless the content is what was written; files of 0.1.0 have no digest."""
-    if stored is None:
-        require(header["format_version"] < DIGESTED, "it has no digest")
-        return
+def check_digest(stored: str, text: bytes, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise unless the content is what was written."""
     require(content_digest(text, arrays) == stored, "its content is not what was written, by its digest")
 
 
@@ -120,15 +121,13 @@ def unpack(data: bytes, name: str, what: str, admit: Admit | None = None) -> Sto
     with reading(name, what):
         require(data.startswith(ZIP), "it does not begin like one")
         members = Members(data)
-        require(members.spec(HEADER).nbytes <= MOST_HEADER, "its header is too large")
         text = members.read(HEADER).tobytes()
         header = from_json(text, name)
-        own = {HEADER, DIGEST} if DIGEST in members.infos else {HEADER}
-        specs = {key: members.spec(key) for key in members.infos if key not in own}
+        specs = {key: members.spec(key) for key in members.infos if key not in (HEADER, DIGEST)}
         if admit is not None:
             admit(header, specs)
         arrays = {key: members.read(key) for key in specs}
-        check_digest(members.read(DIGEST).tobytes().hex() if DIGEST in own else None, header, text, arrays)
+        check_digest(members.read(DIGEST).tobytes().hex(), text, arrays)
     return header, arrays
 
 

@@ -87,15 +87,14 @@ def unpack_table(data: bytes, name: str, what: str, admit: Admit | None = None) 
     with reading(name, CHANGED):
         places = header.pop("columns")
         arrays = {key: array_of(base64.b64decode(text, validate=True)) for key, text in header.pop("arrays").items()}
-        specs = {key: Spec(array.dtype, array.shape, "C") for key, array in arrays.items()}
+        specs = {key: Spec(array.dtype, array.shape) for key, array in arrays.items()}
         specs |= _claimed(file, places, len(data))
         if admit is not None:
             admit(header, specs)
         table = file.read([label for place in places.values() for label in place["columns"]])
         for key, place in places.items():
             arrays |= _sparse_arrays(table, key, place) if "dtypes" in place else {key: _array(table, place)}
-        stored = metadata.get(DIGEST)
-        check_digest(None if stored is None else stored.decode(), header, metadata[KEY], arrays)
+        check_digest(metadata[DIGEST].decode(), metadata[KEY], arrays)
     return header, arrays
 
 
@@ -103,8 +102,12 @@ def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
     """What the arrays in columns claim to be; refused if a file of ``size`` bytes cannot hold them."""
     rows, most = file.metadata.num_rows, EXPANSION * size
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    chunks = [(group.num_rows, group.column(i)) for group in groups for i in range(group.num_columns)]
-    bits = sum(max(count, chunk.num_values) * BITS.get(chunk.physical_type, 64) for count, chunk in chunks)
+    leaves = [file.metadata.schema.column(i) for i in range(file.metadata.num_columns)]
+    bits = rows * sum(BITS.get(leaf.physical_type, 64) for leaf in leaves)
+    # Only lists have more values than rows.  Of other columns the metadata is not looked at: where it is damaged, pyarrow ends
+    # the process instead of raising.
+    lists = [i for i, leaf in enumerate(leaves) if leaf.max_repetition_level]
+    bits += sum(64 * group.column(i).num_values for group in groups for i in lists)
     require(sum(group.num_rows for group in groups) == rows, "its row groups have other rows than it says")
     require(bits // 8 <= most, "it claims more values than its bytes can hold")
     found: dict[str, Spec] = {}
@@ -112,9 +115,9 @@ def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
         kinds = [np.dtype(kind) for kind in place.get("dtypes", [place.get("dtype", "f8")])]
         require(all(kind.kind in KINDS for kind in kinds), "types that are not stored")
         if "dtypes" in place:
-            found |= {f"{name}/{part}": Spec(kind, (-1,), "C") for part, kind in zip(SPARSE, kinds, strict=True)}
+            found |= {f"{name}/{part}": Spec(kind, (-1,)) for part, kind in zip(SPARSE, kinds, strict=True)}
             continue
-        spec = Spec(kinds[0], tuple(place["shape"]), "C")
+        spec = Spec(kinds[0], tuple(place["shape"]))
         require(spec.shape[0] == rows and all(type(side) is int and side >= 0 for side in spec.shape), f"no shape {spec.shape}")
         require(spec.nbytes <= most + 4096 * rows, f"{name!r} claims more bytes than the file can hold")
         found[name] = spec

@@ -12,9 +12,8 @@ from karat._core.certify import PROOF_VERSION
 from karat._core.files import problem_header, saved_problem
 from karat._data.batch import Batch
 from karat._storage.archive import Stored
-from karat._storage.damage import reading
+from karat._storage.damage import reading, require
 from karat._stream.fingerprint import Fingerprint
-from karat._stream.result import require_all_rows
 from karat._stream.sketch import Sketch
 from karat._stream.stored import check_header, check_held, check_running, require_current
 from karat._stream.summary import Summary
@@ -115,6 +114,7 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
     for i, (label, saved) in enumerate(zip(labels, header["running"], strict=summary.held is not None)):
         pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
+        require(all(isinstance(saved[name], int | float) for name in FLAGS), "a claim that is not a number")
         summary.running[label] = Running(
             summary.kernel.prepare(pilot, weights),
             pilot,
@@ -126,8 +126,6 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
         )
         check_running(summary, label)
         summary.reductions[label] = _proven(summary, label, saved["found"])
-    if summary.held is not None:
-        require_all_rows(summary)
     return sketch
 
 

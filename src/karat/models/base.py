@@ -139,7 +139,7 @@ class Learner(BaseEstimator):
 
     def _components(self, tensor: Array, maps: Maps, problem: Latent) -> tuple[Array, Array]:
         """``ell_j`` and ``v_j`` (rows), from the whitened tensor."""
-        ell, V, self.recovery_ = decompose(tensor, maps.get("singular", maps["spectrum"]), problem.lifted(maps))
+        ell, V, self.recovery_ = decompose(tensor, maps.get("singular", maps["spectrum"]), problem.lifted)
         self._basis, self._tensor = (ell, V), tensor
         if problem.order == 3 and not ell.min() > 1e-8 * ell.max():
             listed = ", ".join(f"{x:.3g}" for x in ell)
@@ -154,7 +154,7 @@ class Learner(BaseEstimator):
         """Weights and places of the components, from the whitened tensor."""
         ell, V = self._components(tensor, maps, problem)
         mass = 1.0 / ell**2
-        if not problem.lifted(maps):
+        if not problem.lifted:
             points = ell[:, None] * V @ maps["B"].T
             return Mixture(mass, float(mass.sum()), points @ maps["M"], points)
         return Mixture.about_mean(V, float(mass.sum()), maps["B"], problem.parts)
@@ -242,7 +242,7 @@ class Mixture(NamedTuple):
 def view_checks(maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array, Array]) -> list[Check]:
     """Comparisons of three views with independence given the hidden value."""
     chain = problem.rows_per_sample > 1
-    index, lifted = misfit.probe(sample, chain), problem.lifted(maps)
+    index, lifted = misfit.probe(sample, chain), problem.lifted
     views = [read(view, index) for view in sample.views]
     used = [_used_columns(view) for view in views]
     checks = []

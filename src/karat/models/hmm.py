@@ -172,9 +172,9 @@ class HiddenMarkov(Learner):
             )
         self.covariance_type_, self.refinement_ = "spherical", None
         found = self._mixture(moments["tensor"], maps, problem)
-        small, lifted = found.small, problem.lifted(maps)
+        small = found.small
         inner, before = maps["M"].T @ maps["cross1"], small  # M'P12 M, and the states in the first step
-        if lifted:
+        if problem.lifted:
             inner = np.pad(inner, (0, 1))
             inner[-1, -1] = 1.0
             before = small + np.append((maps["mean2"] - maps["mean1"]) @ maps["M"], 0.0)  # the steps have means of their own
@@ -190,19 +190,19 @@ class HiddenMarkov(Learner):
             self.emissionprob_ = as_distributions(laws, "The emission probabilities", float(maps["n"]))
             return
         squares = solve_small((found.weights[:, None] * small).T, moments["spread"], problem.parts)
-        if "top" in maps and maps["top"].shape[1] < found.points.shape[1]:
+        if maps["top"].shape[1] < found.points.shape[1]:
             own = squares
         else:
             own = (squares - np.square(found.points).sum(axis=1)) / found.points.shape[1]
         common = max(float(found.weights @ own / found.weights.sum()), 1e-12 * float(np.square(found.points).mean()))
-        self.means_ = found.points + maps["mean2"] if lifted else found.points
+        self.means_ = found.points + maps["mean2"]
         self.covars_ = positive_variances(own, common, "The variances of the states")
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:
-            constant = misfit.constant_columns(read(sample.views[1], misfit.probe(sample))) if problem.lifted(maps) else []
+            constant = misfit.constant_columns(read(sample.views[1], misfit.probe(sample))) if problem.lifted else []
             return constant + view_checks(maps, problem, sample, self._basis)
-        if problem.k < 2 or float(maps["n"]) < ENOUGH or (self.emissions == "gaussian" and not problem.lifted(maps)):
+        if problem.k < 2 or float(maps["n"]) < ENOUGH:
             return []
         return [Check("tensor", self._simulated(maps), NOT_INDEPENDENT)]
 

@@ -124,8 +124,7 @@ class GaussianMixture(DensityMixin, Learner):
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         found = self._mixture(moments["tensor"], maps, problem)
-        lifted = problem.lifted(maps)
-        self.means_ = found.points + maps["mean"] if lifted else found.points
+        self.means_ = found.points + maps["mean"]
         self.mass_ = found.mass
         common, d = float(maps["sigma2"]), len(maps["mean"])
         if self.variances == "spherical":
@@ -138,7 +137,7 @@ class GaussianMixture(DensityMixin, Learner):
         self.n_components_ = problem.k
         self.covariance_type_, self.refinement_ = "spherical", None
         noise = 4.0 * common * np.sqrt(d / float(maps["n"]))
-        last = problem.k - 1 - lifted
+        last = problem.k - 2
         if problem.k > 1 and maps["spectrum"][last] < noise:
             warn_recovery(
                 f"The second moments do not clearly show {problem.k} components: eigenvalue {last + 1} is "
@@ -151,8 +150,6 @@ class GaussianMixture(DensityMixin, Learner):
             )
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
-        if not problem.lifted(maps):  # a file of karat 0.1.0
-            return []
         k, common = problem.k, float(maps["sigma2"])
         free = len(maps["mean"]) - k + 1
         inflation = max(1.0, float(self.weights_ @ np.square(self.covariances_ / common))) if common > 0 else 1.0

@@ -71,21 +71,18 @@ class MultiView(Learner):
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         found = self._mixture(moments["tensor"], maps, problem)
-        lifted = problem.lifted(maps)
         views = []
         for name, mean in (("cross1", "mean1"), ("cross3", "mean3")):
-            cross = maps[name].T  # M'P2a; about the means, with the constant
-            cross = np.vstack([cross, np.zeros((1, cross.shape[1]))]) if lifted else cross
-            rows = solve_small(found.small.T, cross, problem.parts) / found.weights[:, None]
-            views.append(rows + maps[mean] if lifted else rows)
-        second = found.points + maps["mean2"] if lifted else found.points
+            cross = np.vstack([maps[name].T, np.zeros((1, len(maps[name])))])  # M'P2a about the means, with the constant
+            views.append(solve_small(found.small.T, cross, problem.parts) / found.weights[:, None] + maps[mean])
+        second = found.points + maps["mean2"]
         self.mass_ = found.mass
         self.weights_ = as_distributions(found.weights[None], "The mixing weights")[0]
         self.means_ = (views[0], second, views[1])
         self.n_features_in_ = tuple(m.shape[1] for m in self.means_)
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
-        if sample is not None and problem.lifted(maps):
+        if sample is not None:
             self.variances_ = self._spreads(sample)
         return [] if sample is None else view_checks(maps, problem, sample, self._basis)
 

@@ -15,7 +15,7 @@ and once they are known pass two is an ordinary problem (:mod:`karat.problems.la
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -51,21 +51,21 @@ class Latent(Problem):
     input_tables: ClassVar[int] = 1  # tables that X consists of
     keep: Keep
     total_weight: bool
-    centred: bool = False  # whether new maps are about the mean, with a constant coordinate
 
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> Problem:
-        """The problem of a file; those of karat 0.1.0 do not say that their maps are about the origin."""
-        old = {"centred": False} if "centred" in getattr(cls, "__dataclass_fields__", {}) else {}
-        return cls(**old | params)
+        """The problem of a file; karat 0.2.0 stored also whether its maps are about the mean."""
+        params = dict(params)
+        centred = params.pop("centred", True)
+        found = cls(**params)
+        if found.lifted and not centred:
+            raise InputError("Its maps are about the origin, as those of karat 0.1.0 were: build it again.")
+        return found
 
-    def lifted(self, maps: Maps | None) -> bool:
+    @property
+    def lifted(self) -> bool:
         """Whether the last of the k coordinates is the constant 1: maps about the mean have k - 1 columns."""
-        return self.centred if maps is None else maps["M"].shape[1] < self.k
-
-    def for_maps(self, maps: Maps) -> Latent:
-        """This problem, as it was when the maps were made."""
-        return replace(self, centred=False) if self.lifted(None) > self.lifted(maps) else self  # type: ignore[type-var]
+        return False
 
     @staticmethod
     def whitening(M: Array, mean: Array | None) -> Reader:
@@ -224,7 +224,7 @@ class Latent(Problem):
 
     def _kernel(self, columns: tuple[int, ...], maps: Maps | None) -> TermKernel:
         terms, count = self.kept_terms(columns, maps)
-        if self.keep != "tensor" or (self.total_weight and not self.lifted(maps)):
+        if self.keep != "tensor" or (self.total_weight and not self.lifted):
             terms = [*terms, Columns("total", None)]
         return TermKernel(terms, count, sum(columns) * self.k)
 

@@ -33,7 +33,6 @@ class KnownMaps(Problem):
     storable: ClassVar[bool] = False
 
     def __init__(self, problem: Latent, maps: Maps, widths: tuple[int, ...] | None = None) -> None:
-        problem = problem.for_maps(maps)
         self.problem, self.maps, self.widths = problem, maps, widths
         self.total_weight = problem.total_weight
         vars(self).update(keeps=problem.keeps, excludes=problem.excludes)

@@ -12,7 +12,7 @@ s_h^2.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -40,8 +40,6 @@ class HiddenMarkov(ThreeViews):
         What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
         With ``keep="tensor"``, also keep the total weight (one more row); other modes, and Gaussian emissions, always do.
-    centred : bool, default True
-        Learn Gaussian emissions about their mean.  False is for files of karat 0.1.0, which learned about the origin.
 
     Notes
     -----
@@ -54,7 +52,6 @@ class HiddenMarkov(ThreeViews):
     emissions: Literal["categorical", "gaussian"] = "categorical"
     keep: Keep = "tensor"
     total_weight: bool = True
-    centred: bool = field(default=True, compare=False, repr=False)
     parts: ClassVar[str] = "states"
     why_dropped: ClassVar[str] = "sequences have fewer than 3 steps"
     takes: ClassVar[frozenset[str]] = frozenset({"lengths"})

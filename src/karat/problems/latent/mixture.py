@@ -11,13 +11,11 @@ x given component j ~ N(mu_j, s_j^2 I), with probability g_j.  With m = E x and 
 The centred means add up to zero, so they depend on each other.  The constant coordinate makes them independent again, wherever
 the origin is, and t~ keeps the total weight.  It is linear in the sample once M, sigma^2, m and P are fixed.
 The s_j^2 solve ``sum_j (g_j nu_j) s_j^2 = E[q z]``, nu_j = E[z | j]: k more features.
-
-Files of karat 0.1.0 (``centred=False``) hold maps about the origin, z = M'x with M (d x k) from E xx' - sigma^2 I.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
 import numpy as np
@@ -30,7 +28,7 @@ from karat.problems.latent.plain import PlainRows, mean_and_covariance
 from karat.problems.latent.sample import Reader
 from karat.problems.latent.sums import Sums, effective
 from karat.problems.latent.terms import Columns, Cubes, Cubic, Power, Product, Term
-from karat.problems.latent.whiten import largest_eigenpairs, unit_axes, whiten, whitened
+from karat.problems.latent.whiten import largest_eigenpairs, unit_axes, whitened
 
 SHOWN = 8  # eigenvalues that are stored beyond those that k components have
 
@@ -50,8 +48,6 @@ class GaussianMixture(PlainRows, Latent):
         What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
         Keep the total weight.  The tensor about the mean holds it anyway.
-    centred : bool, default True
-        Learn about the mean of the columns.  False is for files of karat 0.1.0, which learned about the origin.
 
     Examples
     --------
@@ -67,13 +63,16 @@ class GaussianMixture(PlainRows, Latent):
     variances: Literal["shared", "spherical"] = "shared"
     keep: Keep = "tensor"
     total_weight: bool = True
-    centred: bool = field(default=True, compare=False, repr=False)
     parts: ClassVar[str] = "components"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.variances not in ("shared", "spherical"):
             raise InputError(f'variances must be "shared" or "spherical", not {self.variances!r}.')
+
+    @property
+    def lifted(self) -> bool:
+        return True
 
     def maps_of(self, sums: Sums) -> Maps:
         mean, cov = mean_and_covariance(sums)
@@ -82,24 +81,20 @@ class GaussianMixture(PlainRows, Latent):
         values, vectors = largest_eigenpairs(cov, min(d, k + SHOWN))
         sigma2 = max(float(np.trace(cov) - values[: k - 1].sum()) / (d - k + 1), 0.0)
         maps = {"sigma2": np.array(sigma2), "mean": mean, "top": vectors[:, : k - 1], "total": sums["total"], "n": sums["n"]}
-        if self.centred:
-            white = whitened(values - sigma2, vectors, k - 1, self.parts, more=1)
-            rest = cov - (vectors[:, : k - 1] * values[: k - 1]) @ vectors[:, : k - 1].T
-            with np.errstate(over="ignore"):  # rows beyond 1e75
-                low = min(float(np.square(rest).sum()), np.finfo(float).max)
-            maps |= {"low": np.array(low), "effective": effective(sums)}
-        else:
-            white = whiten(cov - sigma2 * np.eye(d) + np.outer(mean, mean), k, self.parts)
+        white = whitened(values - sigma2, vectors, k - 1, self.parts, more=1)
+        rest = cov - (vectors[:, : k - 1] * values[: k - 1]) @ vectors[:, : k - 1].T
+        with np.errstate(over="ignore"):  # rows beyond 1e75
+            low = min(float(np.square(rest).sum()), np.finfo(float).max)
+        maps |= {"low": np.array(low), "effective": effective(sums)}
         maps |= {"M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify)}
         if self.keep != "tensor":
-            maps |= {"centre": np.zeros(k - 1) if self.centred else mean @ white.M}
             maps |= {"axes": unit_axes(white.M.T @ cov @ white.M)}
         return maps | {"frame": whitening_matrix(cov)} if self.keep == "all" else maps
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         mean, top = maps["mean"], maps["top"]
         free, own = len(mean) - self.k + 1, self.variances == "spherical"
-        whiten_rows = self.whitening(maps["M"], mean if self.lifted(maps) else None)
+        whiten_rows = self.whitening(maps["M"], mean)
         axes = maps.get("axes", np.zeros((0, 0)))
 
         def coordinates(x: Array) -> Array:
@@ -112,7 +107,7 @@ class GaussianMixture(PlainRows, Latent):
                 # with the lower moments kept as well, q z has the span of (q - sigma^2) z, which is far from that of z
                 columns += [(q if keep == "tensor" else q - float(maps["sigma2"]))[:, None]]
             if keep != "tensor":
-                columns += [(z[:, : len(axes)] - maps["centre"]) @ axes]
+                columns += [z[:, : len(axes)] @ axes]
             if keep == "all":
                 columns += [(x - mean) @ maps["frame"]]
             return z if len(columns) == 1 else np.hstack(columns)
@@ -121,14 +116,14 @@ class GaussianMixture(PlainRows, Latent):
 
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
         k, (d,) = self.k, columns
-        lifted, own = self.lifted(maps), self.variances == "spherical"
-        z, free = slice(0, k), k - lifted
+        own = self.variances == "spherical"
+        z, free = slice(0, k), k - 1
         count = k + own
         terms: list[Term] = []
         if keep == "tensor":
             metric = np.eye(k) if maps is None else within(maps["M"], k)
             q = k if own else 0.0 if maps is None else float(maps["sigma2"])
-            terms += [Cubic("tensor", z, metric, q, lifted)]
+            terms += [Cubic("tensor", z, metric, q)]
         else:  # the lower moments are in the span, so q [z | G] need not be taken off
             whole = slice(count, count + free)
             count += free
@@ -140,13 +135,13 @@ class GaussianMixture(PlainRows, Latent):
                 count += d
                 terms += [Columns("first", x), Power("second", x, 2)]
         if own:  # q itself is a combination of second moments
-            terms += [Product("spread", slice(k, k + 1), slice(0, free) if lifted and keep == "all" else z)]
+            terms += [Product("spread", slice(k, k + 1), slice(0, free) if keep == "all" else z)]
         return [term for term in terms if term.width], count
 
     def kept_terms(self, columns: tuple[int, ...], maps: Maps | None) -> tuple[list[Term], int]:
         """With a constant among the z and one q, t~ has the span of z (x) z (x) z, which is summed faster."""
         terms, count = super().kept_terms(columns, maps)
-        if self.keep == "tensor" and self.variances == "shared" and self.lifted(maps):
+        if self.keep == "tensor" and self.variances == "shared":
             terms = [Cubes("tensor", slice(0, self.k))]
         return terms, count
 

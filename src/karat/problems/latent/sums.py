@@ -56,15 +56,6 @@ def add(one: Sums, two: Sums) -> Sums:
     return both
 
 
-def about_origin(sums: Sums) -> Sums:
-    """Products of views in place of their scatter about the means, as karat 0.1.0 had them."""
-    products = {name: pair for name, pair in SCATTERS.items() if name in sums and name != "scatter"}
-    rest = {name: value for name, value in sums.items() if name not in products and name not in MEANS}
-    total = float(sums["total"])
-    raw = {f"P{name[1:]}": sums[name] + total * np.outer(sums[a], sums[b]) for name, (a, b) in products.items()}
-    return rest | raw | {"mean2": total * sums["centre2"]}
-
-
 def _plus(one: Any, two: Any) -> Any:
     """Entry by entry; symbols that one of the two has not met count as zero there."""
     if one.shape == two.shape:

@@ -187,10 +187,10 @@ class Cubes(MonomialTerm):
 
 @final
 class Cubic(Term):
-    """``z (x) z (x) z - q [z | G]``, with q one number for all samples or a coordinate of each; ``lifted``: the last z is 1."""
+    """``z (x) z (x) z - q [z | G]``, with q one number for all samples or a coordinate of each; the last z is 1."""
 
-    def __init__(self, name: str, columns: slice, metric: Array, q: float | int, lifted: bool = False) -> None:
-        self.cube = Cubes(name, columns) if lifted else Power(name, columns, 3)
+    def __init__(self, name: str, columns: slice, metric: Array, q: float | int) -> None:
+        self.cube = Cubes(name, columns)
         self.name, self.columns, self.width, self.shape = name, columns, self.cube.width, self.cube.shape
         self.minus, self.q = bracket(metric), q
 

@@ -14,12 +14,11 @@ likewise.
 Numbers (not symbols) are first centred, and a constant is appended: y_a = (x_a - m_a, 1).  Then the answer does not depend on
 the origin, and k <= d + 1.  E y_a y_b' consists of the blocks S_ab = E (x_a - m_a)(x_b - m_b)', of rank k - 1, and 1; so all of
 the above is done with S_ab and k - 1 in place of P_ab and k, and the constant becomes the last coordinate of every z.
-Files of karat 0.1.0 (``centred=False``) hold maps without centring.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -30,7 +29,7 @@ from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.sample import Reader, Sample, check_wide, plain_sample
-from karat.problems.latent.sums import Sums, about_origin, counted
+from karat.problems.latent.sums import Sums, counted
 from karat.problems.latent.terms import Columns, Product, Symmetric, Term
 from karat.problems.latent.whiten import unit_axes, whiten
 
@@ -55,8 +54,9 @@ class ThreeViews(Latent):
         """Whether the entries of a view add up to 1, so that products of two views hold their first moments."""
         return False
 
-    def lifted(self, maps: Maps | None) -> bool:
-        return not self.has_constant and super().lifted(maps)
+    @property
+    def lifted(self) -> bool:
+        return not self.has_constant
 
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
         """Products of the views, in one pass, numbers about their means; that of the second with itself for coordinates."""
@@ -106,9 +106,7 @@ class ThreeViews(Latent):
         return len(maps["W1"]), len(maps["M"]), len(maps["W3"])
 
     def maps_of(self, sums: Sums) -> Maps:
-        if "S12" in sums and not self.centred:
-            sums = about_origin(sums)
-        lifted = "S12" in sums
+        lifted = self.lifted
         letter, total, k = "S" if lifted else "P", float(sums["total"]), self.k - lifted
         P12, P13, P23 = (sums[f"{letter}{pair}"] / total for pair in ("12", "13", "23"))
         columns = (*P12.shape, P13.shape[1])
@@ -138,9 +136,7 @@ class ThreeViews(Latent):
             maps |= {f"mean{a}": sums[f"centre{a}"] for a in (1, 2, 3)}
             maps |= {"top": np.linalg.qr(white.B)[0]} if self.with_variances else {}
         if self.keep != "tensor":
-            # Without first moments among the features (mode C about the origin, but for symbols) the span allows no shift.
-            shifted = self.keep == "moments" or self.has_constant
-            mean = sums["mean2"] / total if shifted and not lifted else np.zeros(columns[1])
+            mean = np.zeros(columns[1]) if lifted else sums["mean2"] / total
             maps["centre"] = mean @ M
             maps["axes"] = unit_axes(M.T @ (sums[f"{letter}22"] @ M) / total - np.outer(mean @ M, mean @ M))
         if "opening" in sums:
@@ -183,7 +179,7 @@ class ThreeViews(Latent):
         return np.asarray((vt[:k].T / s[:k]) @ u[:, :k].T), s[: k + SHOWN]
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
-        lifted = self.lifted(maps)
+        lifted = self.lifted
         axes = maps.get("axes", np.zeros((0, 0)))
         free = len(axes)
         views = [
@@ -208,14 +204,14 @@ class ThreeViews(Latent):
     def noise(x: Array, maps: Maps) -> Array:
         """``|P x|^2 / p``, P onto the p dimensions in which the means do not differ; ``|x|^2`` if there are none."""
         squares = np.einsum("ij,ij->i", x, x)
-        top = maps.get("top")
-        if top is None or top.shape[1] == x.shape[1]:
+        top = maps["top"]
+        if top.shape[1] == x.shape[1]:
             return np.asarray(squares)
         inside = x @ top
         return np.asarray((squares - np.einsum("ij,ij->i", inside, inside)) / (x.shape[1] - top.shape[1]))
 
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
-        k, lifted = self.k, self.lifted(maps)
+        k, lifted = self.k, self.lifted
         free = k - (lifted and keep != "tensor")
         z = [slice(a * k, a * k + free) for a in range(3)]
         terms: list[Term] = [Symmetric("tensor", *z)] if free else []
@@ -261,8 +257,6 @@ class MultiView(ThreeViews):
         What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
         Keep the total weight.  The tensor about the means holds it anyway.
-    centred : bool, default True
-        Learn about the means of the columns.  False is for files of karat 0.1.0, which learned about the origin.
 
     Notes
     -----
@@ -272,7 +266,6 @@ class MultiView(ThreeViews):
     n_components: int
     keep: Keep = "tensor"
     total_weight: bool = True
-    centred: bool = field(default=True, compare=False, repr=False)
     parts: ClassVar[str] = "components"
     input_tables: ClassVar[int] = 3
 
