@@ -75,7 +75,8 @@ def check_held(summary: Summary) -> None:
     assert held is not None
     weights, numbers = held.weights, held.numbers
     assert weights is not None
-    require((weights.dtype, numbers.dtype, summary.peeled.dtype) == (np.float64, np.int64, bool), "rows held of another type")
+    types = [str(array.dtype) for array in (weights, numbers, summary.peeled)]
+    require(types == ["float64", "int64", "bool"], "rows held of another type")
     require(weights.shape == summary.peeled.shape == numbers.shape, "weights of another shape")
     require(bool(len(weights) and np.isfinite(weights).all() and (weights > 0).all()), "a weight is not a positive number")
     inside = numbers[0] >= 0 and numbers[-1] < summary.n_rows and (np.diff(numbers) > 0).all()
