@@ -39,7 +39,7 @@ KEPT = 2**15  # rows that may be kept
 FINE = 3 * EPS  # what sums in extended precision are off by, with the roots of multinomial coefficients
 LOOKED_AT = 512  # rows of a sample that tell what is typical
 EXPLAINED = 1e-4  # part of a target in a combination of columns that vanishes, from which on the others explain it
-MINORITY = 0.125  # share of rows up to which they may be wild
+MINORITY = 0.125  # share of the rows up to which those that are large in a column may be wild
 
 
 def power_means(values: Array, weights: Array, total: float, power: int) -> Array:
@@ -305,9 +305,11 @@ class Frame:
             middle, usual = typical(sample[:: max(1, len(sample) // LOOKED_AT)].T, bool(first))
             ratio = np.where(usual > 0, self.spreads[first:] / np.where(usual > 0, usual, 1.0), 1.0)
             far = np.where(ratio > WILD, WILD * usual, np.inf)
-            beyond = np.any(np.abs(sample - middle) > far, axis=1) if np.any(far < np.inf) else np.zeros(1, dtype=bool)
-        if np.count_nonzero(beyond) > MINORITY * len(beyond):  # then that is what the columns are: probabilities near 0 or 1
-            far = np.full(len(far), np.inf)
+            beyond = np.abs(sample - middle) > far if np.any(far < np.inf) else np.zeros((1, len(far)), dtype=bool)
+        # What many rows have is what the column is, such as probabilities near 0 and 1.
+        far[beyond.mean(axis=0) > MINORITY] = np.inf
+        if (beyond & (far < np.inf)).any(axis=1).mean() > 0.5:
+            far[:] = np.inf
         return float(ratio.max(initial=1.0)), middle, far
 
     def coefficient_terms(self, targets: int) -> tuple[float, float]:
