@@ -333,6 +333,7 @@ def certify_union(fresh: Certificate, parts: Sequence[Part], notes: Sequence[str
 
 
 @one_blas_thread()
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _standard_errors(
     problem: Problem, reductions: Sequence[Reduction], error: float, rounding: float, n_rows: int
 ) -> tuple[float | None, bool]:  # fmt: skip
@@ -363,8 +364,8 @@ def require_proven(
     features = linear_class(worst.fitted)
     kernel = worst.fitted.kernel if features is None or worst.proof.in_columns else features.kernel
     moment = kernel.feature_name(worst.proof.worst, names)
-    several = f"rows {', '.join(map(str, rows[:5]))}{' and others' if len(rows) > 5 else ''}"
-    heavy = f" Each of {several} holds more than a tenth of a moment." if len(rows) else ""
+    several = f"Each of rows {', '.join(map(str, rows[:5]))}{' and others' if len(rows) > 5 else ''}"
+    heavy = f" {several if len(rows) > 1 else f'Row {rows[0]}'} holds more than a tenth of a moment." if len(rows) else ""
     if not certificate.loss_error <= certificate.tolerance:
         reason = (
             f"The best has a relative loss error of {certificate.loss_error:.1e} (up to {certificate.tolerance:.0e} counts as "
