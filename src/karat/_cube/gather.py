@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from karat._cluster.task import Partition
+from karat._cluster.task import Partition, cluster_of
 from karat._core.construct import Progress
 from karat._cube.build import collect, new_reducer
 from karat._cube.cells import Cells, joined, label_list
@@ -34,7 +34,7 @@ def gather(
 
     ``origin`` is the number of the change that they are part of; ``present`` looks for kept rows among them.
     """
-    cluster = _cluster_of(data)
+    cluster = cluster_of(data)
     if cluster is not None:
         known = layout.named(cluster.frame_schema(data).names)
         task = CubeTask(problem, known, seed, memory, content, present)
@@ -111,16 +111,3 @@ def _summed(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     rows = sum(record["rows"] for record in records)
     found = {"source": {"given": [], "files": []}, "rows": rows, "dropped": dropped, "content": content}
     return found | {"present": [text for record in records for text in record["present"]]}
-
-
-def _cluster_of(data: Any) -> Any:
-    """The module for a frame whose rows lie in partitions; None for other data."""
-    if hasattr(data, "npartitions") and hasattr(data, "to_delayed"):
-        from karat import dask
-
-        return dask
-    if hasattr(data, "mapInArrow"):
-        from karat import spark
-
-        return spark
-    return None

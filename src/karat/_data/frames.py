@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._data.advice import instead
-from karat._data.containers import Columns, as_narwhals, as_table, collected, dimensions, is_frame, rounds
+from karat._data.containers import Columns, as_narwhals, as_table, collected, dimensions, frame_library, is_frame, rounds
 from karat._data.groups import missing_values
 from karat.errors import InputError
 
@@ -131,11 +131,11 @@ def as_keys(values: Any) -> np.ndarray:
 
 def describe(X: Any, y: Any) -> dict[str, Any]:
     """A description of the containers of X and y for JSON, from which :func:`restore` makes them again."""
-    frame = is_frame(X)
+    library = frame_library(X)
     return {
-        "container": type(X).__module__.split(".")[0] if frame else "sparse" if sparse.issparse(X) else "array",
-        "columns": _names(X) if frame else None,
-        "types": _types(X) if frame else None,
+        "container": library or ("sparse" if sparse.issparse(X) else "array"),
+        "columns": _names(X) if library else None,
+        "types": _types(X) if library else None,
         "target": next(iter(columns_of(y))) if is_frame(y) and dimensions(y) == 1 else None,
         "flat": y is not None and dimensions(y) == 1,
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError
 
@@ -29,8 +30,7 @@ def checked_array(rows: np.ndarray, labels: list[str]) -> Array:
 
 def check_rows(rows: Any) -> None:
     """Refuse what is no table: a single column, numbers in a list."""
-    library = type(rows).__module__.split(".")[0]
-    if library in ("pandas", "polars") and len(getattr(rows, "shape", (0, 0))) == 1:
+    if containers.frame_library(rows) in ("pandas", "polars") and containers.dimensions(rows) == 1:
         raise InputError(
             f"The new rows are a {type(rows).__name__}, which has one dimension; pass a frame: frame.iloc[[0]] has one row.",
             argument="exog",

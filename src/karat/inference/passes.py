@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from karat._cluster.task import WHOLE, Partition, Task
+from karat._cluster.task import WHOLE, Partition, Task, cluster_of
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.plan import FOLD
@@ -140,15 +140,9 @@ class ClusterRows(DataRows):
 
 def open_rows(data: Any, progress: Progress | None) -> DataRows:
     """Rows of anything that :func:`karat.inference.ols` takes."""
-    library = type(data).__module__.split(".")[0]
-    if library in ("dask", "dask_expr"):
-        from karat import dask
-
-        return ClusterRows(data, dask)
-    if library == "pyspark":
-        from karat import spark
-
-        return ClusterRows(data, spark)
+    cluster = cluster_of(data)
+    if cluster is not None:
+        return ClusterRows(data, cluster)
     return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
 
 
@@ -169,7 +163,7 @@ def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
 def open_table(data: Any) -> Source:
     """The source of rows that are not in partitions; single values of a dictionary are one row."""
     data = containers.collected(data)
-    if type(data).__module__.split(".")[0] in ("pandas", "polars") and containers.dimensions(data) == 1:
+    if containers.frame_library(data) in ("pandas", "polars") and containers.dimensions(data) == 1:
         raise InputError(f"The data is a {type(data).__name__}, a single column; pass a frame.", argument="data")
     if isinstance(data, dict):
         columns = {str(name): np.atleast_1d(values) for name, values in data.items()}
@@ -181,7 +175,7 @@ def open_table(data: Any) -> Source:
             data = pa.table(columns)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InputError(f"The dictionary has a column that cannot be read: {error}.") from error
-    if type(data).__module__.startswith("polars") and not hasattr(data, "__arrow_c_stream__"):  # polars before 1.3
+    if containers.frame_library(data) == "polars" and not hasattr(data, "__arrow_c_stream__"):  # polars before 1.3
         data = data.to_arrow()
     return open_source(data)
 
@@ -191,7 +185,7 @@ def _declared(data: Any) -> dict[str, list[Any]]:
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         kinds = zip(data.columns, data.dtypes, strict=True)
         return {str(name): list(kind.categories) for name, kind in kinds if hasattr(kind, "categories")}
-    if type(data).__module__.startswith("polars") and hasattr(data, "schema"):
+    if containers.frame_library(data) == "polars" and hasattr(data, "schema"):
         enums = {name: kind for name, kind in data.schema.items() if type(kind).__name__ == "Enum"}
         return {str(name): list(kind.categories) for name, kind in enums.items()}
     return {}
