@@ -20,6 +20,7 @@ from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.plan import FOLD
 from karat._data import containers
+from karat._storage.text import as_objects
 from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.inference.formula import parse
@@ -166,7 +167,7 @@ def open_table(data: Any) -> Source:
     if containers.frame_library(data) in ("pandas", "polars") and containers.dimensions(data) == 1:
         raise InputError(f"The data is a {type(data).__name__}, a single column; pass a frame.", argument="data")
     if isinstance(data, dict):
-        columns = {str(name): np.atleast_1d(values) for name, values in data.items()}
+        columns = {str(name): _column(values) for name, values in data.items()}
         lengths = {len(values) for values in columns.values()}
         if len(lengths) > 1 or any(values.ndim != 1 for values in columns.values()):
             told = ", ".join(f"{name} {values.shape[0]}" for name, values in columns.items())
@@ -178,6 +179,12 @@ def open_table(data: Any) -> Source:
     if containers.frame_library(data) == "polars" and not hasattr(data, "__arrow_c_stream__"):  # polars before 1.3
         data = data.to_arrow()
     return open_source(data)
+
+
+def _column(values: Any) -> np.ndarray:
+    """A column of a dictionary: text as it is, and numbers beside text as text."""
+    found = np.atleast_1d(as_objects(values))
+    return found if all(isinstance(value, str) for value in found) else np.atleast_1d(values)
 
 
 def _declared(data: Any) -> dict[str, list[Any]]:
