@@ -245,3 +245,18 @@ def test_a_cube_of_a_spark_frame(spark, table, tmp_path):
     np.testing.assert_allclose((K.T * core.weights) @ K, D.T @ D, rtol=1e-10)
     assert core.n_rows == len(mine)
     assert core.certificate.ok
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_a_spark_partition_of_which_no_row_is_left(spark):
+    rng = np.random.default_rng(0)
+    frame = pa.table({"a": rng.standard_normal(400), "y": rng.standard_normal(400), "k": np.arange(400) // 100}).to_pandas()
+    frame.loc[frame.k == 2, "a"] = np.nan
+    data = spark.createDataFrame(frame).repartition(4, "k")  # all rows of a label lie in one partition
+    cube = karat.cube(data, target="y", by="k", on_missing="drop")
+    assert len(cube) == 3
+    assert (cube.history[0]["rows"], cube.history[0]["dropped"]["missing"]) == (400, 100)
+    for again in (frame, data):
+        with pytest.raises(karat.InputError, match="count twice"):
+            cube.update(again)

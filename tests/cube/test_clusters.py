@@ -42,3 +42,31 @@ def test_only_frames_of_dask_have_cells(frame):
     for given, remedy in ((data["y"], "to_frame"), (data.to_dask_array(), "from_dask_array"), (delayed(frame), "from_delayed")):
         with pytest.raises(InputError, match=rf"must be a Dask data frame, not \w+; .*{remedy}"):
             karat.cube(given, target="y", by="region")
+
+
+@pytest.fixture
+def gaps(frame):
+    """Four partitions; all rows of the second lack a value, and so do some others."""
+    rows = frame.iloc[:4000].copy()
+    rows.loc[1000:1999, "size"] = np.nan
+    rows.loc[[0, 3999], "y"] = np.nan
+    return rows
+
+
+def in_partitions(rows, npartitions=4):
+    return pytest.importorskip("dask.dataframe").from_pandas(rows, npartitions=npartitions, sort=False)
+
+
+def test_a_partition_of_which_no_row_is_left_counts(gaps):
+    """Before, its rows were neither counted nor hashed, so the same rows could be added again."""
+    options = {"target": "y", "by": ["region", "day"], "columns": FEATURES, "on_missing": "drop"}
+    cube, expected = karat.cube(in_partitions(gaps), **options), karat.cube(gaps, **options)
+    for name in ("rows", "dropped", "content"):
+        assert cube.history[0][name] == expected.history[0][name]
+    for again in (gaps, in_partitions(gaps), in_partitions(gaps, 3)):
+        with pytest.raises(InputError, match="count twice"):
+            cube.update(again)
+    assert cube.verify(gaps).ok
+    assert cube.verify(in_partitions(gaps)).n_rows == 4000
+    with pytest.raises(InputError, match="no rows that could be used"):
+        karat.cube(in_partitions(gaps.iloc[1000:2000]), **options)

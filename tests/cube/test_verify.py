@@ -298,3 +298,16 @@ def test_what_is_said_for_json(cube, rows):
     assert told["ok"] is False
     assert (told["cells"], told["rows"]) == (24, int((rows.region != "EU").sum()))
     assert told["extra"][0] == {"region": "EU", "day": "2026-01-20"}
+
+
+def test_what_a_cell_keeps_is_in_its_file():
+    """A cell without noise keeps no R2; before, a cube that was loaded, and a union, said that it does."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.standard_normal(400), "k": np.repeat([0, 1], 200)})
+    frame["y"] = 2 * frame.x + np.where(frame.k, rng.standard_normal(400), 0.0)
+    cube = karat.cube(frame, target="y", by="k")
+    assert "not R2" in cube.certificate(k=0).keeps
+    for other in (cube, karat.Cube.from_bytes(cube.to_bytes())):
+        assert other.certificate(k=0) == cube.certificate(k=0)
+        assert "not R2" not in other.certificate(k=1).keeps
+        assert "not R2" in other.certificate().keeps

@@ -1,5 +1,6 @@
 """The meta-estimator behaves like one: clone, pickle, routing, diagram, parallel searches."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -129,3 +130,20 @@ for name in ("CoresetRegressor", "exact_cv"):
         raise SystemExit(name)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("problem", [None, problems.LeastSquares()], ids=["exact", "insisting"])
+def test_n_jobs_sends_rows_to_no_other_process(blobs, problem):
+    """Before, all rows were pickled for every fit of a few rows."""
+    X, y, _ = blobs
+    processes = []
+
+    def score(model, X, y, sample_weight=None):
+        processes.append(os.getpid())  # of another process, the list would stay here as it is
+        return model.score(X, y)
+
+    for n_jobs in (None, 2):
+        search = GridSearchCV(Ridge(), {"alpha": [0.1, 1.0, 10.0]}, scoring=score, n_jobs=n_jobs)
+        found = CoresetRegressor(search, problem).fit(X, y).estimator_
+        assert found.n_jobs == n_jobs
+    assert processes == [os.getpid()] * 2 * 15

@@ -13,6 +13,7 @@ from karat._data import containers
 from karat._data.batch import Batch
 from karat._data.checks import check_weights, read_input
 from karat._data.groups import check_groups
+from karat._storage.text import as_text
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.io.row_hashes import RowHashes
@@ -82,7 +83,7 @@ def array_hashes(arrays: dict[str, Any]) -> dict[str, Any]:
             columns[name] = _sparse_words(sparse.csr_array(array))
         elif array is not None:
             values = np.asarray(array)
-            values = values if values.dtype.kind in "biufU" else values.astype(str)
+            values = values if values.dtype.kind in "biufU" else as_text(values)
             columns |= {f"{name}{i}": column for i, column in enumerate(values.reshape(len(values), -1).T)}
     hashes = RowHashes(list(columns))
     hashes.add(pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()}))

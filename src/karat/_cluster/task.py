@@ -184,6 +184,19 @@ class Task:
             )
 
 
+def cluster_of(data: Any) -> Any:
+    """The module for a frame whose rows lie in partitions; None for other data."""
+    if hasattr(data, "npartitions") and hasattr(data, "to_delayed"):
+        from karat import dask
+
+        return dask
+    if hasattr(data, "mapInArrow"):
+        from karat import spark
+
+        return spark
+    return None
+
+
 def tree(work: Any, messages: list[Any]) -> list[Any]:
     """Messages of partitions, joined until few are left; work and messages may be delayed."""
     while len(messages) > FAN:

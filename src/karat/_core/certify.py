@@ -5,8 +5,9 @@ printed and stored in files:
 
     certify(reductions)                                          of a new coreset
     certify_again(core, [measure_again(core, moments, ...)])     of a coreset that is compared with data
-    certify_union(certificate, parts)                            of a coreset of coresets
     require_proven(certificate)                                  an error, unless it is proven
+
+What rows of several coresets inherit is :mod:`karat._core.unions`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import sqrt
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -290,46 +291,6 @@ def centred_kernel(found: Reduction) -> Kernel | None:
     """The features, about the means, in which to measure again what could not be proven; None if there are no others."""
     linear = None if found.proof.ok else linear_class(found.fitted)
     return None if linear is None else linear.kernel.centred(linear)
-
-
-class Part(Protocol):
-    """A coreset, or a cell of a cube, whose kept rows are reduced together with others."""
-
-    @property
-    def certificate(self) -> Certificate: ...
-    @property
-    def problem(self) -> Problem: ...
-    @property
-    def n_rows(self) -> int: ...
-    @property
-    def absorbed(self) -> Any: ...
-
-
-def inherited_error(parts: Sequence[Part]) -> float:
-    """What a coreset of kept rows inherits of the loss errors of its parts.
-
-    Each is relative to a loss that is smaller than that of the union.  With a correction each of them is relative to a loss
-    that has the regulariser in it, so that they add up.
-    """
-    errors = [core.certificate.loss_error for core in parts]
-    return sum(errors) if any(core.absorbed for core in parts) else max(errors)
-
-
-def certify_union(fresh: Certificate, parts: Sequence[Part], notes: Sequence[str]) -> Certificate:
-    """The certificate of a coreset of kept rows, with what it inherits from the reductions of its parts."""
-    proofs = [core.certificate for core in parts]
-    inherited = inherited_error(parts)
-    spent = fresh.spent + max(proof.spent for proof in proofs)
-    return replace(
-        fresh,
-        loss_error=fresh.loss_error + inherited,
-        standard_errors=None,
-        rounding=ROUNDING * spent,
-        spent=spent,
-        notes=tuple(notes),
-        levels=1,  # those of kept rows are not those of the data
-        proof_version=min(fresh.proof_version, *(proof.proof_version for proof in proofs)),
-    )
 
 
 @one_blas_thread()

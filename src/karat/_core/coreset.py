@@ -18,6 +18,7 @@ from karat._data import containers
 from karat._data.advice import unknown_argument
 from karat._data.checks import features_of, read_input
 from karat._data.named import named_columns
+from karat._storage.text import as_objects, as_text
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.problems import Problem
@@ -213,9 +214,9 @@ class Coreset:
         """
         if self.keys is None:
             raise InputError("The coreset has no keys; build it with key=, the column that identifies rows.", argument="key")
-        wanted = np.atleast_1d(np.asarray(keys))
+        wanted = np.atleast_1d(as_objects(keys))
         if wanted.dtype.kind == "O":
-            wanted = wanted.astype(str)
+            wanted = as_text(wanted)
         if len(wanted) and (wanted.dtype.kind in "US") != (self.keys.dtype.kind in "US"):
             raise InputError(f"Keys are like {self.keys[0].item()!r}, not like {wanted[0].item()!r}.", argument="keys")
         return np.isin(wanted, self.keys)

@@ -140,7 +140,8 @@ def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | No
         table = sparse.csr_array(table)
         arrays |= {f"{name}/data": table.data, f"{name}/indices": table.indices, f"{name}/indptr": table.indptr}
         return {"kind": "sparse", "shape": list(table.shape)}
-    if not containers.is_frame(table):
+    library = containers.frame_library(table)
+    if library is None:
         arrays[name] = np.asarray(table)
         return {"kind": "array"}
     columns = frames.columns_of(table)
@@ -148,7 +149,7 @@ def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | No
     if hasattr(table, "iloc"):
         arrays[f"{name}/index"] = np.asarray(table.index)
     return {
-        "kind": type(table).__module__.split(".")[0],
+        "kind": library,
         "columns": list(columns),
         "series": containers.dimensions(table) == 1,
     } | _labels(table)  # fmt: skip

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from karat._core import regression
-from karat._core.certify import certify_union, inherited_error, require_proven
+from karat._core.certify import require_proven
 from karat._core.construct import assemble, reduced
 from karat._core.coreset import Coreset
 from karat._core.provenance import joined, same_source
+from karat._core.unions import certify_union, inherited_error
 from karat._data.checks import Table, read_input
 from karat._data.frames import stack_rows
 from karat._data.groups import same_kind

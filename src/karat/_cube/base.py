@@ -16,6 +16,7 @@ from karat._core.certify import Certificate
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
+from karat._core.unions import union_certificate
 from karat._cube.build import new_reducer
 from karat._cube.cells import Cells, joined, label_list
 from karat._cube.compare import Comparison, chow
@@ -24,7 +25,7 @@ from karat._cube.fits import Fits, check_estimator, fit_cells
 from karat._cube.gather import gather
 from karat._cube.history import alive, contents_of, same_rows, unlabelled
 from karat._cube.layout import CellLayout
-from karat._cube.reduce import Reducer, union_certificate
+from karat._cube.reduce import Reducer
 from karat._cube.rolling import Rolling
 from karat._cube.select import asked, check_name, label_names, matching
 from karat._cube.verify import CubeVerification, verify_cube

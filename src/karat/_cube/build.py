@@ -16,7 +16,7 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.construct import Progress
-from karat._cube.cells import Cells, in_order, starts_of
+from karat._cube.cells import Cells, in_order, no_cells, starts_of
 from karat._cube.layout import CellLayout, Labels
 from karat._cube.present import Present
 from karat._cube.reduce import Reducer
@@ -26,7 +26,7 @@ from karat.errors import InputError
 from karat.io.build import described_source
 from karat.io.consumers import Consumer, Hashes
 from karat.io.row_hashes import RowHashes
-from karat.io.scan import Position, require_rows, scan
+from karat.io.scan import Position, scan
 from karat.io.source import Chunk, Source
 from karat.problems import Problem
 
@@ -120,6 +120,8 @@ class CollectCells(Consumer):
 
         A label all of whose rows were left out, because they lack values, is no cell.
         """
+        if not self.pieces:
+            return no_cells(len(self.layout.by), len(self.reducer.names))
         self.fold()
         there = np.flatnonzero(self.counts)
         empty = [cell for cell in there.tolist() if cell not in self.claims]
@@ -148,23 +150,20 @@ class CollectCells(Consumer):
 def collect(
     source: Source, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int, content: bool,
     progress: Progress | None = None, present: Present | None = None,
-) -> tuple[Cells, dict[str, Any]]:  # fmt: skip
-    """The cells of a source, and what is to be remembered of it; ``layout`` knows its columns."""
+) -> tuple[Cells, dict[str, Any], Position]:  # fmt: skip
+    """The cells of a source, what is to be remembered of it, and what was read; ``layout`` knows its columns."""
     each = 8 * (len(layout.columns) + 3)
     collector = CollectCells(new_reducer(problem, layout, seed), layout, max(10**5, memory // (SHARE * each)), present)
     hashes = [Hashes(RowHashes(layout.roles.columns, layout.gaps))] if content else []  # labels: see karat._cube.gather
     files = source.identity()
-    position: Position = scan(source, layout, [*hashes, collector], BATCH, progress=progress)
-    require_rows(source, layout, position)
-    if not position.rows:
-        raise InputError("The data has no rows; a cube needs at least one.")
+    position = scan(source, layout, [*hashes, collector], BATCH, progress=progress)
     found = {
         "source": described_source(source, files, position.counts),
         "rows": position.rows,
         "dropped": {"missing": position.dropped, "broken": position.bad},
         "content": hashes[0].rows.to_dict()["sums"] if hashes else None,
     }
-    return collector.cells(origin), found
+    return collector.cells(origin), found, position
 
 
 def new_reducer(problem: Problem, layout: CellLayout, seed: int) -> Reducer:

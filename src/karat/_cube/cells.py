@@ -113,6 +113,12 @@ def joined(parts: Sequence[Cells]) -> Cells:
     )
 
 
+def no_cells(labels: int, columns: int) -> Cells:
+    """Those of rows of which none is left, with so many columns of labels and of numbers."""
+    none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
+    return Cells((none,) * labels, starts_of(whole), (none,) * columns, none, whole, None, (), ())
+
+
 def starts_of(sizes: Indices) -> Indices:
     """Where the rows of cells of these sizes begin, and where the last of them ends."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)

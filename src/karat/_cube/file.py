@@ -35,7 +35,7 @@ from karat.problems import Problem
 WHAT = "a cube"
 CELL = "cell:"
 NUMBERS = {"float": np.float64, "int": np.int64, "bool": np.bool_, "float | None": np.float64}
-KNOWN = ("keeps", "excludes")  # said by the problem
+KNOWN = ("keeps", "excludes")  # said by the problem, as a rule
 
 
 def write_cube(path: Path, cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]]) -> None:
@@ -69,6 +69,7 @@ def pack_cube(cells: Cells, problem: Problem, layout: CellLayout, history: Seque
         "on_missing": "drop" if layout.drop else "error",
         "history": list(history),
         "notes": notes,
+        "keeps": {str(i): one.keeps for i, one in enumerate(cells.certificates) if one.keeps != problem.keeps},
     }
     return pack_table(header, arrays, shown)
 
@@ -92,7 +93,7 @@ def unpack_cube(data: bytes, name: str, problem: Problem | None) -> tuple[Cells,
             weights,
             arrays["numbers"],
             arrays.get("keys"),
-            _certificates(arrays, header["notes"], found),
+            _certificates(arrays, header["notes"], header.get("keeps", {}), found),
             _from_ragged("origins", arrays),
         )
         for certificate in cells.certificates:
@@ -131,18 +132,20 @@ def _certificate_arrays(certificates: Sequence[Certificate]) -> tuple[dict[str, 
     return found, {str(i): list(one.notes) for i, one in enumerate(certificates) if one.notes}
 
 
-def _certificates(arrays: Mapping[str, np.ndarray], notes: dict[str, list[str]], problem: Problem) -> tuple[Certificate, ...]:
+def _certificates(
+    arrays: Mapping[str, np.ndarray], notes: dict[str, list[str]], keeps: dict[str, str], problem: Problem
+) -> tuple[Certificate, ...]:
     columns: dict[str, list[Any]] = {}
     for field in fields(Certificate):
         if f"{CELL}{field.name}" in arrays:
             values = arrays[f"{CELL}{field.name}"].tolist()
             columns[field.name] = [None if v != v else v for v in values] if str(field.type) == "float | None" else values  # noqa: PLR0124
     excluded = _from_ragged("excluded", arrays)
-    said: dict[str, Any] = {"keeps": problem.keeps, "excludes": problem.excludes}
     found = []
     for i, directions in enumerate(excluded):
         own: dict[str, Any] = {name: values[i] for name, values in columns.items()}
-        own |= said | {"excluded_directions": directions, "notes": tuple(notes.get(str(i), ()))}
+        own |= {"keeps": keeps.get(str(i), problem.keeps), "excludes": problem.excludes}
+        own |= {"excluded_directions": directions, "notes": tuple(notes.get(str(i), ()))}
         found.append(Certificate.from_dict(own))
     return tuple(found)
 

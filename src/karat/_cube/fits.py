@@ -11,9 +11,9 @@ import numpy as np
 
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
+from karat._core.unions import union_certificate
 from karat._cube.cells import Cells
 from karat._cube.kinds import label_keys
-from karat._cube.reduce import union_certificate
 from karat._cube.select import label_key
 from karat._data.frames import native_frame
 from karat.errors import InputError, MissingExtraError, UnknownLabelError

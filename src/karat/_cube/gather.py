@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from karat._cluster.task import Partition
+from karat._cluster.task import Partition, cluster_of
 from karat._core.construct import Progress
 from karat._cube.build import collect, new_reducer
 from karat._cube.cells import Cells, joined, label_list
@@ -19,6 +19,7 @@ from karat._cube.layout import CellLayout
 from karat._cube.present import Present, unpacked
 from karat._data.containers import collected
 from karat.errors import InputError
+from karat.io.scan import require_rows
 from karat.io.source import open_source
 from karat.problems import Problem
 
@@ -33,14 +34,11 @@ def gather(
 
     ``origin`` is the number of the change that they are part of; ``present`` looks for kept rows among them.
     """
-    cluster = _cluster_of(data)
+    cluster = cluster_of(data)
     if cluster is not None:
         known = layout.named(cluster.frame_schema(data).names)
         task = CubeTask(problem, known, seed, memory, content, present)
-        found = task.merged(cluster.messages(data, known, task))
-        if found is None:
-            raise InputError("The data has no rows that could be used; a cube needs at least one.")
-        cells, record = found
+        cells, record = task.merged(cluster.messages(data, known, task))
         packed = record.pop("present")
         if present is not None:
             present.found |= unpacked(packed, len(present.found))
@@ -48,7 +46,10 @@ def gather(
     else:
         opened = open_source(collected(data))
         known = layout.among(opened.schema())
-        cells, record = collect(opened, known, problem, seed, origin, memory, content, progress, present)
+        cells, record, position = collect(opened, known, problem, seed, origin, memory, content, progress, present)
+        require_rows(opened, known, position)
+    if not len(cells):
+        raise InputError("The data has no rows that could be used; a cube needs at least one.")
     if record["content"]:
         record = record | {"content": [*record["content"], _label_digest(cells)]}
     return cells, record, known
@@ -83,34 +84,23 @@ class CubeTask:
     present: Present | None = None
 
     def part(self, number: int, tables: Iterable[Any]) -> bytes:
-        """The cells of one partition, given as Arrow tables or batches; nothing, if it is empty."""
-        tables = [table for table in tables if table.num_rows]
-        if not tables:
-            return b""
-        source = Partition(number, tables)
-        try:
-            present = None if self.present is None else self.present.emptied()  # a task may serve several partitions
-            cells, found = collect(source, self.layout, self.problem, self.seed, 0, self.memory, self.content, present=present)
-            found["present"] = [] if present is None else [present.packed()]
-        except InputError as error:
-            if "were left out" in str(error):
-                return b""
-            raise
+        """The cells of one partition, given as Arrow tables or batches; there are none if no row of it is left."""
+        present = None if self.present is None else self.present.emptied()  # a task may serve several partitions
+        source = Partition(number, [table for table in tables if table.num_rows])
+        cells, found, _ = collect(source, self.layout, self.problem, self.seed, 0, self.memory, self.content, present=present)
+        found["present"] = [] if present is None else [present.packed()]
         return pack_cube(cells, self.problem, self.layout, [found])
 
     def join(self, messages: Sequence[bytes]) -> bytes:
         """One message from several."""
-        found = self.merged(messages)
-        return b"" if found is None else pack_cube(found[0], self.problem, self.layout, [found[1]])
+        cells, record = self.merged(messages)
+        return pack_cube(cells, self.problem, self.layout, [record])
 
-    def merged(self, messages: Sequence[bytes]) -> tuple[Cells, dict[str, Any]] | None:
-        """The cells of several messages, and what is to be remembered of them; None, if there are none."""
-        parts = [unpack_cube(message, "The message", self.problem) for message in messages if message]
-        if not parts:
-            return None
+    def merged(self, messages: Sequence[bytes]) -> tuple[Cells, dict[str, Any]]:
+        """The cells of several messages, and what is to be remembered of them."""
+        parts = [unpack_cube(message, "The message", self.problem) for message in messages]
         reducer = new_reducer(self.problem, self.layout, self.seed)
-        records = [part[3][0] for part in parts]
-        return reducer.merged(joined([part[0] for part in parts])), _summed(records)
+        return reducer.merged(joined([part[0] for part in parts])), _summed([part[3][0] for part in parts])
 
 
 def _summed(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -121,16 +111,3 @@ def _summed(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     rows = sum(record["rows"] for record in records)
     found = {"source": {"given": [], "files": []}, "rows": rows, "dropped": dropped, "content": content}
     return found | {"present": [text for record in records for text in record["present"]]}
-
-
-def _cluster_of(data: Any) -> Any:
-    """The module for a frame whose rows lie in partitions; None for other data."""
-    if hasattr(data, "npartitions") and hasattr(data, "to_delayed"):
-        from karat import dask
-
-        return dask
-    if hasattr(data, "mapInArrow"):
-        from karat import spark
-
-        return spark
-    return None

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from karat.errors import InputError
 
@@ -43,15 +42,6 @@ def check_type(kind: Any, name: str) -> None:
         raise InputError(
             f"Column {name!r} has type {kind}, which cannot label cells; convert it to text, numbers or dates.", column=name
         )
-
-
-def check_text(dictionary: Any, name: str) -> None:
-    """Refuse text with a NUL character, which NumPy cuts off: two labels would become one."""
-    kind = dictionary.type
-    if (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)) and pc.any(
-        pc.match_substring(dictionary, "\0")
-    ).as_py():
-        raise InputError(f"Column {name!r} has a label with a NUL character (\\0); remove it from the text.", column=name)
 
 
 def label_keys(values: np.ndarray) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from karat._cube.kinds import KINDS, check_text, check_type, label_keys, whole_numbers
+from karat._cube.kinds import KINDS, check_type, label_keys, whole_numbers
 from karat._data.roles import column_roles
 from karat.engine.linalg import Indices
 from karat.errors import InputError
@@ -105,7 +105,6 @@ class Labels:
 
     def _plain(self, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
         """The values of a dictionary as Python's numbers and texts; times in microseconds."""
-        check_text(dictionary, name)
         values = self.layout.labels(pa.table({name: dictionary}), name, where)
         if values.dtype.kind == "f" and np.isnan(values).any():
             raise InputError(

@@ -1,11 +1,11 @@
 """Reductions of many groups of rows at once, each with a certificate of its own; and cells of equal labels made one.
 
 Moments add up, so the coreset of the kept rows of some cells is a coreset of all their rows.  Its certificate inherits what the
-kept rows were off by (:func:`karat._core.certify.certify_union`).  Nothing is ever subtracted.
+kept rows were off by (:func:`karat._core.unions.certify_union`).  Nothing is ever subtracted.
 
 Some rows cannot be reduced with a proof: tails so heavy that hardly a row can be spared, or kept rows whose inherited error is
 all that their tolerance allows.  Such rows stay as they are.  Rows of the data with their own weights are off by nothing, and
-kept rows by what their own certificates say (:func:`union_certificate`).
+kept rows by what their own certificates say (:func:`karat._core.unions.union_certificate`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from karat._core.certify import Certificate, certify, certify_union, require_proven
+from karat._core.certify import Certificate, certify, require_proven
+from karat._core.unions import certify_union, union_certificate
 from karat._cube.cells import Cells, in_order, joined, starts_of
 from karat._data.checks import RESCALE
 from karat._data.offsets import find_offsets
@@ -191,44 +192,12 @@ class Reducer:
 
 
 class Claim(NamedTuple):
-    """What :func:`karat._core.certify.certify_union` asks of a part; the rows are counted with the first."""
+    """What :func:`karat._core.unions.certify_union` asks of a part; the rows are counted with the first."""
 
     certificate: Certificate
     problem: Problem
     n_rows: int
     absorbed: None = None
-
-
-def union_certificate(parts: Sequence[Certificate], problem: Problem) -> Certificate:
-    """The certificate of kept rows of several cells put together: as exact as the least exact of them."""
-    if len(parts) == 1:
-        return parts[0]
-    worst, rows = max(parts, key=lambda part: part.loss_error), sum(part.n_rows for part in parts)
-    return replace(
-        worst,
-        rounding=max(part.rounding for part in parts),
-        spent=max(part.spent for part in parts),
-        remainder=max(part.remainder for part in parts),
-        moment_error=max(part.moment_error for part in parts),
-        total_error=max(part.total_error for part in parts),
-        condition=max(part.condition for part in parts),
-        inflation=max(part.inflation for part in parts),
-        rank=sum(part.rank for part in parts),
-        size=sum(part.size for part in parts),
-        bound=sum(part.bound for part in parts),
-        peeled=sum(part.peeled for part in parts),
-        excluded_directions=tuple(size for part in parts for size in part.excluded_directions),
-        method=" and ".join(sorted({part.method for part in parts})),
-        passes=max(part.passes for part in parts),
-        seconds=sum(part.seconds for part in parts),
-        n_rows=rows,
-        standard_errors=None,
-        spread=max(part.spread for part in parts),
-        levels=1,
-        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        proof_version=min(part.proof_version for part in parts),
-        refuted=any(part.refuted for part in parts),
-    )
 
 
 def _non_finite(columns: Sequence[np.ndarray], names: Sequence[str]) -> Exception:

@@ -106,8 +106,8 @@ def _like(values: np.ndarray, name: str, label: Any) -> Any:
     if not (isinstance(label, str) if kind == "U" else true_or_false if kind == "b" else number):
         known = {"U": "text", "b": "truth values"}.get(kind, "numbers")
         raise InputError(f"{name}={shown(label)}: the labels are {known}, such as {values[0]!r}.", argument=name)
-    if isinstance(label, str) and "\0" in label:
-        raise InputError(f"{name}={shown(label)} has a NUL character, which no label has.", argument=name)
+    if isinstance(label, str) and label.endswith("\0"):
+        raise InputError(f"{name}={shown(label)} ends in a NUL character, which no label does.", argument=name)
     if kind in "iu" and isinstance(label, float | np.floating) and float(label).is_integer():
         return int(label)  # NumPy would compare in double precision, where 2**53 + 1 is 2**53
     if kind == "f" and isinstance(label, int | np.integer) and not _is_double(int(label)):

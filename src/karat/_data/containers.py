@@ -64,9 +64,15 @@ def rounds(values: np.ndarray) -> bool:
     return is_long(values.dtype) and not all_exact(values.ravel())
 
 
+def frame_library(table: Any) -> str | None:
+    """The library of a data frame or series that narwhals reads, also of a subclass (GeoDataFrame); None for another table."""
+    homes = (kind.__module__.split(".")[0] for kind in type(table).__mro__)
+    return next((home for home in homes if home in FRAME_LIBRARIES), None)
+
+
 def is_frame(table: Any) -> bool:
     """Whether the table is a data frame or a series of a library that narwhals reads."""
-    return type(table).__module__.split(".")[0] in FRAME_LIBRARIES
+    return frame_library(table) is not None
 
 
 def as_narwhals(table: Any) -> Any:
@@ -74,8 +80,7 @@ def as_narwhals(table: Any) -> Any:
     try:
         import narwhals
     except ImportError:
-        kind = f"{type(table).__module__.split('.')[0]} {type(table).__name__}"
-        raise MissingExtraError(f"Reading a {kind}", "frames") from None
+        raise MissingExtraError(f"Reading a {frame_library(table)} {type(table).__name__}", "frames") from None
     return narwhals.from_native(table, allow_series=True)
 
 
@@ -169,7 +174,7 @@ def _frame_values(table: Any, name: str, apart: bool) -> np.ndarray | Columns:
         _check_column(column, kind, name)
     if not frame.columns:
         return np.empty((frame.shape[0], 0))
-    if type(table).__module__.startswith("pandas") and len({str(kind) for kind in table.dtypes}) == 1:
+    if frame_library(table) == "pandas" and len({str(kind) for kind in table.dtypes}) == 1:
         whole = np.asarray(table)  # a view where the frame is one block
         if whole.dtype.kind in "fiub":
             return whole
@@ -235,7 +240,10 @@ def in_double(table: Any) -> Any:
 
         if not hasattr(frame, "columns"):
             return frame.cast(narwhals.Float64).to_native() if frame.dtype == narwhals.Float32 else table
-        single = [name for name, kind in frame.schema.items() if kind == narwhals.Float32]
+        kinds = frame.schema
+        single = [name for name, kind in kinds.items() if kind == narwhals.Float32]
+        if frame_library(table) == "pandas" and len(single) == len(kinds):
+            return table.astype(np.float64)  # in one piece, of which scikit-learn makes an array without another copy
         return frame.with_columns(narwhals.col(*single).cast(narwhals.Float64)).to_native() if single else table
     return table.astype(np.float64) if getattr(table, "dtype", None) in (np.float32, np.float16) else table
 

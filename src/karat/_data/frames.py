@@ -13,8 +13,9 @@ import numpy as np
 from scipy import sparse
 
 from karat._data.advice import instead
-from karat._data.containers import Columns, as_narwhals, as_table, collected, dimensions, is_frame, rounds
+from karat._data.containers import Columns, as_narwhals, as_table, collected, dimensions, frame_library, is_frame, rounds
 from karat._data.groups import missing_values
+from karat._storage.text import as_objects, as_text
 from karat.errors import InputError
 
 
@@ -110,7 +111,7 @@ def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
         if column not in frame.columns:
             raise InputError(f"X has no column {column!r} to use as the key; {instead(str(column), frame.columns)}")
         rest = table.drop(columns=[column]) if hasattr(table, "iloc") else frame.drop([column]).to_native()
-        values = np.asarray(frame[column])
+        values = as_objects(frame[column])
     else:
         array = as_table(table, "X")
         if not isinstance(column, int | np.integer) or not -array.shape[1] <= column < array.shape[1]:
@@ -123,19 +124,19 @@ def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
 
 def as_keys(values: Any) -> np.ndarray:
     """Keys as whole numbers, numbers or text; a missing one is an error."""
-    keys = np.asarray(values)
+    keys = as_objects(values)
     if missing_values(keys).any():
         raise InputError("The key column has missing values; every row needs a key.")
-    return keys.astype(str) if keys.dtype.kind == "O" else keys
+    return as_text(keys) if keys.dtype.kind == "O" else keys
 
 
 def describe(X: Any, y: Any) -> dict[str, Any]:
     """A description of the containers of X and y for JSON, from which :func:`restore` makes them again."""
-    frame = is_frame(X)
+    library = frame_library(X)
     return {
-        "container": type(X).__module__.split(".")[0] if frame else "sparse" if sparse.issparse(X) else "array",
-        "columns": _names(X) if frame else None,
-        "types": _types(X) if frame else None,
+        "container": library or ("sparse" if sparse.issparse(X) else "array"),
+        "columns": _names(X) if library else None,
+        "types": _types(X) if library else None,
         "target": next(iter(columns_of(y))) if is_frame(y) and dimensions(y) == 1 else None,
         "flat": y is not None and dimensions(y) == 1,
     }

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from karat._storage.text import as_objects, as_text
 from karat.engine.linalg import Array, Flags, Indices
 from karat.errors import InputError
 
@@ -20,13 +21,11 @@ PLAIN = "use numbers or strings throughout, one per row"
 def check_groups(groups: Any, count: int) -> np.ndarray:
     """Labels as an array of plain values, one per row."""
     try:
-        labels = np.asarray(groups)
+        labels = as_objects(groups)
     except (ValueError, TypeError) as error:
         raise InputError(
             f"groups cannot be read as labels: {error}. It must be one label per row.", argument="groups"
         ) from error
-    if isinstance(groups, list | tuple) and labels.dtype.kind in "US":
-        labels = np.array(groups, dtype=object)  # NumPy makes text of what is not
     if labels.shape != (count,):
         raise InputError(
             f"X has {count} rows but groups has shape {labels.shape}; it must be one label per row.", argument="groups"
@@ -68,7 +67,9 @@ def _plain_labels(labels: np.ndarray) -> np.ndarray:
     for row, label in enumerate(labels):
         if not isinstance(label, kind) or isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
             raise InputError(f"groups has a label of type {type(label).__name__} in row {row} ({_short(label)}); {PLAIN}.")
-    if issubclass(kind, bool | int | float | str | np.generic):
+    if issubclass(kind, str | np.bytes_):
+        return as_text(labels, kind)
+    if issubclass(kind, bool | int | float | np.generic):
         return labels.astype(kind)
     try:
         sorted(labels[:2])

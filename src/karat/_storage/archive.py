@@ -25,6 +25,7 @@ from scipy import sparse
 from karat._storage.atomic import write_atomically
 from karat._storage.damage import reading, require
 from karat._storage.members import Members, Spec
+from karat._storage.text import as_text
 from karat.errors import InputError
 
 FORMAT_VERSION = 3  # below 3 there is no digest
@@ -62,7 +63,7 @@ def read_bytes(path: Path) -> bytes:
 def plain(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
     """Arrays that need no pickle: text of any kind becomes plain text, None is left out."""
     known = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
-    return {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in known.items()}
+    return {k: as_text(v) if v.dtype.kind == "O" else v for k, v in known.items()}
 
 
 def to_json(header: dict[str, Any]) -> bytes:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ def _free(label: str, columns: dict[str, Any], values: Any) -> str:
 
 def _arrow_columns(array: np.ndarray) -> list[Any] | None:
     """One Arrow column per column of an array; None if Arrow does not know the type."""
-    native = array.astype(array.dtype.newbyteorder("=")).reshape(len(array), -1)
+    native = array.astype(array.dtype.newbyteorder("=")).reshape(len(array), prod(array.shape[1:]))
     try:
         return [pa.array(column.tolist() if column.dtype.kind in "US" else np.ascontiguousarray(column)) for column in native.T]
     except (pa.ArrowException, UnicodeError):

@@ -129,7 +129,7 @@ def _columns(X: Any) -> list[Any]:
 
 def _factorized(column: Any) -> tuple[np.ndarray, list[Any]]:
     """The number of every value among the categories, and the categories."""
-    if type(column).__module__.startswith("pandas") and column.dtype != object:
+    if containers.frame_library(column) == "pandas" and column.dtype != object:
         codes, found = column.factorize()
         categories = found.tolist()
         missing = codes < 0

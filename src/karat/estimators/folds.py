@@ -16,6 +16,7 @@ import numpy as np
 
 from karat._core.construct import coreset
 from karat._core.coreset import Coreset
+from karat._core.unions import union_certificate
 from karat._data import containers, frames
 from karat.errors import InputError, NotExactError
 from karat.estimators.atoms import TEST, TRAIN, ConsecutiveFolds, Repeat, Split, gather
@@ -151,7 +152,7 @@ def _stacked(cores: list[Coreset]) -> Coreset:
     first = cores[0]
     X, y = (frames.stack_rows(*tables) for tables in ([core.X for core in cores], [core.y for core in cores]))
     starts = np.cumsum([0, *(int(np.max(core.groups)) + 1 for core in cores if core.groups is not None)])
-    certificates = [core.certificate for core in cores]
+    united = union_certificate([core.certificate for core in cores], first.problem)
     note = f"The data is here {len(cores)} times, once per repeat of the splits: refit on one repeat only."
     return replace(
         first,
@@ -160,18 +161,7 @@ def _stacked(cores: list[Coreset]) -> Coreset:
         X=X,
         y=y,
         groups=np.concatenate([core.groups + start for core, start in zip(cores, starts, strict=False)]),
-        n_rows=first.n_rows * len(cores),
-        certificate=replace(
-            max(certificates, key=lambda c: c.loss_error),
-            moment_error=max(c.moment_error for c in certificates),
-            total_error=max(c.total_error for c in certificates),
-            rank=sum(c.rank for c in certificates),
-            size=sum(c.size for c in certificates),
-            bound=sum(c.bound for c in certificates),
-            condition=max(c.condition for c in certificates),
-            passes=sum(c.passes for c in certificates),
-            seconds=sum(c.seconds for c in certificates),
-            n_rows=first.n_rows * len(cores),
-            notes=(*first.certificate.notes, note),
-        ),
+        n_rows=united.n_rows,
+        certificate=replace(united, passes=sum(core.certificate.passes for core in cores), notes=(*united.notes, note)),
+        verbatim=None if first.verbatim is None else np.concatenate([core.verbatim for core in cores]),
     )

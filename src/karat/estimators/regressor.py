@@ -63,7 +63,8 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
     Notes
     -----
     One least-squares or ridge fit gains nothing: solving it costs one pass over the data, and so does the coreset.  It
-    pays when many fits follow: cross-validation, grids, paths, refits.
+    pays when many fits follow: cross-validation, grids, paths, refits.  Each of them takes a few rows, so a search starts no
+    processes, whatever its ``n_jobs``; with a ``problem`` of your own it has so many threads.
 
     ``sample_weight`` counts in every step: scaling, fitting and scoring, as scikit-learn does where metadata routing is
     on and everything asks for it.

@@ -7,6 +7,7 @@ import inspect
 from typing import Any
 
 import numpy as np
+from joblib import parallel_config
 from sklearn import config_context
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import ParameterGrid, ParameterSampler
@@ -146,8 +147,12 @@ def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: 
     parts = Parts(rows, splits, found, fit, problem)
     numbers, places = tokens(splits)
     search.set_params(estimator=PartModel(search.estimator, parts), cv=places, scoring=part_scorers(own["scoring"], rows))
-    # The rows were checked when the coreset was built, and the candidates' parameters when they were listed.
-    with config_context(assume_finite=True, skip_parameter_validation=True, enable_metadata_routing=False):
+    # The rows were checked when the coreset was built, and the candidates' parameters when they were listed.  What is left
+    # of each fit is a few rows: another process would be sent all rows for it.  An estimator of the user's may take long.
+    with (
+        config_context(assume_finite=True, skip_parameter_validation=True, enable_metadata_routing=False),
+        parallel_config(backend="sequential" if problem is None else "threading"),
+    ):
         search.fit(numbers)
     search.set_params(**own)  # the user's settings
     core = parts.core()

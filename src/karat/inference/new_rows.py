@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError
 
 ROWS = "a frame, a dictionary of columns, files, or an array of the columns of the design"
+BLOCK = 2**14  # rows that are encoded, and multiplied, at a time
 
 
 def checked_array(rows: np.ndarray, labels: list[str]) -> Array:
@@ -27,10 +30,14 @@ def checked_array(rows: np.ndarray, labels: list[str]) -> Array:
     return found
 
 
+def in_blocks(rows: Array) -> Iterator[Array]:
+    """Some rows at a time, without a copy."""
+    return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
+
+
 def check_rows(rows: Any) -> None:
     """Refuse what is no table: a single column, numbers in a list."""
-    library = type(rows).__module__.split(".")[0]
-    if library in ("pandas", "polars") and len(getattr(rows, "shape", (0, 0))) == 1:
+    if containers.frame_library(rows) in ("pandas", "polars") and containers.dimensions(rows) == 1:
         raise InputError(
             f"The new rows are a {type(rows).__name__}, which has one dimension; pass a frame: frame.iloc[[0]] has one row.",
             argument="exog",

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from karat._cluster.task import WHOLE, Partition, Task
+from karat._cluster.task import WHOLE, Partition, Task, cluster_of
 from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.plan import FOLD
 from karat._data import containers
+from karat._storage.text import as_objects
 from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.inference.formula import parse
@@ -140,25 +141,23 @@ class ClusterRows(DataRows):
 
 def open_rows(data: Any, progress: Progress | None) -> DataRows:
     """Rows of anything that :func:`karat.inference.ols` takes."""
-    library = type(data).__module__.split(".")[0]
-    if library in ("dask", "dask_expr"):
-        from karat import dask
-
-        return ClusterRows(data, dask)
-    if library == "pyspark":
-        from karat import spark
-
-        return ClusterRows(data, spark)
+    cluster = cluster_of(data)
+    if cluster is not None:
+        return ClusterRows(data, cluster)
     return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
 
 
 def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
-    """The columns of a pandas frame that a formula and its options name: the rest may hold anything."""
+    """The columns of a pandas frame that a formula and its options name."""
     if not hasattr(data, "iloc") or not hasattr(data, "columns"):
         return data
-    names = [str(name) for name in data.columns]
-    wanted = {*parse(text, [name for name in names if name not in others]).variables, *others} - {None}
-    if not wanted <= set(names):
+    free = [str(name) for name in data.columns if str(name) not in others]
+    return only_columns(data, [*parse(text, free).variables, *(name for name in others if name is not None)])
+
+
+def only_columns(data: Any, wanted: Sequence[str]) -> Any:
+    """Some columns of a pandas frame, by their names: the rest may hold anything.  Other data as it is."""
+    if not hasattr(data, "iloc") or not hasattr(data, "columns") or not set(wanted) <= set(map(str, data.columns)):
         return data  # refused later, with all names at hand
     found = data.copy(deep=False)  # no numbers are copied
     for name in dict.fromkeys(name for name in data.columns if str(name) not in wanted):
@@ -169,10 +168,10 @@ def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
 def open_table(data: Any) -> Source:
     """The source of rows that are not in partitions; single values of a dictionary are one row."""
     data = containers.collected(data)
-    if type(data).__module__.split(".")[0] in ("pandas", "polars") and containers.dimensions(data) == 1:
+    if containers.frame_library(data) in ("pandas", "polars") and containers.dimensions(data) == 1:
         raise InputError(f"The data is a {type(data).__name__}, a single column; pass a frame.", argument="data")
     if isinstance(data, dict):
-        columns = {str(name): np.atleast_1d(values) for name, values in data.items()}
+        columns = {str(name): _column(values) for name, values in data.items()}
         lengths = {len(values) for values in columns.values()}
         if len(lengths) > 1 or any(values.ndim != 1 for values in columns.values()):
             told = ", ".join(f"{name} {values.shape[0]}" for name, values in columns.items())
@@ -181,9 +180,15 @@ def open_table(data: Any) -> Source:
             data = pa.table(columns)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InputError(f"The dictionary has a column that cannot be read: {error}.") from error
-    if type(data).__module__.startswith("polars") and not hasattr(data, "__arrow_c_stream__"):  # polars before 1.3
+    if containers.frame_library(data) == "polars" and not hasattr(data, "__arrow_c_stream__"):  # polars before 1.3
         data = data.to_arrow()
     return open_source(data)
+
+
+def _column(values: Any) -> np.ndarray:
+    """A column of a dictionary: text as it is, and numbers beside text as text."""
+    found = np.atleast_1d(as_objects(values))
+    return found if all(isinstance(value, str) for value in found) else np.atleast_1d(values)
 
 
 def _declared(data: Any) -> dict[str, list[Any]]:
@@ -191,7 +196,7 @@ def _declared(data: Any) -> dict[str, list[Any]]:
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         kinds = zip(data.columns, data.dtypes, strict=True)
         return {str(name): list(kind.categories) for name, kind in kinds if hasattr(kind, "categories")}
-    if type(data).__module__.startswith("polars") and hasattr(data, "schema"):
+    if containers.frame_library(data) == "polars" and hasattr(data, "schema"):
         enums = {name: kind for name, kind in data.schema.items() if type(kind).__name__ == "Enum"}
         return {str(name): list(kind.categories) for name, kind in enums.items()}
     return {}
