@@ -275,3 +275,20 @@ def test_fewer_rows_than_categories(seed):
     assert core.verify(X, y, sample_weight=weights).ok
     D, kept = np.column_stack([X, y]), np.column_stack([core.X, core.y])
     assert np.allclose((kept.T * core.weights) @ kept, (D.T * weights) @ D, rtol=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_targets_that_the_columns_explain(seed):
+    """Two of three targets are combinations of graded columns, along their small directions as well."""
+    rng = np.random.default_rng(seed)
+    turn = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    X = rng.standard_normal((200, 4)) @ (turn * 10.0 ** (-1.7 * np.arange(4))) @ turn.T
+    Y = np.column_stack([X @ rng.standard_normal(4), X @ rng.standard_normal(4), rng.standard_normal(200)])
+    core = karat.coreset(X, Y, karat.problems.LeastSquares(fit_intercept=False))
+    assert core.certificate.ok
+    assert core.verify(X, Y).ok
+    root = np.sqrt(core.weights)[:, None]
+    for target in range(3):
+        full = np.linalg.lstsq(X, Y[:, target], rcond=None)[0]
+        kept = np.linalg.lstsq(root * core.X, root[:, 0] * core.y[:, target], rcond=None)[0]
+        assert np.linalg.norm(X @ (full - kept)) <= 1e-9 * np.linalg.norm(Y[:, target])

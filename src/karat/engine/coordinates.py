@@ -29,7 +29,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags
-from karat.engine.tolerances import BLIND, EPS, GRADED, KAPPA, SMALL, UNSCALED
+from karat.engine.tolerances import BLIND, EPS, EXPLAINED, GRADED, KAPPA, SMALL, UNSCALED
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,10 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
     clear = np.concatenate([s > SMALL, np.zeros(len(unseen), dtype=bool)])
     sight = columns[:, clear]
     white = joint @ sight
-    coefficients = white.T @ targets
-    coefficients = np.where(s[clear[: len(s)], None] < GRADED, 0.0, coefficients)
-    residual = linalg.column_norms(targets - white @ coefficients)
     size = linalg.column_norms(targets)
+    unit = np.where(size > 0, size, 1.0)
+    coefficients = _on_large(white.T @ (targets / unit), s[clear[: len(s)]]) * unit
+    residual = linalg.column_norms(targets - white @ coefficients)
     flat = size <= null * raw[count:]
     vanish = flat | (residual <= null * size)
     size = np.where(flat, 1.0, np.where(vanish, size, residual))
@@ -203,8 +203,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
         clear = ~np.concatenate(unconfirmed) & (np.array(size) >= SMALL)
         known = step[:, clear]
         coefficients = known.T @ gram @ columns
-        coefficients[np.array(size)[clear] < GRADED] = 0.0
-        columns -= known @ coefficients
+        columns -= known @ _on_large(coefficients, np.array(size)[clear])
         rest = columns.T @ gram @ columns
         rest = (rest + rest.T) / 2
         whitening, blind = _separately(rest) if separate else _in_order(rest, sizes[mine])
@@ -218,6 +217,14 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
     poor = bool(flags.any()) or (degree > 2 and kappa > KAPPA ** (2 / degree))
     left = without(basis, gone, sizes, rms)
     return Refined(gone, left, step, replace(left, map=basis.map @ step, unconfirmed=flags), poor, kappa)
+
+
+def _on_large(coefficients: Array, sizes: Array) -> Array:
+    """Coefficients of variables on whitened directions, without small directions that explain little of them."""
+    small = sizes < GRADED
+    within = np.square(coefficients).sum(axis=0)  # of 1, the square of a variable
+    rest = 1.0 - np.square(coefficients[~small]).sum(axis=0)
+    return np.where(small[:, None] & (1.0 - within > EXPLAINED * rest), 0.0, coefficients)
 
 
 def _separately(rest: Array) -> tuple[Array, Flags]:

@@ -38,7 +38,7 @@ from karat.engine.tolerances import EPS, TINY, WILD
 KEPT = 2**15  # rows that may be kept
 FINE = 3 * EPS  # what sums in extended precision are off by, with the roots of multinomial coefficients
 LOOKED_AT = 512  # rows of a sample that tell what is typical
-EXPLAINED = 1e-4  # part of a target in a combination of columns that vanishes, from which on the others explain it
+INVOLVED = 1e-4  # part of a target in a combination of columns that vanishes, from which on the others explain it
 MINORITY = 0.125  # share of the rows up to which those that are large in a column may be wild
 
 
@@ -328,7 +328,7 @@ class Frame:
         """
         lost = self.basis.excluded.norms > 0
         parts = np.abs(self.basis.excluded.vectors[:, lost]) * self.sizes[:, None]
-        if (parts[-targets:] > EXPLAINED * parts.max(axis=0, initial=0.0)).any():
+        if (parts[-targets:] > INVOLVED * parts.max(axis=0, initial=0.0)).any():
             return np.inf, np.inf
         worst = (np.inf if lost.any() else 0.0, 0.0)
         scaled = self.basis.map * np.where(self.spreads > 0, self.spreads, 1.0)[:, None]  # z_j sigma_j in place of z_j

@@ -44,7 +44,8 @@ ACCURATE = 2e-11  # rounding of sums, as a loss error, beyond which they are sum
 KAPPA = 50.0  # condition up to which variables need no coordinates, as far as a sample tells
 BLIND = 1e-13  # relative eigenvalue of a Gram matrix below which it cannot tell a direction from zero
 SMALL = 1e-7  # relative size of a direction whose coordinates are mostly rounding, which must not spread to others
-GRADED = 1e-4  # and below which separate variables are not made orthogonal to it
+GRADED = 1e-4  # and below which separate variables are not made orthogonal to it,
+EXPLAINED = 1e-4  # unless it explains all but this part of the square of one
 EXTREME = 1e15  # columns up to this size, and down to its inverse, are multiplied without scaling
 WILD = 2.0**13  # times the typical size of a column: rows beyond it are kept apart, if they are what makes its size
 
