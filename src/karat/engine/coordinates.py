@@ -29,7 +29,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags
-from karat.engine.tolerances import BLIND, EPS, EXPLAINED, GRADED, KAPPA, SMALL, UNSCALED
+from karat.engine.tolerances import BLIND, EPS, EXPLAINED, GRADED, KAPPA, SMALL, TINY, UNSCALED
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def condition_of(variables: Array) -> float:
     return float(np.sqrt(values[-1] / max(values[0], EPS**2)))
 
 
-def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, constant: bool) -> Basis:
+def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, constant: bool, degree: int = 2) -> Basis:
     """The whitening map of a sample of rows (k x v).
 
     The last ``separate_targets`` variables are separate.  If the first is the ``constant`` 1, it stays a coordinate, and the
@@ -109,7 +109,8 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
     joint, targets = variables[:, constant:count], variables[:, count:]
     size = linalg.column_norms(joint)
     seen = np.flatnonzero(size > null * raw[constant:count])
-    triangular, s = linalg.triangular_map(joint[:, seen], null)
+    merit = 1.0 if degree == 2 else _tame(given - centre, share)[constant:count][seen]
+    triangular, s = linalg.triangular_map(joint[:, seen], null, merit)
     gone = s <= null
     columns = np.zeros((joint.shape[1], len(seen)))
     columns[seen] = triangular
@@ -217,6 +218,14 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
     poor = bool(flags.any()) or (degree > 2 and kappa > KAPPA ** (2 / degree))
     left = without(basis, gone, sizes, rms)
     return Refined(gone, left, step, replace(left, map=basis.map @ step, unconfirmed=flags), poor, kappa)
+
+
+def _tame(values: Array, share: Array) -> Array:
+    """A little less than 1 for columns whose fourth moments are large: a few light rows may make all of them."""
+    largest = np.abs(values).max(axis=0, initial=0.0)
+    squares = np.square(values / np.where(largest > 0, largest, 1.0))
+    tails = share @ squares**2 / np.maximum(share @ squares, TINY) ** 2
+    return np.asarray(np.maximum(tails, 1.0) ** (-1 / 256))
 
 
 def _on_large(coefficients: Array, sizes: Array) -> Array:

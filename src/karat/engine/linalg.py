@@ -201,17 +201,19 @@ def right_svd(matrix: Array) -> tuple[Array, Array]:
     return np.pad(s, (0, len(vt) - len(s))), vt.T
 
 
-def triangular_map(matrix: Array, null: float) -> tuple[Array, Array]:
+def triangular_map(matrix: Array, null: float, merit: Array | float = 1.0) -> tuple[Array, Array]:
     """A map T, triangular up to the order of columns, with orthonormal ``matrix @ T``; and the relative sizes of directions.
 
     QR with column pivoting, of rows sorted by size, is stable row by row (Powell and Reid; Cox and Higham).  Directions of size
-    ``null`` or less are the remainders of columns beside those before them, and stay unscaled.
+    ``null`` or less are the remainders of columns beside those before them, and stay unscaled.  Of columns that are nearly
+    parallel, those of higher ``merit`` come first.
     """
     count = matrix.shape[1]
     if not count:
         return np.zeros((0, 0)), np.zeros(0)
     size = column_norms(matrix)
     size[size == 0] = 1.0
+    size = size / merit
     matrix = matrix / size
     rows = np.argsort(-np.abs(matrix).max(axis=1), kind="stable")
     factor, pivots = sla.qr(matrix[rows], mode="r", pivoting=True, check_finite=False)

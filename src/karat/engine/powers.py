@@ -212,7 +212,7 @@ class Powers(Polynomial):
         tame = bool(((largest < EXTREME) & (largest > 1 / EXTREME)).all())
         if self.degree == 2 and tame and condition_of(variables) <= KAPPA:
             return prepared
-        return prepared.within(pilot_basis(variables, weights, self.basis.separate_targets, self.affine))
+        return prepared.within(pilot_basis(variables, weights, self.basis.separate_targets, self.affine, self.degree))
 
     def rescaled(self, sizes: Array) -> Self:
         """Scale columns that were zero in the pilot, and so far unscaled, by these ``sizes``."""
