@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -146,6 +147,7 @@ def test_saving_rows_of_a_frame(table, tmp_path):
 def test_arrays_and_sparse_need_no_narwhals():
     script = """
 import sys
+import tracemalloc
 sys.modules["narwhals"] = None
 import numpy as np, karat
 from scipy import sparse
@@ -187,3 +189,16 @@ def test_the_name_of_a_target(table):
     assert "income" not in core.X.columns
     with pytest.raises(InputError, match="names a column, but X is a ndarray"):
         karat.coreset(np.eye(30), "income")
+
+
+def test_predictions_convert_a_frame_once():
+    """Before, columns in single precision were copied twice: one by one, then side by side."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((100_000, 10)).astype(np.float32), columns=[f"x{i}" for i in range(10)])
+    model = CoresetRegressor(Ridge()).fit(frame, frame.x0 - frame.x1)
+    tracemalloc.start()
+    found = model.predict(frame)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * 8 * frame.size
+    np.testing.assert_array_equal(found, model.estimator_.predict(frame.astype(float)))

@@ -240,7 +240,10 @@ def in_double(table: Any) -> Any:
 
         if not hasattr(frame, "columns"):
             return frame.cast(narwhals.Float64).to_native() if frame.dtype == narwhals.Float32 else table
-        single = [name for name, kind in frame.schema.items() if kind == narwhals.Float32]
+        kinds = frame.schema
+        single = [name for name, kind in kinds.items() if kind == narwhals.Float32]
+        if frame_library(table) == "pandas" and len(single) == len(kinds):
+            return table.astype(np.float64)  # in one piece, of which scikit-learn makes an array without another copy
         return frame.with_columns(narwhals.col(*single).cast(narwhals.Float64)).to_native() if single else table
     return table.astype(np.float64) if getattr(table, "dtype", None) in (np.float32, np.float16) else table
 

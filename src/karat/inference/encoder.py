@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from karat._core.plan import FOLD
 from karat._data.roles import ColumnRoles
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.inference.design import INTERCEPT, Design
 from karat.inference.formula import Factor, parse
 from karat.inference.layout import DesignLayout, text_columns, typed_row
-from karat.inference.passes import open_table
+from karat.inference.new_rows import BLOCK
+from karat.inference.passes import only_columns, open_table
 from karat.inference.terms import make_design
 from karat.io.source import ResumePoint
-
-ROWS = 2**20  # encoded at a time
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,14 @@ class Encoder:
 
     def matrix(self, frame: Any, labels: list[str]) -> Array:
         """The columns of these names."""
-        source = open_table(frame)
-        schema, design = source.schema(), self.design
+        return np.concatenate([np.empty((0, len(labels))), *self.pieces(frame, labels)])
+
+    def pieces(self, frame: Any, labels: list[str]) -> Iterator[Array]:
+        """The columns of these names, some rows at a time."""
+        design = self.design
         names = list(dict.fromkeys(name for factor in design.formula.factors for name in factor.variables))
+        source = open_table(only_columns(frame, names) if names else frame)
+        schema = source.schema()
         layout = DesignLayout(
             ColumnRoles(), formula=design.formula, text=text_columns(schema), only=tuple(names), row=typed_row(schema),
             design=design,
@@ -39,14 +45,14 @@ class Encoder:
             ColumnRoles(tuple(names)).among(schema.names)
         elif not schema.names:
             raise InputError("The new rows have no columns.")
-        found = []
-        for chunk in source.chunks(names or schema.names[:1], layout.numeric, ROWS, ResumePoint(), strict=True):
-            rows = chunk.table.num_rows
-            blocks = layout.blocks(chunk.table, np.ones(rows, dtype=bool), chunk.where)
-            found.append(np.column_stack([np.ones(rows), *(block.astype(float) for block in blocks)]))
-        every = np.concatenate(found) if found else np.empty((0, 1 + len(design.names)))
         places = {name: i for i, name in enumerate([INTERCEPT, *design.names])}
-        return every[:, [places[name] for name in labels]]
+        wanted = [places[name] for name in labels]
+        for chunk in source.chunks(names or schema.names[:1], layout.numeric, FOLD, ResumePoint(), strict=True):
+            for start in range(0, chunk.table.num_rows, BLOCK):
+                table = chunk.table.slice(start, BLOCK)
+                there = np.ones(table.num_rows, dtype=bool)
+                blocks = layout.blocks(table, there, _later(chunk.where, start))
+                yield np.column_stack([there.astype(float), *blocks])[:, wanted]
 
     def columns_of(self, text: str, labels: list[str]) -> list[str]:
         """The columns that a smaller formula has, all of them among those of this design."""
@@ -77,3 +83,8 @@ class Encoder:
             f"The term {factor.text!r} is not in this coreset, whose formula is {self.design.formula.text!r};{advice} fit the "
             "larger formula to the data first."
         )
+
+
+def _later(where: Callable[[int], str], start: int) -> Callable[[int], str]:
+    """What rows from ``start`` on are called."""
+    return lambda row: where(start + row)

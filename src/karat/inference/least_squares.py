@@ -48,8 +48,12 @@ class LeastSquaresSolution:
     root: Array
     rss: float
 
+    def means(self, rows: Array) -> Array:
+        """Of rows (1, x), by way of the shifted columns."""
+        return np.asarray((rows - rows[:, :1] * self.shift) @ self.shifted)
+
     def predicted(self, rows: Array) -> tuple[Array, Array]:
-        """Means of rows (1, x), and their variances for a residual variance of 1, by way of the shifted columns."""
+        """Means of rows, and their variances for a residual variance of 1."""
         shifted = rows - rows[:, :1] * self.shift
         return shifted @ self.shifted, np.square(shifted @ self.whitening).sum(axis=1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from karat.engine.linalg import Array
 from karat.errors import InputError
 
 ROWS = "a frame, a dictionary of columns, files, or an array of the columns of the design"
+BLOCK = 2**14  # rows that are encoded, and multiplied, at a time
 
 
 def checked_array(rows: np.ndarray, labels: list[str]) -> Array:
@@ -26,6 +28,11 @@ def checked_array(rows: np.ndarray, labels: list[str]) -> Array:
             argument="exog",
         )
     return found
+
+
+def in_blocks(rows: Array) -> Iterator[Array]:
+    """Some rows at a time, without a copy."""
+    return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
 
 
 def check_rows(rows: Any) -> None:

@@ -148,12 +148,16 @@ def open_rows(data: Any, progress: Progress | None) -> DataRows:
 
 
 def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
-    """The columns of a pandas frame that a formula and its options name: the rest may hold anything."""
+    """The columns of a pandas frame that a formula and its options name."""
     if not hasattr(data, "iloc") or not hasattr(data, "columns"):
         return data
-    names = [str(name) for name in data.columns]
-    wanted = {*parse(text, [name for name in names if name not in others]).variables, *others} - {None}
-    if not wanted <= set(names):
+    free = [str(name) for name in data.columns if str(name) not in others]
+    return only_columns(data, [*parse(text, free).variables, *(name for name in others if name is not None)])
+
+
+def only_columns(data: Any, wanted: Sequence[str]) -> Any:
+    """Some columns of a pandas frame, by their names: the rest may hold anything.  Other data as it is."""
+    if not hasattr(data, "iloc") or not hasattr(data, "columns") or not set(wanted) <= set(map(str, data.columns)):
         return data  # refused later, with all names at hand
     found = data.copy(deep=False)  # no numbers are copied
     for name in dict.fromkeys(name for name in data.columns if str(name) not in wanted):

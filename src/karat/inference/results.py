@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ from karat.inference import show
 from karat.inference.from_coreset import check_kind
 from karat.inference.hypotheses import constraints, hypothesis, pairwise
 from karat.inference.least_squares import LeastSquaresSolution, solve
-from karat.inference.new_rows import check_rows, checked_array, named_columns
+from karat.inference.new_rows import check_rows, checked_array, in_blocks, named_columns
 
 SHAPE = "It looks at every residual of the full data, which a coreset does not keep."
 SMALLEST = 1e-280  # variances, beyond which they lose digits
@@ -217,15 +218,14 @@ class FullDataResults(RegressionResults):
             raise InputError(f"The coreset has no column {name!r}; it has {', '.join(self.labels)}.", column=str(name))
         return self.labels.index(name)
 
-    def _encoded(self, exog: Any) -> tuple[Array, Any]:
-        """New rows as columns of the design, and their index."""
+    def _encoded(self, exog: Any) -> tuple[Iterable[Array], Any]:
+        """New rows as columns of the design, some at a time, and their index."""
         if isinstance(exog, np.ndarray):
-            return checked_array(exog, self.labels), None
+            return in_blocks(checked_array(exog, self.labels)), None
         check_rows(exog)
         if self.design is None:
-            return named_columns(exog, self.labels), getattr(exog, "index", None)
-        index = exog.index if hasattr(exog, "iloc") else None
-        return self.design.matrix(exog, self.labels), index
+            return in_blocks(named_columns(exog, self.labels)), getattr(exog, "index", None)
+        return self.design.pieces(exog, self.labels), exog.index if hasattr(exog, "iloc") else None
 
     def predict(self, exog: Any = None, interval: Any = None, **kwargs: Any) -> Any:
         """Predictions for new rows, which are encoded as the rows of the fit were.
@@ -244,8 +244,9 @@ class FullDataResults(RegressionResults):
             if not isinstance(interval, float) or not 0 < interval < 1:
                 raise InputError(f"interval is a level such as 0.95, not {interval!r}.", argument="interval")
             return self.get_prediction(exog).summary_frame(alpha=1 - interval)
-        rows, index = self._encoded(exog)
-        return pd.Series(self.found.predicted(rows)[0], index=index, name=self.model.endog_names)
+        pieces, index = self._encoded(exog)
+        means = np.concatenate([np.empty(0), *map(self.found.means, pieces)])
+        return pd.Series(means, index=index, name=self.model.endog_names)
 
     def get_prediction(
         self, exog: Any = None, transform: bool = True, weights: Any = None, row_labels: Any = None, **kw: Any
@@ -253,7 +254,8 @@ class FullDataResults(RegressionResults):
         """As in statsmodels, for new rows."""
         if exog is None:
             raise NotExactError(f"Predictions need new rows: get_prediction(frame). {SHAPE}")
-        rows, index = self._encoded(exog)
+        pieces, index = self._encoded(exog)
+        rows = np.concatenate([np.empty((0, len(self.labels))), *pieces])
         labels = index if row_labels is None else row_labels
         found = super().get_prediction(exog=rows, transform=False, weights=weights, row_labels=labels, **kw)
         found.predicted, variances = self.found.predicted(rows)  # with more digits, where columns are far from zero
