@@ -22,7 +22,7 @@ WORSE = {
     "loss_error": 1e-12, "rounding": 1e-13, "remainder": 0.9, "moment_error": 1e-12, "total_error": 1e-13,
     "condition": 1e6, "passes": 3, "power": 4, "refuted": True, "spent": 2.0, "inflation": 7.0, "spread": 1e5,
     "proof_version": PROOF_VERSION - 1, "in_columns": True, "standard_errors": None,
-    "keeps": "the loss of every query (not R2)", "levels": 1,
+    "keeps": "the loss of every query (not R2)", "levels": 0,
 }  # fmt: skip
 ADDED = {"rank": 7, "size": 12, "bound": 13, "seconds": 1.5, "n_rows": 900, "peeled": 3}
 LISTED = {"excluded_directions": (1e-17,), "notes": ("A remark.",)}
@@ -68,7 +68,7 @@ def test_repeats_of_splits():
     assert len(whole.excluded_directions) == 12
     assert whole.peeled > one.peeled >= 1
     assert whole.standard_errors is None
-    assert whole.levels == 1
+    assert whole.levels == 0
     assert whole.loss_error >= one.loss_error
     assert whole.rounding >= one.rounding
     assert whole.spent >= one.spent

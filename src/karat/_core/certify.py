@@ -108,8 +108,8 @@ class Certificate:
     spread : float
         The largest ratio of a column's size to what is typical in it.
     levels : int
-        How many levels of rows, by their size, were reduced by themselves; 1 for all but the wildest data, and for coresets of
-        coresets.
+        How many levels of rows, by their size, were reduced by themselves: 1 for all but the wildest data, 0 for coresets of
+        coresets, whose parts have their own.
     """
 
     loss_error: float

@@ -53,7 +53,7 @@ def certify_union(fresh: Certificate, parts: Sequence[Part], notes: Sequence[str
         rounding=ROUNDING * spent,
         spent=spent,
         notes=tuple(notes),
-        levels=1,  # those of kept rows are not those of the data
+        levels=0,  # those of kept rows are not those of the data
         proof_version=min(fresh.proof_version, *(proof.proof_version for proof in proofs)),
     )
 
@@ -85,7 +85,7 @@ def union_certificate(parts: Sequence[Certificate], problem: Problem) -> Certifi
         keeps=next((part.keeps for part in parts if part.keeps != problem.keeps), problem.keeps),
         standard_errors=None,
         spread=max(part.spread for part in parts),
-        levels=1,
+        levels=0,
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         proof_version=min(part.proof_version for part in parts),
         refuted=any(part.refuted for part in parts),

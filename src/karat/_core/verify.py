@@ -97,6 +97,10 @@ def _by_levels(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, pl
     _, wild = wild_rows(rows, fitted)
     beyond, weights = np.isin(places, wild), own_weights(kept, np.arange(len(kept)))
     together = partial(_one_level, core, table, rows, kept, places, fitted, passes)
+    if not core.certificate.levels:  # the levels of merged coresets are not those of all rows
+        found = _against(core, table, rows, kept, fitted, passes)
+        if found.proof.ok:
+            return found
     if not 0 < len(wild) < len(rows) or beyond.all():
         return together()
     own, few = own_weights(rows, wild), len(wild) <= PEELED * max(1, fitted.kernel.width)
@@ -113,9 +117,7 @@ def _by_levels(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, pl
         found = _one_level(core, table, part, mine, np.searchsorted(some, places[among]), fitted, passes)
         worst = found if worst is None else min(worst, found, key=lambda one: one.proof.merit)
     assert worst is not None
-    worst = replace(worst, positions=np.arange(len(kept)), weights=weights, levels=core.certificate.levels)
-    # The levels of merged coresets are not those of all rows.
-    return worst if worst.proof.ok or few or core.certificate.levels > 1 else together()
+    return replace(worst, positions=np.arange(len(kept)), weights=weights, levels=1 if few else 2)
 
 
 def _one_level(

@@ -224,7 +224,8 @@ def _tame(values: Array, share: Array) -> Array:
     """A little less than 1 for columns whose fourth moments are large: a few light rows may make all of them."""
     largest = np.abs(values).max(axis=0, initial=0.0)
     squares = np.square(values / np.where(largest > 0, largest, 1.0))
-    tails = share @ squares**2 / np.maximum(share @ squares, TINY) ** 2
+    second = share @ squares
+    tails = share @ np.square(squares / np.where(second > TINY, second, 1.0))
     return np.asarray(np.maximum(tails, 1.0) ** (-1 / 256))
 
 

@@ -93,6 +93,11 @@ class Proof:
     derived: float = 0.0  # and what is added for rounding in the proof itself
     in_columns: bool = False  # whether it is the claim of the power class
 
+    def __post_init__(self) -> None:
+        for name in ("loss_error", "remainder", "reducible_error"):  # what cannot be computed is not proven
+            if np.isnan(getattr(self, name)):
+                object.__setattr__(self, name, np.inf)
+
     @property
     def rounding(self) -> float:
         """The second term of the claim."""
