@@ -278,7 +278,8 @@ class Pair:
             found = self.climb(float(delta), float(rho))
             digits = 110
             if self.p > 2:
-                found, digits = Ascent(self, float(delta), float(rho)).best(found), 45
+                better, digits = Ascent(self, float(delta), float(rho)).best(found), 45
+                found = [a for a in better if np.isfinite(a).all()] or found  # doubles may not hold such queries
             best = Worst(0.0)
             some = [q for a in found for q in self.sparse(a, digits)]
             some += [self.raw(np.array([Decimal(float(v)) for v in q], dtype=object), digits) for q in queries or []]
