@@ -106,8 +106,8 @@ def _by_levels(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, pl
     own, few = own_weights(rows, wild), len(wild) <= PEELED * max(1, fitted.kernel.width)
     if few:  # were they kept as they are?
         apart = np.array_equal(places[beyond], wild) and np.array_equal(weights[beyond], own)
-    else:  # a level keeps its total weight
-        apart = bool(abs(weights[beyond].sum() / own.sum() - 1.0) <= SAME_WEIGHT)
+    else:  # in some group; a level keeps its total weight
+        apart = core.certificate.levels != 1 and bool(abs(weights[beyond].sum() / own.sum() - 1.0) <= SAME_WEIGHT)
     if not apart:
         return together()
     worst: Reduction | None = None
