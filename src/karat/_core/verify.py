@@ -85,18 +85,24 @@ def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: A
     places = np.clip(numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1)
     if core.absorbed:
         return _against(core, table, rows, kept, *_fitted(table, rows, table.kernel(core.problem)))
-    return _by_levels(core, table, rows, kept, places)
+    if core.verbatim is not None:
+        peeled = bool((core.verbatim if among is None else core.verbatim[among]).any())
+    else:
+        peeled = core.groups is None and core.certificate.peeled > 0
+    return _by_levels(core, table, rows, kept, places, peeled)
 
 
-def _by_levels(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, places: Indices) -> Reduction:
+def _by_levels(
+    core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, places: Indices, peeled: bool
+) -> Reduction:  # fmt: skip
     """Kept rows, at ``places`` of all rows, measured level by level if they were made so; the worst of what is found.
 
-    All rows together would be a weaker claim: their size is that of the largest.
+    All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: some are kept as they are.
     """
     fitted, passes = _fitted(table, rows, table.kernel(core.problem))
     _, wild = wild_rows(rows, fitted)
     beyond, weights = np.isin(places, wild), own_weights(kept, np.arange(len(kept)))
-    together = partial(_one_level, core, table, rows, kept, places, fitted, passes)
+    together = partial(_one_level, core, table, rows, kept, places, fitted, passes, peeled)
     if not core.certificate.levels:  # the levels of merged coresets are not those of all rows
         found = _against(core, table, rows, kept, fitted, passes)
         if found.proof.ok:
@@ -114,17 +120,18 @@ def _by_levels(core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, pl
     for some, among in ((np.setdiff1d(np.arange(len(rows)), wild), ~beyond), *(() if few else ((wild, beyond),))):
         part, mine = rows.subset(some), kept.subset(np.flatnonzero(among))
         fitted, passes = _fitted(table, part, table.kernel(core.problem))
-        found = _one_level(core, table, part, mine, np.searchsorted(some, places[among]), fitted, passes)
+        found = _one_level(core, table, part, mine, np.searchsorted(some, places[among]), fitted, passes, peeled and not few)
         worst = found if worst is None else min(worst, found, key=lambda one: one.proof.merit)
     assert worst is not None
     return replace(worst, positions=np.arange(len(kept)), weights=weights, levels=1 if few else 2)
 
 
 def _one_level(
-    core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, places: Indices, fitted: FittedMoments, passes: int
+    core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, places: Indices, fitted: FittedMoments, passes: int,
+    peeled: bool,
 ) -> Reduction:  # fmt: skip
     """Kept rows against all rows; without those that have their own values and weights, if some were kept so or it must be."""
-    found = None if core.certificate.peeled else _against(core, table, rows, kept, fitted, passes)
+    found = None if peeled else _against(core, table, rows, kept, fitted, passes)
     if found is not None and found.proof.ok:
         return found
     everything, zero = np.arange(len(kept)), np.zeros(rows.columns)

@@ -146,9 +146,9 @@ def _vertex(
     if loss.missing is not None:
         missed += loss.missing.delta
     pure = kinds.pure[kinds.plain]
-    slack = AT_BOUND * EPS * np.abs(moments[: len(kinds.unit)] / kinds.unit)[kinds.plain]
-    missed = np.where(pure & (missed + alpha <= slack), -alpha, missed)  # no regulariser weight is negative
     with np.errstate(over="ignore"):
+        slack = AT_BOUND * EPS * np.abs(moments[: len(kinds.unit)] / kinds.unit)[kinds.plain]
+        missed = np.where(pure & (missed + alpha <= slack), -alpha, missed)  # no regulariser weight is negative
         delta = np.where(kinds.free[kinds.plain], missed, 0.0) * unit / unit
     if not np.isfinite(delta).all():  # no number that could be stored
         return None, passes

@@ -174,6 +174,7 @@ class Regularised:
         root = np.sqrt(monomials(self.variables, self.half).multinomials)
         return min(float(root @ sizes @ root), spread**self.degree * linalg.spectral_norm(sizes)) / self.floor
 
+    @np.errstate(over="ignore", invalid="ignore")  # what is beyond all numbers is refused later
     def missed(self, block: Array, weights: Array) -> Array:
         """Moments of all rows less those of kept ones, per monomial of degree p in the base variables.
 
@@ -183,6 +184,7 @@ class Regularised:
         difference = self.form - form_of(self.kernel.coordinates(block), weights / self.total, self.half)
         return self.total * self._raw(difference, self.back)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def moments(self, scale: Array) -> Array:
         """Moments of all rows, per monomial of degree p in the base variables times ``scale``."""
         return self.total * self._raw(self.form, self.back * scale)
