@@ -157,13 +157,23 @@ def failed(case: Case, verdict: Verdict, error: Exception, seconds: float) -> Ve
     if case.refusal and not isinstance(error, InputError):
         verdict.verdict, verdict.detail = "crashed", f"{type(error).__name__} in place of an InputError: {text[:120]}"
     elif isinstance(error, NotExactError | InputError) and text:
-        verdict.verdict, verdict.harmless = "refused", not case.lax and not case.refusal and harmless(case)
+        asked = case.lax or case.refusal or (isinstance(error, InputError) and weightless(case))
+        verdict.verdict, verdict.harmless = "refused", not asked and harmless(case)
         verdict.detail = f"{type(error).__name__}: {text[:160]}"
     else:
         place = traceback.extract_tb(error.__traceback__)[-1]
         verdict.verdict = "crashed"
         verdict.detail = f"{type(error).__name__}: {text[:120]} ({Path(place.filename).name}:{place.lineno})"
     return verdict
+
+
+def weightless(case: Case) -> bool:
+    """Whether a part, or a group in it, has no row of positive weight, which karat must refuse."""
+    if case.weights is None:
+        return False
+    parts = ways.cuts(case) if "parts" in case.way else [slice(None)]
+    groups = np.zeros(case.count, dtype=int) if case.groups is None else np.unique(case.groups, return_inverse=True)[1]
+    return any((np.bincount(groups[p], case.weights[p])[np.unique(groups[p])] == 0).any() for p in parts)
 
 
 def harmless(case: Case) -> bool:
