@@ -102,4 +102,5 @@ def _declared(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _name(node.value) in OWN:
             yield node.attr
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "object.__setattr__" and _name(node.args[0]) in OWN:
-            yield str(ast.literal_eval(node.args[1]))
+            if isinstance(node.args[1], ast.Constant):
+                yield str(node.args[1].value)
