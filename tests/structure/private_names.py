@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 OWN = {"self", "cls", "super"}
 DOCUMENTED = {"_replace", "_asdict", "_fields", "_make", "_exit", "_getframe"}
@@ -101,6 +101,10 @@ def _declared(tree: ast.Module) -> Iterator[str]:
                     yield from map(ast.unparse, entry.targets)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _name(node.value) in OWN:
             yield node.attr
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "object.__setattr__" and _name(node.args[0]) in OWN:
-            if isinstance(node.args[1], ast.Constant):
-                yield str(node.args[1].value)
+        elif _sets(node) and isinstance(node.args[1], ast.Constant):
+            yield str(node.args[1].value)
+
+
+def _sets(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether an attribute of an own object is set, against its being frozen."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "object.__setattr__" and _name(node.args[0]) in OWN
