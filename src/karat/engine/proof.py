@@ -39,8 +39,9 @@ Rows that are kept verbatim with their own weights cancel identically, so the re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -61,7 +62,8 @@ MOST_WITNESSES = 16384  # and rows
 CUTS = tuple(10.0**k for k in range(-14, -1, 2))  # relative singular values below which c leaves a direction to the remainder
 TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho is tried,
 BETWEEN = 10.0**0.25  # and their ratio
-WAYS = 6  # bounds of S that are tried
+WAYS = 6  # bounds of S after which no more are sought,
+SPREAD = 3  # and how many are sought at once for p = 2
 HALVINGS = 6  # of the interval in which rho is sought, on a logarithmic scale
 LEAST = ROUNDING / 1024
 BESIDE = EXACT / 8  # loss error of powers, beside sums of features, up to which it is added to theirs
@@ -350,27 +352,29 @@ def _small_rho(frame: Frame, difference: Array, base: Array, some: list[int], er
     squares = np.diag(frame.half) if frame.degree > 2 else np.diag(base)
     sums = frame.sum_error * len(squares) * np.diag(squares)
 
-    def failing(rho: float, first: Array, last: Array) -> Array | None:
-        """The first matrix that does not hold E; None if all do."""
+    def failing(rho: float, first: Array, last: Array) -> Iterator[Array]:
+        """The matrices that do not hold E."""
         first, last = (frame.degree * rho / 2) ** 2 / BETWEEN * first, rho**frame.degree * last
         bounds = ((0.999 * error + t) * base + first / t + last - sums for t in times)
-        return next((b for b in bounds if not linalg.definite(b - difference) or not linalg.definite(b + difference)), None)
+        return (b for b in bounds if not linalg.definite(b - difference) or not linalg.definite(b + difference))
 
     largest = linalg.relative_norm(difference, base) + linalg.relative_norm(sums, base)
     times = [t for t in TIMES if t < BETWEEN * largest]  # beyond, the loss error alone is enough
     untried, tried = list(frame.bounds(difference, some)) if limit > LEAST else [], 0
     while untried:
         way, tried = untried.pop(0), tried + 1
-        unmet = failing(limit, *way)
-        if unmet is None:
+        unmet = list(islice(failing(limit, *way), None if frame.degree == 2 else 1))
+        if not unmet:
             break
-        query = linalg.relative_vector(difference, unmet + sums) if tried < WAYS else None
-        better = None if query is None else frame.bound_at(query, some)  # the worst query tells a better bound of S
-        untried += [] if better is None else [better]
+        for matrix in unmet[:: max(1, len(unmet) // SPREAD)] if tried + len(untried) < WAYS else ():
+            # The worst query, but for the loss error, tells a better bound of S.
+            query = linalg.relative_vector(difference, matrix + sums - 0.999 * error * base)
+            better = None if query is None else frame.bound_at(query, some)
+            untried += [] if better is None else [better]
     else:
         return np.inf
     low, high = LEAST, limit
     for _ in range(HALVINGS):
         middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if failing(middle, *way) is None else (middle, high)
+        low, high = (low, middle) if not any(True for _ in failing(middle, *way)) else (middle, high)
     return high
