@@ -19,7 +19,7 @@ def spoilt(core, rows):
 
 @pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("share", [0.003, 0.06])  # kept as they are, and a level of their own
-def test_verify_sees_the_other_rows_beside_wild_ones(affine, share):
+def test_verify_sees_the_other_rows_beside_wild_ones(affine, share, tmp_path):
     rng = np.random.default_rng(1)
     n = 5000
     X = rng.standard_normal((n, 2))
@@ -32,6 +32,23 @@ def test_verify_sees_the_other_rows_beside_wild_ones(affine, share):
     assert core.certificate.levels == 1 + (share > 0.01)
     tame = np.flatnonzero(~wild[core.indices])[:2]
     assert not spoilt(core, tame).verify(X, y).ok
+    core.save(tmp_path / "core.npz")
+    assert karat.load(tmp_path / "core.npz").verify(X, y).ok
+    assert not spoilt(karat.load(tmp_path / "core.npz"), tame).verify(X, y).ok
+
+
+def test_verify_sees_the_other_rows_of_groups():
+    rng = np.random.default_rng(2)
+    n = 3000
+    X, groups = rng.standard_normal((n, 2)), rng.integers(3, size=n)
+    y = X[:, 0] + rng.standard_normal(n)
+    wild = (rng.random(n) < 0.003) & (groups == 1)  # in one group only
+    X[wild] *= 1e9
+    core = karat.coreset(X, y, groups=groups)
+    assert core.verify(X, y, groups=groups).ok
+    for group in range(3):
+        tame = np.flatnonzero(~wild[core.indices] & (core.groups == group))[:2]
+        assert not spoilt(core, tame).verify(X, y, groups=groups).ok
 
 
 @pytest.mark.parametrize("classes", [3, 4, 20])

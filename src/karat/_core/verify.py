@@ -86,23 +86,23 @@ def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: A
     if core.absorbed:
         return _against(core, table, rows, kept, *_fitted(table, rows, table.kernel(core.problem)))
     if core.verbatim is not None:
-        peeled = bool((core.verbatim if among is None else core.verbatim[among]).any())
+        peeled = int((core.verbatim if among is None else core.verbatim[among]).sum())
     else:
-        peeled = core.groups is None and core.certificate.peeled > 0
+        peeled = core.certificate.peeled if core.groups is None else 0
     return _by_levels(core, table, rows, kept, places, peeled)
 
 
 def _by_levels(
-    core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, places: Indices, peeled: bool
+    core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, places: Indices, peeled: int
 ) -> Reduction:  # fmt: skip
     """Kept rows, at ``places`` of all rows, measured level by level if they were made so; the worst of what is found.
 
-    All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: some are kept as they are.
+    All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: how many are kept as they are.
     """
     fitted, passes = _fitted(table, rows, table.kernel(core.problem))
     _, wild = wild_rows(rows, fitted)
     beyond, weights = np.isin(places, wild), own_weights(kept, np.arange(len(kept)))
-    together = partial(_one_level, core, table, rows, kept, places, fitted, passes, peeled)
+    together = partial(_one_level, core, table, rows, kept, places, fitted, passes, peeled > 0)
     if not core.certificate.levels:  # the levels of merged coresets are not those of all rows
         found = _against(core, table, rows, kept, fitted, passes)
         if found.proof.ok:
@@ -120,7 +120,8 @@ def _by_levels(
     for some, among in ((np.setdiff1d(np.arange(len(rows)), wild), ~beyond), *(() if few else ((wild, beyond),))):
         part, mine = rows.subset(some), kept.subset(np.flatnonzero(among))
         fitted, passes = _fitted(table, part, table.kernel(core.problem))
-        found = _one_level(core, table, part, mine, np.searchsorted(some, places[among]), fitted, passes, peeled and not few)
+        others = peeled > (len(wild) if few else 0)  # peeled as well
+        found = _one_level(core, table, part, mine, np.searchsorted(some, places[among]), fitted, passes, others)
         worst = found if worst is None else min(worst, found, key=lambda one: one.proof.merit)
     assert worst is not None
     return replace(worst, positions=np.arange(len(kept)), weights=weights, levels=1 if few else 2)
