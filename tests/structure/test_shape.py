@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 def test_no_file_is_long():
     paths = [*PACKAGE.rglob("*.py"), *(ROOT / "paper").glob("*.py")]
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
-    assert not {str(path): count for path, count in lines.items() if count > 400}
+    assert not {str(path): count for path, count in lines.items() if count > 450}
 
 
 def test_few_layers_and_one_exception():

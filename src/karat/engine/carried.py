@@ -72,7 +72,9 @@ def off_by(debts: Array | None, kernel: Kernel | None, other: Kernel | None = No
 
 def summed(rows: Rows, kernel: Kernel, new: Statistic) -> tuple[Statistic, Statistic, Array | None]:
     """The statistic ``new`` of some rows, more accurate if need be; its low part; and what it is off by."""
-    low = tuple(np.zeros_like(part) for part in new)
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller looks
+        new, exact = tuple(part.astype(float, copy=False) for part in new), new
+        low = tuple((whole - part).astype(float, copy=False) for whole, part in zip(exact, new, strict=True))
     single = linear_kernel(kernel)
     if single is None or len(new) < 2 or new[-1].shape != new[-2].shape:
         return new, low, None

@@ -9,7 +9,8 @@ b_i T``.  With N the directions that were dropped and ``[V; W] = [T N]^-1``,
 Whatever is not in the computed coordinates is an error of at most ``sum_j k_j |z_j|`` in the p-mean, with numbers k_j:
 
     dropped directions       k = sum_e |N_e| |W_e|            (:meth:`Frame.dropped`)
-    rounding of coordinates  k = (v + 1) u tau |[V; W]|       (:meth:`Frame.rounded`),   tau = |T|' (sizes of the columns)
+    rounding of coordinates  k = (v + 1) u tau |[V; W]|       (:meth:`Frame.rounded`),   tau = |T|' (sizes of the columns),
+                             v the entries of a column of T that are not zero
 
 The claim speaks of the sizes sigma_j of the columns about their means, and has no term for the constant, j = 0.  By Jensen's
 inequality ``|z_0 + sum_j z_j (m_j - c_j)| <= (f / U)^(1/p)``, m the means, so that
@@ -36,7 +37,6 @@ from karat.engine.monomials import monomials
 from karat.engine.tolerances import EPS, TINY, WILD
 
 KEPT = 2**15  # rows that may be kept
-FINE = 3 * EPS  # what sums in extended precision are off by, with the roots of multinomial coefficients
 LOOKED_AT = 512  # rows of a sample that tell what is typical
 INVOLVED = 1e-4  # part of a target in a combination of columns that vanishes, from which on the others explain it
 MINORITY = 0.125  # share of the rows up to which those that are large in a column may be wild
@@ -73,16 +73,21 @@ class Frame:
     basis: Basis  # from the variables b to the coordinates w, and what was dropped
     plain: bool  # whether the coordinates are variables themselves
     second: Array  # (r, r): sum_i u_i w_i w_i'
-    half: Array  # (K, K): the same of the isometric monomials of degree p / 2; equal to ``second`` for p = 2
+    # (K, K): the same of the isometric monomials of degree p / 2, in the precision in which they were summed; for p = 2 equal
+    summed: Array
     total: float  # U
     degree: int  # p
     affine: bool  # whether b has the constant, which then is the first coordinate too
     count: int = MOST_ROWS  # rows, if they have been counted
-    coarse: bool = True  # whether they were summed in double precision; else in extended precision
 
-    def over(self, rows: int, extended: bool) -> Frame:
-        """The same, of so many rows, summed in extended precision or not: bounds on the rounding of sums depend on it."""
-        return replace(self, count=rows, coarse=not extended)
+    def over(self, rows: int) -> Frame:
+        """The same, of so many rows: bounds on the rounding of sums depend on it."""
+        return replace(self, count=rows)
+
+    @cached_property
+    def half(self) -> Array:
+        """``summed``, in double precision."""
+        return np.asarray(self.summed, dtype=float)
 
     def coordinates(self, variables: Array) -> Array:
         """w of rows b, computed as in the pass."""
@@ -90,13 +95,14 @@ class Frame:
             return variables[:, self.basis.map.any(axis=1)]
         return variables @ self.basis.map
 
-    def half_gram(self, coordinates: Array, weights: Array) -> Array:
-        """``half`` of other rows."""
+    def difference(self, coordinates: Array, weights: Array) -> Array:
+        """``half`` of other rows, less that of all rows."""
         table = monomials(self.basis.map.shape[1], self.degree // 2)
         rows = np.ascontiguousarray(coordinates.T)
         values = table.values(rows if not self._extended(len(weights)) else rows.astype(np.longdouble))
         values = (values * np.sqrt(table.multinomials)[:, None]).T
-        return linalg.summed_product(values, values * weights[:, None], linalg.SHORTEST)
+        kept = linalg.summed_product(values, values * weights[:, None], linalg.SHORTEST)
+        return np.asarray(kept - self.summed, dtype=float)
 
     def _extended(self, rows: int) -> bool:
         return self.degree > 2 and sums_in_extended(rows, len(self.half), len(self.half))
@@ -110,9 +116,11 @@ class Frame:
         """The same for so many kept rows."""
         half = self.degree // 2
         summed = comb(len(self.basis.map) + half - 1, half)  # columns of the products, with those that were dropped
-        own = self.degree + 1
-        full = FINE if not self.coarse else sum_rounding(self.count, own, linalg.piece_rows(summed, self.degree))
-        return full + (FINE if self._extended(kept) else sum_rounding(min(self.count, kept), own, linalg.SHORTEST))
+        own = self.degree + 2  # products, a weight, and roots of multinomial coefficients
+        full = sum_rounding(self.count, own, linalg.piece_rows(summed, self.degree))
+        rest = sum_rounding(min(self.count, kept), own, linalg.SHORTEST)
+        finer = linalg.WIDE / EPS
+        return full * (1.0 if self.summed.dtype == float else finer) + rest * (finer if self._extended(kept) else 1.0)
 
     def rounding_of_sums(self, base: Array, error: float, among: list[int] | slice = slice(None)) -> float:
         """What rounding of the sums may add to an error relative to ``base``, a matrix like ``half`` or a part of it.
@@ -199,9 +207,9 @@ class Frame:
 
     def rounded(self, sizes: Array) -> Array:
         """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the p-means of both."""
-        steps = int(self.affine) + (0 if self.plain else len(self.inverse))  # the shift, and the products of a coordinate
-        terms = sizes @ np.abs(np.hstack([self.basis.map, self.basis.excluded.vectors]))
-        return np.asarray(steps * EPS * (terms @ np.abs(self.inverse)))
+        joint = np.abs(np.hstack([self.basis.map, self.basis.excluded.vectors]))
+        steps = int(self.affine) + (0 if self.plain else np.count_nonzero(joint, axis=0))  # the shift, products that are not 0
+        return np.asarray(EPS * (steps * (sizes @ joint)) @ np.abs(self.inverse))
 
     def share(self, k: Array) -> tuple[float, float, int]:
         """An error of ``sum_j k_j |z_j|`` as a change of columns, and of the loss; and the column in which it is largest."""

@@ -73,9 +73,9 @@ def _rounded(kept: Kept) -> tuple[Array, Array, Array]:
     root = np.sqrt(np.einsum("gii->gi", mean_square))
     error = (SUMS + 4 * inverse.shape[1] * EPS) * np.square((root[:, None] @ np.abs(centred))[:, 0])
     spreads = np.sqrt(np.maximum(np.einsum("gkj,gkj->gj", centred, mean_square @ centred) - error, 0.0))
-    steps = np.where(kept.plain, first, first + inverse.shape[1])
+    steps = first + np.where(kept.plain[:, None], 0, np.count_nonzero(kept.map, axis=1))
     terms = (np.maximum(sizes, held)[:, None] @ np.abs(kept.map))[:, 0]
-    k = steps[:, None] * EPS * (terms[:, None] @ np.abs(inverse))[:, 0]
+    k = EPS * ((steps * terms)[:, None] @ np.abs(inverse))[:, 0]
     need = k[:, first:] + (k[:, :1] * np.abs(means[:, first:]) if first else 0.0)
     ratio = np.where(need > 0, need / np.maximum(spreads[:, first:], TINY), 0.0)
     return ratio.max(axis=1, initial=0.0), 2 * k[:, 0] if first else np.zeros(len(k)), (terms / root).max(axis=1, initial=1.0)

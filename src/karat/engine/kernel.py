@@ -137,12 +137,12 @@ class FittedMoments:
     # the same moments in features of the linear class, where both classes of queries are served
     also_linear: FittedMoments | None = None
 
-    def over(self, rows: int, extended: bool = False) -> FittedMoments:
-        """The same, of so many rows, summed in extended precision or not: bounds on the rounding of sums depend on it."""
+    def over(self, rows: int) -> FittedMoments:
+        """The same, of so many rows: bounds on the rounding of sums depend on it."""
         also, frame = self.also_linear, self.frame
         return replace(
             self, summed=rows, also_linear=None if also is None else replace(also, summed=rows),
-            frame=None if frame is None else frame.over(rows, extended),
+            frame=None if frame is None else frame.over(rows),
         )  # fmt: skip
 
     @property

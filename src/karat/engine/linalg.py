@@ -59,7 +59,7 @@ def column_norms(matrix: Array) -> Array:
 
 def product(left: Array, right: Array) -> Array:
     """``left @ right`` for matrices of either memory order."""
-    if left.shape[0] * left.shape[1] * right.shape[1] >= LARGE**3:
+    if left.shape[0] * left.shape[1] * right.shape[1] >= LARGE**3:  # many times what extended precision sums
         return np.asarray(blocked.product(left, right, threads()))
     return np.asarray(left @ right)
 
@@ -280,8 +280,6 @@ def summed_product(left: Array, right: Array, piece: int | None = None) -> Array
     cancel: a sum of n rows is off by up to n u.  Pieces of b rows are off by b u, and a tree adds log2(n / b) u
     (:mod:`karat.engine.sums`).  During a stack of products other threads can go on.
     """
-    if left.dtype != float:  # extended precision, which BLAS does not have
-        return np.asarray(left.T @ right, dtype=float)
     size = piece_rows(left.shape[1]) if piece is None else piece
     whole = len(left) // size * size
     if left.shape[1] > STACKED or whole <= size or not left.shape[1] * right.shape[1]:

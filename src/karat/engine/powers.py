@@ -121,7 +121,7 @@ class Polynomial(Kernel):
 
     def read_moments(self, products: Array, total: float) -> Array:
         """The moments of the features, from those products."""
-        moments = self.root * products[self.first, self.last]
+        moments = np.asarray(self.root * products[self.first, self.last], dtype=float)
         return np.append(moments, total) if self.total else moments
 
     def moments(self, block: Array, weights: Array) -> Array:
@@ -304,7 +304,7 @@ class Powers(Polynomial):
         factor = table.values(scale[:, None])[:, 0] * np.sqrt(table.multinomials)
         basis = replace(self.basis, map=self.basis.map * scale)
         second, half = second * np.outer(scale, scale), half * factor * factor[:, None]
-        return Frame(basis, False, second, half, total, self.degree, self.affine, self.count, not self.in_extended)
+        return Frame(basis, False, second, half, total, self.degree, self.affine, self.count)
 
     def _vanished(self, gram: Array) -> Flags:
         """Columns that are still unscaled and have no second moment that a double can hold."""
@@ -317,13 +317,13 @@ class Powers(Polynomial):
         high = (self.degree + 1) // 2
         powers = [monomials(len(gone), degree).powers for degree in (high, self.degree - high)]
         # What is dropped is measured in p-th powers; they may underflow.
-        lost = np.maximum(statistic[1][powers[0][gone], powers[1][gone]], LEAST)
+        lost = np.maximum(statistic[1][powers[0][gone], powers[1][gone]], LEAST).astype(float)
         before = len(left.excluded) - len(lost)
         norms = np.concatenate([left.excluded.norms[:before], (lost / total) ** (1.0 / self.degree)])
         norms[before:][np.diag(statistic[0])[gone] == 0] = 0.0
         kernel = self.within(replace(left, excluded=replace(left.excluded, norms=norms)))
         (rows, some), (columns, others) = (_places(gone, degree) for degree in (high, self.degree - high))
-        products = np.empty((len(some), len(others)))
+        products = np.empty((len(some), len(others)), dtype=statistic[1].dtype)
         products[np.ix_(some, others)] = statistic[1][np.ix_(rows, columns)]
         return kernel, (statistic[0][np.ix_(~gone, ~gone)], products)
 

@@ -281,7 +281,7 @@ def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, 
     sizes = np.maximum(frame.sizes, power_means(variables, weights, frame.total, frame.degree))
     dropped, lost, worst = frame.share(frame.dropped(variables, weights))
     derived, also, _ = frame.share(frame.rounded(sizes))
-    difference = frame.half_gram(frame.coordinates(variables), weights) - frame.half
+    difference = frame.difference(frame.coordinates(variables), weights)
     gap, sums = _relative_error(frame, difference, len(weights))
     if kernel.total:
         gap = max(gap, abs(float(weights.sum()) / fitted.total - 1.0))

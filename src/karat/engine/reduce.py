@@ -39,7 +39,7 @@ from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
-from karat.engine.tolerances import EXACT, ROUNDING, SHARP
+from karat.engine.tolerances import EXACT, LARGEST, ROUNDING, SHARP
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
@@ -315,7 +315,7 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
     passes, looked = 0, False
     while True:
         statistic = pass_over(rows, kernel, progress)
-        if not all(np.isfinite(part).all() for part in statistic):
+        if not all((np.abs(part) <= LARGEST).all() for part in statistic):
             raise NonFiniteError
         passes += 1
         # After the last pass the proof says whether the coordinates were good enough.

@@ -24,6 +24,7 @@ back.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -181,7 +182,9 @@ class Running:
         if isinstance(kernel, Powers) and keeping_all:
             kernel = kernel.keeping_all()
         low = single.read_moments(pairs[-3][1], 0.0) if isinstance(single, Polynomials) else None
-        fitted = kernel.fitted_moments(tuple(statistic), float(total[0]), last).over(int(total[1]), extended=total[2] == 0)
+        if isinstance(kernel, Powers) and kernel.degree > 2 and total[2] == 0:  # all powers were summed in extended precision
+            statistic[1] = cast(Array, statistic[1].astype(np.longdouble) + pairs[1][1])
+        fitted = kernel.fitted_moments(tuple(statistic), float(total[0]), last).over(int(total[1]))
         return fitted.known_to(off_by(self.debts, single), low, self.debts)
 
 

@@ -23,6 +23,7 @@ import numpy as np
 
 EPS = float(np.finfo(float).eps)
 TINY = float(np.finfo(float).tiny)
+LARGEST = float(np.finfo(float).max)
 
 # The proof (karat.engine.proof).  None of these decides how a coreset is made.
 EXACT = 1e-10

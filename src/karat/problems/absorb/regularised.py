@@ -91,7 +91,7 @@ class Regularised:
         self.map = coordinates
         self.kernel = powers_within(self.map, self.shift, self.degree, intercept)
         statistic = pass_over(rows, self.kernel, progress)
-        self.gram, self.form = statistic[0] / self.total, statistic[-1] / self.total
+        self.gram, self.form = (np.asarray(part / self.total, dtype=float) for part in (statistic[0], statistic[-1]))
         length = np.linalg.norm(self.map, axis=1)
         self.back = np.linalg.inv(self.map / length[:, None]) / length  # from the coordinates to the base variables
         self.size = np.sqrt(np.maximum(np.diag(self.back.T @ self.gram @ self.back), 0.0))
