@@ -180,7 +180,8 @@ class Certificate:
         levels = f", {self.levels} levels" if self.levels > 1 else ""
         text = (
             f"{self.size:,} of {self.n_rows:,} rows, {verdict}: the worst relative loss error over every query is "
-            f"{self.loss_error:.1e} (up to {self.tolerance:.0e} counts as exact), {second} (rank {self.rank}, bound "
+            f"{readable(self.loss_error, self.tolerance)} (up to {self.tolerance:.0e} counts as exact), {second} (rank "
+            f"{self.rank}, bound "
             f"{self.bound}{kept}{levels}, condition {self.condition:.1e}, {self.method}, {self.passes} "
             f"pass{'es' if self.passes != 1 else ''}, {self.seconds:.3g} s). Kept: {self.keeps}. "
             f"Not kept: {', '.join(self.excludes)}."
@@ -315,6 +316,17 @@ def _standard_errors(
     return 4 * sqrt(n_rows) * (error + rounding * worst) if worst < np.inf else None, True
 
 
+def readable(value: float, limit: float, kind: str = "e") -> str:
+    """A value to two digits, or to as many as it takes to read that it is beyond a limit.
+
+    >>> readable(1.04e-10, 1e-10), readable(1.001, 1.0, "g"), readable(9.96e-11, 1e-10)
+    ('1.04e-10', '1.001', '1.0e-10')
+    """
+    least = 1 if kind == "e" else 2
+    texts = (f"{value:.{digits}{kind}}" for digits in range(least, 18))
+    return next((text for text in texts if not value > limit or float(text) > limit), f"{value:.{least}{kind}}")
+
+
 def require_proven(
     certificate: Certificate, reductions: Sequence[Reduction], names: list[str], rows: Sequence[int] = ()
 ) -> None:
@@ -329,13 +341,13 @@ def require_proven(
     heavy = f" {several if len(rows) > 1 else f'Row {rows[0]}'} holds more than a tenth of a moment." if len(rows) else ""
     if not certificate.loss_error <= certificate.tolerance:
         reason = (
-            f"The best has a relative loss error of {certificate.loss_error:.1e} (up to {certificate.tolerance:.0e} counts as "
-            f"exact); {moment} is furthest off."
+            f"The best has a relative loss error of {readable(certificate.loss_error, certificate.tolerance)} (up to "
+            f"{certificate.tolerance:.0e} counts as exact); {moment} is furthest off."
         )
     else:
         reason = (
-            f"The best is exact only for columns that differ from the given ones by {certificate.remainder:.2g} times the "
-            f"rounding that counts as exact; {moment} is furthest off."
+            f"The best is exact only for columns that differ from the given ones by "
+            f"{readable(certificate.remainder, 1.0, 'g')} times the rounding that counts as exact; {moment} is furthest off."
         )
     raise NotExactError(
         f"No exact coreset was found. {reason}{heavy} The columns have condition {certificate.condition:.1e}. Scale or centre "

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat._core.certify import Certificate
+from karat._core.certify import Certificate, readable
 from karat._core.construct import Progress
 from karat._core.verify import measured
 from karat._core.wording import several, verdict
@@ -100,7 +100,7 @@ class CubeVerification:
         certificate = self.cube.certificate(label)
         off = []
         if certificate.loss_error > certificate.tolerance:
-            off = [f"The loss is off by {certificate.loss_error:.1e}."]
+            off = [f"The loss is off by {readable(certificate.loss_error, certificate.tolerance)}."]
         elif not certificate.proven:
             off = ["Moments differ by more than their rounding."]
         return " ".join([*off, *certificate.notes]).rstrip(".")
