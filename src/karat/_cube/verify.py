@@ -5,7 +5,7 @@
     measure   the kept rows of a cell against those of the fresh one
 
 The fresh rows stand for those of the data, and are off by what their certificate claims; the cell inherits that
-(:func:`karat._core.unions.certify_union`).
+(:mod:`karat.engine.claim`).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from karat._core.coreset import Coreset
 from karat._core.files import problem_header
 from karat._core.plan import FOLD, fold_memory
 from karat._core.progress import progress_bar
+from karat._core.provenance import Provenance
 from karat._data.advice import unknown_argument
 from karat._data.checks import check_taken, chosen_problem
 from karat._data.roles import column_roles, listed_names
@@ -228,10 +229,9 @@ class _Build:
                 self._require_same_rows()
                 core = finished(core, self.first.samples.rows, self.first.notes)
             self._save()
-        position, notes = self.position, [*core.certificate.notes, *self.source.notes]
-        if position.dropped or position.bad:
-            notes.append(f"{position.dropped:,} rows with missing values and {position.bad:,} broken rows were left out.")
-        return replace(core, certificate=replace(core.certificate, notes=tuple(notes)), provenance=self._provenance())
+        provenance = self._provenance()
+        notes = (*core.certificate.notes, *self.source.notes, *Provenance.read(provenance).notes)
+        return replace(core, certificate=replace(core.certificate, notes=notes), provenance=provenance)
 
     def _require_same_rows(self) -> None:
         """Refuse a source that gave other rows in the second pass than in the first."""

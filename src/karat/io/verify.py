@@ -304,9 +304,9 @@ class FileCheck:
         if fitted.needs_pass or core.absorbed or reduction.peeled.any():
             fitted, _ = fit_moments(rows, summary.kernel, np.arange(len(rows)))
             found = measure_again(core, rows, fitted, kept, passes)
-            return replace(found, inherited=reduction.error, before=found.before + reduction.spent)
+            return replace(found, inherited=reduction.claim)
         found = measure_again(core, None, fitted, kept, passes, witnesses=self._unweighted(kept))
-        return replace(found, inherited=running.inherited, before=found.before + running.spent)
+        return replace(found, inherited=running.inherited)
 
     def _unweighted(self, kept: Rows) -> Rows | None:
         """The kept rows as witnesses, which count once each; None where they had weights of their own."""
