@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from karat._core.certify import Certificate
-from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
 from karat._cube.build import new_reducer
@@ -31,6 +30,7 @@ from karat._cube.verify import CubeVerification, verify_cube
 from karat._data.frames import frame_of, native_frame
 from karat._storage.archive import read_bytes
 from karat.engine.linalg import Indices
+from karat.engine.rows import Progress
 from karat.errors import InputError, StorageError, check_memory
 from karat.io.build import MEMORY
 from karat.problems import Problem

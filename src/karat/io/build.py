@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, Literal, Never
 
-from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import problem_header
 from karat._core.plan import FOLD, fold_memory
@@ -27,6 +26,7 @@ from karat._storage.archive import prefixed, without_prefix
 from karat._storage.damage import reading
 from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
+from karat.engine.rows import Progress
 from karat.errors import InputError, check_whole
 from karat.io.checkpoint import Checkpoint, transform_digest
 from karat.io.consumers import Hashes, LatentSums, Reduce
@@ -94,7 +94,7 @@ def coreset_files(
     memory : int
         Bytes beside the interpreter that the run may use.
     progress : True or callable, optional
-        True shows a bar (on a terminal, if tqdm or rich is there).  A callable is called with (bytes done, bytes in all) after
+        True shows a bar by tqdm (extra ``progress``).  A callable is called with (bytes done, bytes in all) after
         every batch; bytes in all is 0 for a stream.
     sample_weight, groups, key : str, optional
         Columns with weights, with group labels, and with keys that identify rows.

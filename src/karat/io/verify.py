@@ -18,7 +18,6 @@ from typing import Any, Literal
 import numpy as np
 
 from karat._core.certify import centred_kernel, certify_again, measure_again
-from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import load
 from karat._core.latent import changed_maps
@@ -31,7 +30,7 @@ from karat._data.roles import ColumnRoles
 from karat._stream.samples import Samples
 from karat._stream.sketch import Sketch
 from karat.engine.reduce import Reduction, better, fit_moments
-from karat.engine.rows import Rows
+from karat.engine.rows import Progress, Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, fold_rows, refuse_once, short_names
 from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, Present, Reduce
@@ -77,7 +76,7 @@ def verify_files(
     memory : int
         Bytes beside the interpreter that the run may use.
     progress : True or callable, optional
-        True shows a bar (on a terminal, if tqdm or rich is there).  A callable is called with (bytes done, bytes in all) after
+        True shows a bar by tqdm (extra ``progress``).  A callable is called with (bytes done, bytes in all) after
         every batch.
     locate : bool
         Read the changed rows again, and say what they hold now (``Changed.values``).
