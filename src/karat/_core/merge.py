@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from karat._core import regression
 from karat._core.certify import require_proven
-from karat._core.construct import assemble, reduced
-from karat._core.coreset import Coreset
+from karat._core.construct import assembled, reduced
 from karat._core.provenance import joined, same_source
 from karat._core.unions import certify_union, inherited_error
 from karat._data.checks import Table, read_input
@@ -21,11 +20,14 @@ from karat.engine.reduce import NonFiniteError, Reduction, whole
 from karat.engine.tolerances import EXACT
 from karat.errors import InputError, NotExactError
 
+if TYPE_CHECKING:
+    from karat._core.coreset import Coreset
+
 
 def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     """See :meth:`karat.Coreset.merge`."""
     start = time.perf_counter()
-    if not isinstance(second, Coreset):
+    if not isinstance(second, type(first)):
         raise InputError(f"merge takes another Coreset, not {type(second).__name__}.")
     if first.problem != second.problem:
         raise InputError(
@@ -69,7 +71,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         reductions[0], correction = first.problem.absorb_rows(
             table.rows(), reductions[0], seed, None, carried if carried else None, table.unit
         )
-    merged = assemble(first.problem, table, X, y, reductions, correction, start)
+    merged = replace(first, **assembled(first.problem, table, X, y, reductions, correction, start))
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     left_out = [note for core in (first, second) for note in core.certificate.notes if "left out" in note]

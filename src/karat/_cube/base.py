@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from karat import __version__
 from karat._core.certify import Certificate
-from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
 from karat._core.unions import union_certificate
@@ -32,6 +32,7 @@ from karat._cube.verify import CubeVerification, verify_cube
 from karat._data.frames import frame_of, native_frame
 from karat._storage.archive import read_bytes
 from karat.engine.linalg import Indices
+from karat.engine.rows import Progress
 from karat.errors import InputError, StorageError, check_memory
 from karat.io.build import MEMORY
 from karat.problems import Problem
@@ -379,6 +380,4 @@ class Cube:
 
 def stamped(record: dict[str, Any]) -> dict[str, Any]:
     """A record of a change, with the time and the version."""
-    from karat import __version__
-
     return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record

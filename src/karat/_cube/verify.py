@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat._core.certify import Certificate
-from karat._core.construct import Progress
 from karat._core.verify import measured
 from karat._core.wording import several, verdict
 from karat._cube.cells import Cells, label_list
@@ -27,6 +26,7 @@ from karat._cube.kinds import joined_labels
 from karat._cube.present import Present
 from karat._data.checks import read_input
 from karat.engine.linalg import Indices
+from karat.engine.rows import Progress
 
 if TYPE_CHECKING:
     from karat._cube.base import Cube

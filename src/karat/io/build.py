@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, Literal, Never
 
-from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import problem_header
 from karat._core.plan import FOLD, fold_memory
@@ -26,15 +25,17 @@ from karat._storage.archive import prefixed, without_prefix
 from karat._storage.damage import reading
 from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
+from karat.engine.rows import Progress
 from karat.errors import InputError, check_whole
 from karat.io.checkpoint import Checkpoint, transform_digest
 from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.content_digest import ALGORITHM, Digest
+from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.learn import learned
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Position, changed_file, require_rows, scan
-from karat.io.source import Source, open_source
+from karat.io.source import Source
 from karat.problems import Kernel, Moments, Problem
 from karat.problems.latent import KnownMaps, Latent, MultiView
 

@@ -7,15 +7,12 @@ for data in memory and for data in files, which is read in batches and never hel
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
 
-from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._core.facts import kept_columns
 from karat._core.latent import read_sample
@@ -27,37 +24,25 @@ from karat.engine.rows import Progress, Rows, sample
 from karat.errors import InputError
 from karat.problems.latent import Latent
 from karat.problems.latent.sample import Sample
-from karat.report.moments import ColumnMatch, MomentMatch, match_columns, match_in_memory, match_latent
+from karat.report.moments import ColumnMatch, MomentMatch, match_columns, match_in_memory, match_latent, measured_facts
 
 SAMPLE = 2000  # rows of the data that a picture shows
 
 
-class Data(ABC):
+class Data(Protocol):
     """What pictures ask of the full data."""
 
-    @abstractmethod
     def sample(self) -> Array:
         """A uniform sample of rows, or all of them if there are no more (s, d)."""
 
-    @abstractmethod
     def moments(self) -> MomentMatch | None:
         """The moments that the problem keeps, of all rows and of the kept ones; None where the rows alone do not carry them."""
 
-    @abstractmethod
     def columns(self) -> ColumnMatch:
         """Mean and deviation of every column, of all rows and of the kept ones."""
 
-    @abstractmethod
     def verify(self) -> dict[str, Any]:
         """The coreset measured afresh, see :func:`measured_facts`."""
-
-
-def measured_facts(
-    certificate: Certificate, ok: bool, data: str | None, changed: Sequence[str], columns: int = 0
-) -> dict[str, Any]:
-    """A fresh certificate, and the verdict: ``ok``, how the ``data`` compares with the hashes stored of its ``columns``."""
-    verdict = {"ok": ok, "data": data, "changed": list(changed), "columns": columns}
-    return certificate.to_dict() | {"tolerance": certificate.tolerance} | verdict
 
 
 def open_data(
@@ -94,7 +79,7 @@ def is_source(data: Any) -> bool:
     return any(hasattr(data, name) for name in known)
 
 
-class MemoryData(Data):
+class MemoryData:
     """Data in memory; tables are read in blocks and not copied."""
 
     def __init__(

@@ -13,17 +13,16 @@ from karat._core.coreset import Coreset
 from karat._data.batch import Batch, column_sums
 from karat.engine.rows import Progress, Rows
 from karat.io.consumers import ColumnSums, Consumer, Moments, Sample
+from karat.io.find import open_source
 from karat.io.kept import Kept
 from karat.io.read_all import layout_of
-from karat.io.source import open_source
 from karat.io.verify import FileCheck, file_layout
 from karat.problems.latent import KnownMaps
 from karat.problems.latent.known import tables_of
-from karat.report.data import Data, measured_facts
-from karat.report.moments import ColumnMatch, MomentMatch, match, match_columns
+from karat.report.moments import ColumnMatch, MomentMatch, match, match_columns, measured_facts
 
 
-class FileData(Data):
+class FileData:
     """Files that a coreset was made from, or others with the same columns."""
 
     def __init__(self, core: Coreset, source: Any, size: int, seed: int, progress: Progress | None) -> None:

@@ -6,10 +6,13 @@ of order one, and a difference of 1e-15 is rounding, whatever the units of the c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._data.checks import Table, read_input
 from karat.engine.kernel import FittedMoments
@@ -97,3 +100,11 @@ def keeps_columns(core: Coreset) -> bool:
     own = read_input(core.X, core.y, core.problem, core.weights, None)
     kernel = own.kernel(core.problem)
     return isinstance(kernel, Polynomial) and kernel.affine and kernel.degree >= 2
+
+
+def measured_facts(
+    certificate: Certificate, ok: bool, data: str | None, changed: Sequence[str], columns: int = 0
+) -> dict[str, Any]:
+    """A fresh certificate, and the verdict: ``ok``, how the ``data`` compares with the hashes stored of its ``columns``."""
+    verdict = {"ok": ok, "data": data, "changed": list(changed), "columns": columns}
+    return certificate.to_dict() | {"tolerance": certificate.tolerance} | verdict

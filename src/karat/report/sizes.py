@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat._core.construct import coreset
+from karat._core.coreset import coreset
 from karat.errors import InputError
 from karat.problems import LpRegression, Ridge
 from karat.report.display import CORE, FULL, GUIDE, OTHER, Display
