@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from karat import problems
     from karat._core.certify import Certificate
-    from karat._core.construct import coreset
-    from karat._core.coreset import Coreset
-    from karat._core.files import load
+    from karat._core.coreset import Coreset, coreset, load
     from karat._core.plan import Plan, plan
     from karat._cube import Cube, cube
     from karat._stream.sketch import Sketch
@@ -48,9 +46,7 @@ __all__ = [
 # Names are imported when they are first used: the command line answers at once, and extras are not needed before their time.
 _HOMES = {
     "_core.certify": ["Certificate"],
-    "_core.construct": ["coreset"],
-    "_core.coreset": ["Coreset"],
-    "_core.files": ["load"],
+    "_core.coreset": ["Coreset", "coreset", "load"],
     "_core.plan": ["Plan", "plan"],
     "_cube": ["Cube", "cube"],
     "_stream.sketch": ["Sketch"],

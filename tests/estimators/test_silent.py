@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import HuberRegressor, Lasso, LinearRegression, Ridge, RidgeCV
-from sklearn.metrics import make_scorer
+from sklearn.metrics import make_scorer, mean_squared_error
 from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV, KFold, RandomizedSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, SplineTransformer, StandardScaler
@@ -150,6 +150,15 @@ def test_a_scorer_is_not_known_by_its_name(blobs):
     X, y, _ = blobs
     search = GridSearchCV(Lasso(), {"alpha": [0.01, 0.5, 2.0]}, scoring=make_scorer(r2_score), cv=3)
     few, full = CoresetRegressor(search).fit(X, y), clone(search).fit(X, y)
+    np.testing.assert_allclose(scores(few.estimator_)["mean_test_score"], scores(full)["mean_test_score"], rtol=1e-9)
+
+
+def test_a_scorer_is_not_known_without_its_sign(blobs):
+    """``make_scorer(mean_squared_error)`` takes large errors for good ones, unlike "neg_mean_squared_error"."""
+    X, y, _ = blobs
+    search = GridSearchCV(Ridge(), {"alpha": [1.0, 1e4]}, scoring=make_scorer(mean_squared_error), cv=3)
+    few, full = CoresetRegressor(search, few_rows=0).fit(X, y), clone(search).fit(X, y)
+    assert few.estimator_.best_params_ == full.best_params_
     np.testing.assert_allclose(scores(few.estimator_)["mean_test_score"], scores(full)["mean_test_score"], rtol=1e-9)
 
 

@@ -11,7 +11,8 @@ import pytest
 
 import karat
 from karat import InputError
-from karat.io.source import open_source, text_columns
+from karat.io.find import open_source
+from karat.io.source import text_columns
 
 ROWS = 300
 

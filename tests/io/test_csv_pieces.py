@@ -17,7 +17,8 @@ import karat
 from karat import InputError
 from karat.io.background import in_order
 from karat.io.csv_blocks import CsvBytes, Header
-from karat.io.source import ResumePoint, open_source
+from karat.io.find import open_source
+from karat.io.source import ResumePoint
 
 cells = st.one_of(
     st.integers(-999, 999).map(str),

@@ -14,7 +14,7 @@ from tables import COLUMNS, arrays, make
 
 import karat
 from karat.io.csv_lines import line_ends
-from karat.io.source import open_source
+from karat.io.find import open_source
 
 LABELS = np.array(["plain", "two\nlines", 'a "quoted"\r\nword, and a comma', '\n"'])
 

@@ -8,7 +8,8 @@ import karat
 from karat import InputError
 from karat import problems as P
 from karat.io.columnar import Stream
-from karat.io.source import ResumePoint, open_source
+from karat.io.find import open_source
+from karat.io.source import ResumePoint
 
 duckdb = pytest.importorskip("duckdb")
 SELECT = "SELECT a, b, c, d, y FROM sales ORDER BY id"

@@ -18,7 +18,7 @@ from tables import COLUMNS, arrays, make, write
 
 import karat
 from karat import problems as P
-from karat.io.source import open_source
+from karat.io.find import open_source
 
 
 def check(core, table, weights=None, groups=None):

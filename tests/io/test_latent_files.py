@@ -17,7 +17,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 import karat
 from karat import models
 from karat import problems as P
-from karat.io.source import open_source
+from karat.io.find import open_source
 
 
 @pytest.fixture(params=list(CASES))

@@ -13,7 +13,7 @@ from latent_tables import case_of
 import karat
 from karat import problems as P
 from karat._storage.archive import read_archive
-from karat.io.source import open_source
+from karat.io.find import open_source
 
 
 class Stop(BaseException):

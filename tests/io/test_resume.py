@@ -17,7 +17,7 @@ from tables import COLUMNS, arrays, make, write
 import karat
 from karat import problems as P
 from karat._storage.archive import read_archive
-from karat.io.source import open_source
+from karat.io.find import open_source
 
 SCRIPT = """
 import sys, time

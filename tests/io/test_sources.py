@@ -13,7 +13,7 @@ from tables import make, write
 
 import karat
 from karat import InputError
-from karat.io.source import open_source
+from karat.io.find import open_source
 
 FILES = [
     "a.parquet", "b.parquet", "part-1.parquet", "part-10.parquet", "part-2.parquet", "year=2023/part-1.parquet",

@@ -3,13 +3,15 @@
 A name with one leading underscore is private to the module that declares it, and a module with one to the package that
 holds it.  So ``karat._core.merge`` is open to all of ``karat``, and ``karat.report._table`` to ``karat.report`` only.
 An attribute ``x._name`` is allowed on ``self``, ``cls`` and ``super()``, and where the same module declares ``_name`` (as a
-method, a class variable, or by assignment to ``self``).  Names such as ``_repr_html_``, the methods of named tuples,
-``os._exit`` and ``sys._getframe`` are documented by Python, not private.
+method, a class variable, or by assignment to ``self``).  What a class inherits from another library is not its own.  Arguments
+``f(_name=1)`` and modules in texts (``"numpy.linalg._umath_linalg"``) count, too.  Names such as ``_repr_html_``, the methods
+of named tuples, ``os._exit`` and ``sys._getframe`` are documented by Python, not private.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
@@ -17,6 +19,7 @@ from typing import NamedTuple, TypeGuard
 OWN = {"self", "cls", "super"}
 DOCUMENTED = {"_replace", "_asdict", "_fields", "_make", "_exit", "_getframe"}
 BY_NAME = {"getattr", "setattr", "hasattr", "delattr"}
+DOTTED = re.compile(r"[a-z]\w*(\.\w+)+")  # a text that may name a module
 
 
 class Use(NamedTuple):
@@ -40,6 +43,12 @@ def uses(module: str, source: str) -> Iterator[Use]:
         for base, attribute in _accessed(node):
             if is_private(attribute) and attribute not in declared and _name(base) not in OWN:
                 yield Use(module, node.lineno, f"{ast.unparse(base)}.{attribute}")
+        for name in _passed(node):
+            if is_private(name) and name not in declared:
+                yield Use(module, node.lineno, f"{name}=")
+    for node, base, attribute in _inherited(tree):
+        if is_private(attribute) and (attribute not in declared or base == "super"):
+            yield Use(module, node.lineno, f"{base}.{attribute}")
 
 
 def modules(root: Path) -> Iterator[tuple[str, Path]]:
@@ -60,6 +69,8 @@ def _imported(node: ast.AST, module: str) -> Iterator[str]:
         found = [f"{node.module}.{alias.name}" for alias in node.names]
     elif isinstance(node, ast.Import):
         found = [alias.name for alias in node.names]
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
+        found = [node.value]
     else:
         return
     for path in found:
@@ -79,6 +90,27 @@ def _accessed(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
         name = node.args[1]
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
             yield node.args[0], name.value
+
+
+def _passed(node: ast.AST) -> Iterator[str]:
+    """The names of the arguments of a call."""
+    if isinstance(node, ast.Call):
+        yield from (keyword.arg for keyword in node.keywords if keyword.arg is not None)
+
+
+def _inherited(tree: ast.Module) -> Iterator[tuple[ast.Attribute, str, str]]:
+    """Attributes of ``self`` and ``super()`` in classes whose bases all come from other libraries."""
+    foreign = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] not in ("karat", "typing")
+        for alias in node.names
+    }
+    for kind in ast.walk(tree):
+        if isinstance(kind, ast.ClassDef) and kind.bases and all(_name(base) in foreign for base in kind.bases):
+            for node in ast.walk(kind):
+                if isinstance(node, ast.Attribute) and _name(node.value) in OWN:
+                    yield node, _name(node.value), node.attr
 
 
 def _name(node: ast.expr) -> str:

@@ -1,27 +1,38 @@
-"""The Coreset: a few rows of the input with positive weights and the same loss at every query."""
+"""The Coreset, a few rows of the input with positive weights and the same loss at every query, and how it is made or loaded."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Literal, Never
 
 import numpy as np
 
 from karat._core.certify import Certificate
+from karat._core.construct import assembled, read_rows, reduced
 from karat._core.export import Summary, coreset_html, to_arrow, to_pandas, to_polars
+from karat._core.files import loaded_fields, save
+from karat._core.merge import merge
+from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
+from karat._core.verify import verify
 from karat._data import containers
 from karat._data.advice import unknown_argument
-from karat._data.checks import features_of, read_input
+from karat._data.checks import check_absorbing, chosen_problem, features_of, read_input
 from karat._data.named import named_columns
 from karat._storage.text import as_objects, as_text
 from karat.engine.linalg import Array
-from karat.errors import InputError
+from karat.engine.reduce import NonFiniteError
+from karat.engine.rows import Progress
+from karat.errors import InputError, check_whole
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
+
+Method = Literal["auto", "onepass", "tree", "caratheodory"]
+METHODS = ("auto", "onepass", "tree", "caratheodory")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -181,8 +192,6 @@ class Coreset:
         Certificate
             Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices``.
         """
-        from karat._core.verify import verify
-
         if unknown:
             raise unknown_argument(Coreset.verify, unknown)
         X, y, sample_weight, groups, _ = named_columns(X, y, sample_weight, groups)
@@ -193,8 +202,6 @@ class Coreset:
 
         Indices run through the rows of ``self``, then those of ``other``.
         """
-        from karat._core.merge import merge
-
         return merge(self, other, random_state)
 
     def contains(self, keys: Any) -> np.ndarray:
@@ -267,8 +274,6 @@ class Coreset:
             ``.npz`` (arrays and JSON), or ``.parquet`` (extra ``io``): the kept rows with columns ``weight`` and ``row`` (and
             ``group``, ``key``), which any tool can open, and everything else in the metadata of its schema.
         """
-        from karat._core.files import save
-
         save(self, Path(path))
 
     def renumbered(self, indices: np.ndarray, n_rows: int, keys: np.ndarray | None) -> Coreset:
@@ -300,3 +305,104 @@ class Coreset:
 
     def _repr_html_(self) -> str:
         return coreset_html(self)
+
+
+def coreset(
+    X: Any,
+    y: Any = None,
+    problem: Problem | None = None,
+    *,
+    sample_weight: Any = None,
+    groups: Any = None,
+    lengths: Any = None,
+    method: Method = "auto",
+    random_state: int = 0,
+    progress: Progress | bool | None = None,
+    **unknown: Never,
+) -> Coreset:
+    """A few rows of the input, with positive weights, on which the problem has the same loss at every query.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or data frame of shape (n, d)
+    y : array or frame of shape (n,) or (n, T), or the name of a column, optional
+        A name, or a list of names, takes these columns out of the frame X.
+    problem : Problem, optional
+        What must not change; :class:`~karat.problems.LeastSquares` if y is given, else ``Moments(2)``.
+    sample_weight : array of shape (n,), optional
+        Non-negative weights of the rows.
+    groups : array of shape (n,), optional
+        One exact coreset per label (cross-validation folds, classes, sites), returned as one.
+    lengths : array of int, optional
+        Lengths of sequences, for sequence models only.
+    method : {"auto", "onepass", "tree", "caratheodory"}
+        The reducer; all give the same guarantee.  :func:`karat.plan` says what "auto" would do and why.
+    random_state : int
+        The choice of rows depends on it, the exactness does not.
+    progress : True or callable, optional
+        True shows a bar by tqdm (extra ``progress``).  A callable is called with (rows done, rows in all).
+    **unknown
+        Refused; the error names the argument that was probably meant.
+
+    Returns
+    -------
+    Coreset
+
+    Raises
+    ------
+    InputError
+        If an input cannot be used; the message names the place and the remedy.
+    NotExactError
+        If exactness could not be reached; an inexact coreset is never returned.
+
+    Examples
+    --------
+    >>> import numpy as np, karat
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100_000, 3)); y = X.sum(axis=1) + rng.standard_normal(100_000)
+    >>> core = karat.coreset(X, y)
+    >>> len(core), core.certificate.ok
+    (15, True)
+    """
+    start = time.perf_counter()
+    if unknown:
+        raise unknown_argument(coreset, unknown)
+    if progress is not None and not callable(progress):
+        with progress_bar(progress, "rows") as advance:
+            return coreset(
+                X, y, problem, sample_weight=sample_weight, groups=groups, lengths=lengths, method=method,
+                random_state=random_state, progress=advance,
+            )  # fmt: skip
+    target = None
+    if isinstance(y, str | list) or isinstance(sample_weight, str) or isinstance(groups, str):
+        X, y, sample_weight, groups, target = named_columns(X, y, sample_weight, groups)
+    problem = chosen_problem(problem, y is not None)
+    if not isinstance(method, str) or method not in METHODS:
+        raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.", argument="method")
+    if type(random_state) is not int or random_state < 0:  # a NumPy integer will do, True will not
+        check_whole("random_state", random_state, 0)
+    X, y = containers.collected(X), containers.collected(y)
+    data = read_rows(X, y, problem, sample_weight, groups, lengths)
+    check_absorbing(problem, groups, data.targets)
+    seed, correction = int(random_state), None
+    try:
+        reductions = reduced(data, data.kernel(problem), method, seed, progress)
+        if problem.absorb is not None:
+            reductions[0], correction = problem.absorb_rows(data.rows(), reductions[0], seed, progress, unit=data.unit)
+    except NonFiniteError:
+        raise data.explain_non_finite() from None
+    provenance = None if target is None else {"target": target}
+    return Coreset(**assembled(problem, data, X, y, reductions, correction, start), provenance=provenance)
+
+
+def load(path: str | Path, problem: Problem | None = None) -> Coreset:
+    """Read a coreset that :meth:`karat.Coreset.save` wrote.
+
+    Parameters
+    ----------
+    path : path
+        An ``.npz`` or ``.parquet`` file.
+    problem : Problem, optional
+        Needed where the problem holds a user's function, which is not saved.
+    """
+    return Coreset(**loaded_fields(Path(path), problem))

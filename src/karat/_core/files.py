@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
 from karat import problems
 from karat._core.certify import Certificate
-from karat._core.coreset import Coreset
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
 from karat._core.stored import admit, check_certificate, check_provenance, check_values
@@ -23,6 +22,9 @@ from karat._storage.members import Spec
 from karat.errors import DamagedFileError, InputError, MissingExtraError
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
+
+if TYPE_CHECKING:
+    from karat._core.coreset import Coreset
 
 WHAT = "a coreset file"
 PARQUET = b"PAR1"  # with which a Parquet file begins
@@ -51,17 +53,8 @@ def save(core: Coreset, path: Path) -> None:
         raise InputError(f"A coreset is saved as .npz or .parquet, not {path.suffix or 'without a suffix'!r}: {path}.")
 
 
-def load(path: str | Path, problem: Problem | None = None) -> Coreset:
-    """Read a coreset that :meth:`karat.Coreset.save` wrote.
-
-    Parameters
-    ----------
-    path : path
-        An ``.npz`` or ``.parquet`` file.
-    problem : Problem, optional
-        Needed where the problem holds a user's function, which is not saved.
-    """
-    path = Path(path)
+def loaded_fields(path: Path, problem: Problem | None) -> dict[str, Any]:
+    """The fields of a coreset that :func:`save` wrote, see :func:`karat.load`."""
     data = read_bytes(path)
     if path.suffix.lower() in DATA and not data.startswith((PARQUET, ZIP)):
         raise InputError(
@@ -72,10 +65,10 @@ def load(path: str | Path, problem: Problem | None = None) -> Coreset:
     header, arrays = (_parquet().unpack_table if parquet else unpack)(data, str(path), WHAT, _admit)
     with reading(str(path), WHAT):
         check_values(header, arrays)
-        core = _restored(header, arrays, saved_problem(header, str(path), problem))
-        check_certificate(core.certificate)
-        check_provenance(core.provenance)
-    return core
+        fields = _restored(header, arrays, saved_problem(header, str(path), problem))
+        check_certificate(fields["certificate"])
+        check_provenance(fields["provenance"])
+    return fields
 
 
 def _admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
@@ -108,26 +101,26 @@ def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
     return problem_header(core.problem) | header | {"provenance": core.provenance}, arrays
 
 
-def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> Coreset:
+def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> dict[str, Any]:
     correction = None
     if "correction_sets" in arrays:
         correction = Correction(arrays["correction_sets"], arrays["correction_delta"])
     maps = {name.removeprefix("map_"): value for name, value in arrays.items() if name.startswith("map_")}
-    return Coreset(
-        indices=arrays["indices"],
-        weights=arrays["weights"],
-        X=_restore(header["containers"]["X"], "X", arrays),
-        y=_restore(header["containers"]["y"], "y", arrays),
-        groups=arrays.get("groups"),
-        n_rows=header["n_rows"],
-        problem=problem,
-        certificate=Certificate.from_dict(header["certificate"]),
-        keys=arrays.get("keys"),
-        maps=maps or None,
-        provenance=header.get("provenance"),
-        absorbed=correction,
-        regression=Regression.restored(header.get("regression"), arrays),
-    )
+    return {
+        "indices": arrays["indices"],
+        "weights": arrays["weights"],
+        "X": _restore(header["containers"]["X"], "X", arrays),
+        "y": _restore(header["containers"]["y"], "y", arrays),
+        "groups": arrays.get("groups"),
+        "n_rows": header["n_rows"],
+        "problem": problem,
+        "certificate": Certificate.from_dict(header["certificate"]),
+        "keys": arrays.get("keys"),
+        "maps": maps or None,
+        "provenance": header.get("provenance"),
+        "absorbed": correction,
+        "regression": Regression.restored(header.get("regression"), arrays),
+    }
 
 
 def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | None:

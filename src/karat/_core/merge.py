@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from karat._core import regression
-from karat._core.construct import assemble, reduced
-from karat._core.coreset import Coreset
+from karat._core.construct import assembled, reduced
 from karat._core.provenance import Provenance, joined, same_source
 from karat._data.checks import Table, read_input
 from karat._data.frames import stack_rows
@@ -20,11 +19,14 @@ from karat.engine.reduce import NonFiniteError, Reduction, whole
 from karat.engine.tolerances import EXACT
 from karat.errors import InputError, NotExactError
 
+if TYPE_CHECKING:
+    from karat._core.coreset import Coreset
+
 
 def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     """See :meth:`karat.Coreset.merge`."""
     start = time.perf_counter()
-    if not isinstance(second, Coreset):
+    if not isinstance(second, type(first)):
         raise InputError(f"merge takes another Coreset, not {type(second).__name__}.")
     if first.problem != second.problem:
         raise InputError(
@@ -67,7 +69,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         reductions[0], correction = first.problem.absorb_rows(
             table.rows(), reductions[0], seed, None, carried if carried else None, table.unit
         )
-    merged = assemble(first.problem, table, X, y, reductions, correction, start)
+    merged = replace(first, **assembled(first.problem, table, X, y, reductions, correction, start))
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     provenance = joined(first.provenance, second.provenance)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from karat._core.certify import Certificate, centred_kernel, certify_again, measure_again
 from karat._core.construct import read_rows
-from karat._core.coreset import Coreset
 from karat._core.latent import Samples
 from karat._data.checks import Table
 from karat._data.frames import aligned
@@ -24,6 +23,9 @@ from karat.engine.proof import Proof
 from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
+
+if TYPE_CHECKING:
+    from karat._core.coreset import Coreset
 
 SAME_WEIGHT = 1e-6  # relative difference of total weights up to which a level was reduced by itself
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from karat import __version__
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
@@ -378,6 +379,4 @@ class Cube:
 
 def stamped(record: dict[str, Any]) -> dict[str, Any]:
     """A record of a change, with the time and the version."""
-    from karat import __version__
-
     return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record

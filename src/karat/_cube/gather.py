@@ -19,8 +19,8 @@ from karat._cube.present import Present, unpacked
 from karat._data.containers import collected
 from karat.engine.rows import Progress
 from karat.errors import InputError
+from karat.io.find import open_source
 from karat.io.scan import require_rows
-from karat.io.source import open_source
 from karat.problems import Problem
 
 MODULUS = 2**64

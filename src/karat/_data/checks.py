@@ -326,6 +326,12 @@ def check_weights(sample_weight: Any, count: int) -> Array | None:
     return weights
 
 
+def weights_or_ones(sample_weight: Any, count: int) -> Array:
+    """The same as an array, also where no weights are given."""
+    weights = check_weights(sample_weight, count)
+    return np.ones(count) if weights is None else weights
+
+
 def stored_weights(weights: Array, unit: float = 1.0) -> Array:
     """Weights as they are stored, in units of 1; raise unless they are the numbers that were proven."""
     with np.errstate(over="ignore", under="ignore"):

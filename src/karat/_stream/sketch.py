@@ -33,6 +33,8 @@ from karat._stream.admission import adds_nothing, is_summable
 from karat._stream.buffer import Buffer
 from karat._stream.fingerprint import Fingerprint
 from karat._stream.result import coreset_of
+from karat._stream.state import restored, state_of
+from karat._stream.stored import admit
 from karat._stream.summary import Summary
 from karat.engine.carried import claimed_again, means_kernel
 from karat.engine.claim import NO_ERROR, Claim
@@ -337,8 +339,6 @@ class Sketch:
 
     def state(self, extra: dict[str, Any] | None = None) -> Stored:
         """Everything that :meth:`restore` needs, as a header for JSON and arrays; what waits is folded first."""
-        from karat._stream.state import state_of
-
         with self._lock:
             self.fold()
             return state_of(self, extra)
@@ -346,9 +346,7 @@ class Sketch:
     @staticmethod
     def restore(header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None = None) -> Sketch:
         """The sketch of :meth:`state`; ``name`` is what an error message calls it."""
-        from karat._stream.state import restored
-
-        return restored(header, arrays, name, problem)
+        return restored(Sketch, header, arrays, name, problem)
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint to an ``.npz`` file (arrays and JSON, no pickle), atomically; what waits is folded first."""
@@ -364,8 +362,6 @@ class Sketch:
         problem : Problem, optional
             Needed where the problem holds a user's function, which is not saved.
         """
-        from karat._stream.stored import admit
-
         return Sketch.restore(*read_archive(Path(path), "a checkpoint", admit), str(path), problem)
 
     def __repr__(self) -> str:

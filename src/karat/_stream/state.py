@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -13,7 +13,6 @@ from karat._data.batch import Batch
 from karat._storage.archive import Stored
 from karat._storage.damage import reading, require
 from karat._stream.fingerprint import Fingerprint
-from karat._stream.sketch import Sketch
 from karat._stream.stored import check_header, check_held, check_running, require_current
 from karat._stream.summary import Summary
 from karat.engine.claim import PROOF_VERSION, Claim
@@ -23,6 +22,9 @@ from karat.engine.rows import own_weights
 from karat.engine.stream import Running
 from karat.errors import DamagedFileError, InputError, NotExactError
 from karat.problems import Problem
+
+if TYPE_CHECKING:
+    from karat._stream.sketch import Sketch
 
 UNDERSCORED = ("like", "names", "columns", "targets", "folds", "seconds")  # so they are called in files
 SUMMARY = {"n_rows": "n_rows"} | {name: f"_{name}" for name in UNDERSCORED}
@@ -75,22 +77,22 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
     return header, arrays
 
 
-def restored(header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None) -> Sketch:
-    """The sketch of :func:`state_of`; ``name`` is what an error message calls it."""
+def restored(kind: type[Sketch], header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None) -> Sketch:
+    """The sketch of :func:`state_of`, an object of the class ``kind``; ``name`` is what an error message calls it."""
     if not header.get("sketch"):
         raise DamagedFileError(f"{name} is not a checkpoint of a sketch; a coreset is read by karat.load.")
     with reading(name, "a checkpoint"):
         require_current(header)
         known = saved_problem(header, name, problem)
         try:
-            return _restored(header, arrays, known)
+            return _restored(kind, header, arrays, known)
         except (InputError, NotExactError) as error:
             raise DamagedFileError(f"{name} is damaged, or not a checkpoint of this problem ({error})") from error
 
 
-def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> Sketch:
+def _restored(kind: type[Sketch], header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> Sketch:
     check_header(header)
-    sketch = Sketch(
+    sketch = kind(
         problem, header["key"], random_state=header["random_state"], buffer_rows=header["buffer_rows"],
         buffer_bytes=header["buffer_bytes"],
     )  # fmt: skip

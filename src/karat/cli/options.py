@@ -175,7 +175,7 @@ class Database:
             return query(self.sql, self.database)
         if not paths:
             raise InputError("Missing argument 'DATA': name files, or rows of a database with --sql.")
-        from karat.io.source import open_source
+        from karat.io.find import open_source
 
         return open_source(list(paths))
 

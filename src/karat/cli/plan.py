@@ -44,7 +44,8 @@ def plan(
     if source:
         if (rows, columns, targets) != (None, None, None):
             raise InputError("Name files, or give --rows, --columns and --targets; not both.")
-        from karat.io.source import open_source, text_columns
+        from karat.io.find import open_source
+        from karat.io.source import text_columns
 
         opened = open_source(source)
         predicted = named("--target", target, opened.schema().names)

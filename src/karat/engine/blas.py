@@ -8,40 +8,60 @@ shared among threads of ours (:mod:`karat.engine.blocked`).
 from __future__ import annotations
 
 import ctypes
+import os
+import warnings
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from threading import Lock
 
+from karat.compat.numpy import LINKED as NUMPY_BLAS
 from karat.engine.threads import cores
 
 Counter = tuple[Callable[[], int], Callable[[int], None]]  # to ask for the number of threads of a BLAS, and to set it
 
+SCIPY_BLAS = "scipy.linalg.cython_blas"
+MANY_THREADS = (
+    "karat cannot tell how many threads the BLAS of NumPy or SciPy has, so coresets may differ in their last digits where that "
+    "number differs. Install threadpoolctl, or set OMP_NUM_THREADS=1 before Python starts."
+)
+
 
 @lru_cache(maxsize=1)
 def blas_threads() -> list[Counter]:
-    """The OpenBLAS of NumPy and that of SciPy, found through the modules that were linked to them; else by threadpoolctl."""
-    found: list[Counter] = []
-    for name in ("numpy.linalg._umath_linalg", "scipy.linalg._fblas"):
-        try:
-            library = ctypes.CDLL(str(import_module(name).__file__))
-        except (ImportError, OSError):  # of another kind than those of today
-            continue
-        names = [f"{prefix}openblas_%s_num_threads{end}" for prefix in ("scipy_", "") for end in ("64_", "_64", "")]
-        known = next((form for form in names if hasattr(library, form % "set")), None)
-        if known is not None:
-            ask, give = getattr(library, known % "get"), getattr(library, known % "set")
-            ask.restype, give.restype = ctypes.c_int, None
-            found.append((ask, give))
-    if found:
+    """The BLAS of NumPy and that of SciPy: OpenBLAS, found through modules that are linked to it, or what threadpoolctl knows.
+
+    If neither finds them they keep their threads, and a warning says once what that means.
+    """
+    found = [counter for module in (NUMPY_BLAS, SCIPY_BLAS) if (counter := _openblas(module)) is not None]
+    if len(found) == 2:
         return found
-    try:
+    if find_spec("threadpoolctl") is not None:  # it comes with scikit-learn
         from threadpoolctl import ThreadpoolController
-    except ImportError:  # comes with scikit-learn; without it such a BLAS keeps its threads
-        return []
-    pools = [pool for pool in ThreadpoolController().lib_controllers if pool.user_api == "blas"]
-    return [(pool.get_num_threads, pool.set_num_threads) for pool in pools]
+
+        pools = ThreadpoolController().select(user_api="blas").lib_controllers
+        if pools:
+            return [(pool.get_num_threads, pool.set_num_threads) for pool in pools]
+    if os.environ.get("OMP_NUM_THREADS") != "1":
+        warnings.warn(MANY_THREADS, RuntimeWarning, stacklevel=2)
+    return found
+
+
+def _openblas(module: str) -> Counter | None:
+    """The OpenBLAS that an extension module is linked to; None if it is linked to another BLAS."""
+    try:
+        library = ctypes.CDLL(str(import_module(module).__file__))
+    except (ImportError, OSError):
+        return None
+    names = [f"{prefix}openblas_%s_num_threads{end}" for prefix in ("scipy_", "") for end in ("64_", "_64", "")]
+    known = next((form for form in names if hasattr(library, form % "set")), None)
+    if known is None:
+        return None
+    ask, give = getattr(library, known % "get"), getattr(library, known % "set")
+    ask.restype, give.restype = ctypes.c_int, None
+    return ask, give
 
 
 class _OneThread(ContextDecorator):

@@ -23,12 +23,13 @@ from sklearn.utils.validation import has_fit_parameter
 
 from karat._core.coreset import Coreset
 from karat._data import containers
+from karat.compat.sklearn import copy_fitted
 from karat.errors import InputError
 from karat.estimators import registry, searches
 from karat.estimators.covers import cover
 from karat.estimators.fitting import check_listed, check_splitter, fit_weighted, join_pipeline, key_of, refuse, split_pipeline
 from karat.estimators.folds import cores_of_splits, full_splits
-from karat.estimators.leave_one_out import copy_fitted, fit_by_leave_one_out
+from karat.estimators.leave_one_out import fit_by_leave_one_out
 from karat.estimators.monomials import monomial_problem
 from karat.estimators.training_rows import TrainingRows
 from karat.estimators.transformers import (

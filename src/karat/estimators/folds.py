@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import KFold, check_cv
 
 from karat._core.certify import Certificate
-from karat._core.construct import coreset
-from karat._core.coreset import Coreset
+from karat._core.coreset import Coreset, coreset
 from karat._data import containers, frames
 from karat.errors import InputError, NotExactError
 from karat.estimators.atoms import TEST, TRAIN, ConsecutiveFolds, Repeat, Split, gather
@@ -124,8 +124,6 @@ def _atoms(rows: TrainingRows, atom: np.ndarray, problem: Problem) -> Coreset:
 
 def full_splits(cv: Any, X: Any, y: Any, groups: Any, classifies: bool = False) -> Sequence[Split]:
     """The splits of the full data, as scikit-learn makes them."""
-    from sklearn.model_selection import KFold, check_cv
-
     check_splitter(cv)
     target = None if y is None else np.asarray(y)
     splitter, count = check_cv(cv, target, classifier=classifies), containers.row_count(X)

@@ -20,6 +20,7 @@ from sklearn.metrics import check_scoring
 
 from karat._core.coreset import Coreset
 from karat._data import containers
+from karat.compat.sklearn import copy_fitted
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.estimators.fitting import fit_weighted
@@ -97,10 +98,3 @@ def dense(table: Any) -> Array:
 def dense_target(y: Any) -> Array:
     """A target as a table of doubles."""
     return np.asarray(containers.as_table(y, "y"), dtype=float)
-
-
-def copy_fitted(model: Any, ridge: Any) -> None:
-    """Give RidgeCV the coefficients, and what was noted of the columns and classes, of a fitted Ridge."""
-    for name in ("coef_", "intercept_", "n_features_in_", "feature_names_in_", "classes_", "_label_binarizer"):
-        if hasattr(model, name):
-            setattr(ridge, name, getattr(model, name))

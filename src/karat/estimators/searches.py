@@ -14,6 +14,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
 from karat._core.coreset import Coreset
+from karat.compat.sklearn import check_parameters, is_scorer, same_score, score_function
 from karat.errors import InputError
 from karat.estimators.fitting import check_splitter, refuse, with_parameters
 from karat.estimators.folds import full_splits
@@ -47,8 +48,8 @@ def candidates(search: Any, draws: Any = None) -> list[Any]:
     for parameters in drawn:
         candidate = with_parameters(search.estimator, parameters)
         for part in parts_of(candidate):
-            if hasattr(part, "_parameter_constraints") and id(part) not in valid:
-                part._validate_params()  # once per candidate, here, rather than in each of its fits
+            if id(part) not in valid:
+                check_parameters(part)  # once per candidate, here, rather than in each of its fits
                 valid.add(id(part))
         found.append(candidate)
     return found
@@ -89,7 +90,7 @@ def check_weighing(scoring: Any, weighted: bool) -> None:
     if not weighted or scoring is None:
         return
     for scorer in _several(scoring).values():
-        function = getattr(scorer, "_score_func", scorer)
+        function = score_function(scorer)
         names = inspect.signature(function).parameters
         if "sample_weight" not in names and not any(p.kind is p.VAR_KEYWORD for p in names.values()):
             name = getattr(function, "__name__", str(function))
@@ -107,13 +108,9 @@ def _several(scoring: Any) -> dict[str, Any]:
 
 def by_moments(scorer: Any, rows: TrainingRows) -> str | None:
     """The name of a score that is a function of moments that the test parts keep; None for any other."""
-    if rows.classifies or not hasattr(scorer, "_score_func"):
+    if rows.classifies or not is_scorer(scorer):
         return None
-    return next((name for name in SCORERS if _what_it_does(scorer) == _what_it_does(get_scorer(name))), None)
-
-
-def _what_it_does(scorer: Any) -> tuple[Any, ...]:
-    return type(scorer), scorer._score_func, scorer._kwargs, scorer._response_method
+    return next((name for name in SCORERS if same_score(scorer, get_scorer(name))), None)
 
 
 def part_scorers(scoring: Any, rows: TrainingRows) -> Any:
@@ -121,8 +118,7 @@ def part_scorers(scoring: Any, rows: TrainingRows) -> Any:
     if scoring is None:
         scoring = "accuracy" if rows.classifies else "r2"
     found = {
-        name: PartScorer(scorer, by_moments(scorer, rows), hasattr(scorer, "_score_func"))
-        for name, scorer in _several(scoring).items()
+        name: PartScorer(scorer, by_moments(scorer, rows), is_scorer(scorer)) for name, scorer in _several(scoring).items()
     }
     return found if isinstance(scoring, SEVERAL) else found["score"]
 

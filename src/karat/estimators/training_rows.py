@@ -18,8 +18,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 
-from karat._core.construct import coreset
-from karat._core.coreset import Coreset
+from karat._core.coreset import Coreset, coreset
 from karat._data import containers
 from karat.engine.linalg import Array
 from karat.estimators.covers import covered

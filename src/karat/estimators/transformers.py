@@ -20,6 +20,7 @@ from sklearn.base import TransformerMixin, clone
 from sklearn.utils.validation import has_fit_parameter
 
 from karat._data import containers
+from karat.compat.sklearn import declines_weights
 from karat.errors import NotExactError
 from karat.estimators import registry
 from karat.estimators.fitting import key_of, refuse, unknown
@@ -150,9 +151,7 @@ def request_weights(estimator: Any) -> bool:
 
 def check_request(part: Any) -> None:
     """Refuse a part whose request says that it wants no sample_weight."""
-    with config_context(enable_metadata_routing=True):
-        request = getattr(getattr(part, "_metadata_request", None), "fit", None)
-    if request is not None and request.requests.get("sample_weight") is False:
+    if declines_weights(part):
         raise refuse(
             part,
             "set_fit_request(sample_weight=False) asks for a fit without weights, but karat gives weights to every step; "

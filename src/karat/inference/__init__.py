@@ -3,6 +3,15 @@
 :func:`ols` takes a formula and data of any size, or a coreset; :func:`anova` compares nested models of one coreset.
 """
 
+from karat.errors import MissingExtraError
+
+try:
+    import formulaic  # noqa: F401
+    import pyarrow  # noqa: F401
+    import statsmodels  # noqa: F401
+except ImportError:
+    raise MissingExtraError("karat.inference", "inference") from None
+
 from karat.inference.nested import anova
 from karat.inference.table import ols
 

@@ -15,6 +15,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from formulaic.transforms.contrasts import encode_contrasts
 
 from karat._storage.damage import reading
 from karat.engine.linalg import Array
@@ -121,9 +123,6 @@ def restored(facts: Mapping[str, Any]) -> Design:
 
 def coding(factor: Factor, levels: Sequence[Any], reduced: bool) -> Array:
     """The row of the design that each level of a category has."""
-    import pandas as pd
-    from formulaic.transforms.contrasts import encode_contrasts
-
     contrasts, _ = factor.contrasts()
     try:
         found = encode_contrasts(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from karat.compat.formulaic import transformed
 from karat.errors import InputError
 
 LOGICAL = ("where", "logical_and", "logical_or", "logical_not", "isin")  # take booleans as they are
@@ -204,7 +205,7 @@ class Expression:
         if name == "I":
             return arguments[0]
         if name in STATEFUL:
-            return transformed(name, arguments, keywords, states[ast.unparse(node)])
+            return transformed(name, list(map(as_doubles, arguments)), keywords, with_numbers(states[ast.unparse(node)]))
         return ROW_BY_ROW[name](*(arguments if name in LOGICAL else map(as_doubles, arguments)))
 
     def arguments(
@@ -234,13 +235,3 @@ def with_numbers(state: Mapping[str, Any]) -> dict[str, Any]:
         name: {int(key): number for key, number in value.items()} if isinstance(value, dict) else value
         for name, value in dict(state).items()
     }
-
-
-def transformed(name: str, arguments: list[Any], keywords: dict[str, Any], state: Mapping[str, Any]) -> np.ndarray:
-    """A transform of formulaic with a state that was learned."""
-    from formulaic.transforms import TRANSFORMS
-
-    found = TRANSFORMS[name](*map(as_doubles, arguments), _state=with_numbers(state), **keywords)
-    if isinstance(found, dict):
-        return np.column_stack([np.asarray(column, dtype=float) for column in found.values()])
-    return np.asarray(getattr(found, "__wrapped__", found), dtype=float)

@@ -7,21 +7,21 @@ by batch, straight from Arrow columns.
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, reduce
-from itertools import combinations
-from math import comb
-from operator import mul
+from functools import cached_property
 from typing import Any
 
-from karat.errors import InputError, MissingExtraError
+from formulaic import SimpleFormula
+from formulaic.errors import FormulaicError
+from formulaic.transforms import TRANSFORMS
+from formulaic.transforms.contrasts import Contrasts
+
+from karat.compat.formulaic import first_line, parse_formula
+from karat.errors import InputError
 from karat.inference.expressions import QUOTED, Expression, parsed
 
-COLOURS = re.compile(r"\x1b\[[0-9;]*m|[⧛⧚]")
 CONTRASTS = ("Treatment", "Sum", "Helmert", "Diff", "Poly")
-MOST_TERMS = 10_000  # of a power
 IN_R = ("treatment", "SAS", "sum", "helmert", "diff", "poly")  # contr.treatment, ...
 
 
@@ -110,9 +110,6 @@ class Factor:
         """``contr.sum``, ``contr.treatment("b")``, ``Treatment("b")`` and the like."""
         if node is None:
             return None
-        from formulaic.transforms import TRANSFORMS
-        from formulaic.transforms.contrasts import Contrasts
-
         call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
         function, found = call.func, None
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "contr":
@@ -158,15 +155,7 @@ class Formula:
 def parse(text: str, names: Sequence[str] = ()) -> Formula:
     """The formula of a text; ``names`` of the data's columns are what ``.`` stands for."""
     try:
-        from formulaic import Formula as Parsed
-        from formulaic import SimpleFormula
-        from formulaic.errors import FormulaicError
-    except ImportError:
-        raise MissingExtraError("A formula", "inference") from None
-    try:
-        found = Parsed.from_spec(
-            text, ordering="none", parser=_parser(), context={"__formulaic_variables_available__": list(names)}
-        )
+        found = parse_formula(text, names)
         if not hasattr(found, "lhs"):
             raise InputError(f"The formula {text!r} has no response; write it as 'y ~ a + b'.")
         left, right = list(found.lhs), found.rhs
@@ -179,8 +168,7 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
     except (FormulaicError, SyntaxError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        message = COLOURS.sub("", str(error)).strip().splitlines()[0] if str(error).strip() else "it cannot be read"
-        raise InputError(f"The formula {text!r} cannot be read: {message}") from None
+        raise InputError(f"The formula {text!r} cannot be read: {first_line(error) or 'it is no formula'}") from None
     if len(left) != 1 or len(left[0].factors) != 1:
         shown = ", ".join(map(str, left)) or "none"
         raise InputError(f"The formula {text!r} must have one response, a single term on the left of '~'; it has {shown}.")
@@ -205,37 +193,3 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
                 f"The term {factor.text!r} makes levels of numbers that all rows decide; compute the column first."
             )
     return Formula(text, response, tuple(f for f in every.values() if f.text in used), right)
-
-
-@cache
-def _parser() -> Any:
-    """formulaic's parser, whose powers come in the order of patsy: (a + b)**2 is a, b, a:b."""
-    from formulaic.parser import DefaultFormulaParser, DefaultOperatorResolver
-
-    class PowersInOrder(DefaultOperatorResolver):
-        """The terms of a power, single factors first."""
-
-        @property
-        def operators(self) -> list[Any]:
-            found = list(super().operators)
-            for one in found:
-                if one.symbol in ("**", "^"):
-                    one.to_terms = _by_degree(one.to_terms)
-            return found
-
-    return DefaultFormulaParser(operator_resolver=PowersInOrder())
-
-
-def _by_degree(expand: Callable[..., Any]) -> Callable[..., Any]:
-    """Products of up to ``power`` different terms, the shortest first; formulaic would make all with repetitions."""
-
-    def ordered(terms: Any, power: Any, **context: Any) -> Any:
-        written = str(next(iter(power)))
-        if not written.isdecimal() or int(written) < 1:
-            return expand(terms, power, **context)  # says what is wrong
-        sizes = range(1, min(int(written), len(terms)) + 1)
-        if sum(comb(len(terms), size) for size in sizes) > MOST_TERMS:
-            raise InputError(f"The power {written} of {len(terms)} terms has more than {MOST_TERMS:,} terms; lower it.")
-        return type(terms)(reduce(mul, some) for size in sizes for some in combinations(terms, size))
-
-    return ordered

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from statsmodels.stats.anova import anova_lm
 
 from karat.errors import InputError
 
@@ -41,6 +42,4 @@ def anova(*fits: Any) -> Any:
     robust = next((fit.cov_type for fit in fits if fit.cov_type != "nonrobust"), None)
     if robust is not None:
         raise InputError(f"anova compares classical fits, not {robust}; test the terms of the larger fit by wald_test.")
-    from statsmodels.stats.anova import anova_lm
-
     return anova_lm(*fits)

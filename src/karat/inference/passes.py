@@ -28,8 +28,9 @@ from karat.inference.layout import Columns, DesignLayout
 from karat.io.build import described_source
 from karat.io.columnar import ColumnarFiles
 from karat.io.consumers import Consumer, Reduce
+from karat.io.find import open_source
 from karat.io.scan import require_rows, scan
-from karat.io.source import Source, open_source
+from karat.io.source import Source
 from karat.problems import LeastSquares
 
 

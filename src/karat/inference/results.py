@@ -8,7 +8,6 @@ looks at single residuals, is refused.
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,12 +21,18 @@ from karat.engine.least_squares import DependentColumnError, LeastSquaresSolutio
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.inference import show
-from karat.inference.from_coreset import check_kind
 from karat.inference.hypotheses import constraints, hypothesis, pairwise
 from karat.inference.new_rows import check_rows, checked_array, in_blocks, named_columns
 
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")  # of covariances
 SHAPE = "It looks at every residual of the full data, which a coreset does not keep."
 SMALLEST = 1e-280  # variances, beyond which they lose digits
+
+
+def check_kind(cov_type: str) -> None:
+    """Refuse a covariance that is not known."""
+    if cov_type not in KINDS:
+        raise InputError(f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
 
 
 @dataclass(frozen=True)
@@ -144,15 +149,14 @@ class FrequencyWLS(WLS):
 
 def quiet(name: str) -> Any:
     """A number of statsmodels without NumPy's warnings: of a perfect fit it is infinite or not defined, and says so."""
-    found = inspect.getattr_static(RegressionResults, name)
 
     def read(self: Any) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
             if not np.any(self.cov_params()):
                 warnings.simplefilter("ignore")
-            return found.__get__(self, type(self))
+            return getattr(super(FullDataResults, self), name)
 
-    return property(read, doc=found.__doc__)
+    return property(read, doc=getattr(RegressionResults, name).__doc__)
 
 
 class FullDataResults(RegressionResults):

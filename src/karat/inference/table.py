@@ -4,6 +4,10 @@ levels     one pass, if the formula has categories or transforms of all rows, or
 moments    one pass: the coreset of the design (:mod:`karat._stream`)
 scores     one pass at the solution, for robust covariances (:mod:`.scores`)
 residuals  one or two passes at the solution, for quantiles of all residuals (:mod:`.residuals`)
+
+Coefficients, residual sum and total sum of squares are kept moments, so standard errors, t, F, R2, log-likelihood, AIC
+and BIC are functions of the coreset and of the number of observations.  Plain ``WLS(weights=core.weights)`` gets the
+coefficients and R2 right and the rest wrong: it takes weights for precisions and counts kept rows as observations.
 """
 
 from __future__ import annotations
@@ -12,13 +16,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from karat._core.coreset import Coreset
 from karat._core.progress import progress_bar
+from karat._core.provenance import Provenance
 from karat._core.regression import Regression
+from karat._data import containers, frames
 from karat.engine.linalg import MOST
 from karat.engine.rows import Progress
-from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.inference.from_coreset import KINDS, check_kind, table_of
+from karat.errors import InputError, NotExactError
+from karat.inference.design import restored
+from karat.inference.encoder import Encoder
+from karat.inference.formula import parse
+from karat.inference.layout import columns_of
+from karat.inference.learn import Learn
+from karat.inference.passes import needed_columns, open_rows
+from karat.inference.residuals import residual_quantiles
+from karat.inference.results import KINDS, FrequencyWLS, FullData, check_kind
+from karat.inference.scores import Scores, Solution, wanted_sums
+from karat.inference.terms import make_design
 
 
 def ols(
@@ -131,13 +149,46 @@ def _check_cluster(core: Coreset, kinds: Sequence[str], cluster: str | None) -> 
 
 
 def _shown(core: Coreset, kind: str, use_t: bool | None) -> Any:
-    results = table_of(core, cov_type=kind, use_t=use_t)
+    results = _table(core, kind, use_t)
     if core.regression is not None:
-        from karat.inference.design import restored
-        from karat.inference.encoder import Encoder
-
         results.model.design = Encoder(restored(core.regression.facts))
     return results
+
+
+def _table(core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None) -> Any:
+    """Ordinary least squares on the full data from a coreset of LeastSquares() with one target.
+
+    Input weights count as frequencies, unless the coreset was made by :func:`ols` with weights.
+    """
+    if core.y is None or not core.problem.keeps_squares or core.absorbed is not None or not core.problem.keeps_total:
+        raise NotExactError("Inference needs a coreset of LeastSquares() with its total weight and a target.")
+    X, y = core.arrays()
+    assert y is not None
+    if y.ndim == 2 and y.shape[1] > 1:
+        raise NotExactError("Inference takes one target at a time; build a coreset for each.")
+    facts = {} if core.regression is None else core.regression.facts
+    intercept = facts.get("intercept", core.problem.shifts)
+    names = facts.get("columns") or (list(frames.columns_of(core.X)) if containers.is_frame(core.X) else [])
+    names = names if len(names) == X.shape[1] else [f"x{i + 1}" for i in range(X.shape[1])]
+    label = "Intercept" if facts else "const"
+    design = pd.DataFrame(
+        np.column_stack([np.ones(len(X)), X]) if intercept else X, columns=([label] if intercept else []) + names
+    )
+    targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
+    response = pd.Series(y.ravel(), name=facts.get("response", str(targets[0])))
+    return FrequencyWLS(response, design, core.weights, _full_data(core), core).fit(cov_type=cov_type, use_t=use_t)
+
+
+def _full_data(core: Coreset) -> FullData:
+    """What a coreset knows about all rows beside the kept ones."""
+    if core.regression is None:
+        return FullData(float(core.weights.sum()))
+    facts = core.regression.facts
+    cluster = facts["covariances"].get("cluster", {})
+    return FullData(
+        float(facts["observations"]), float(facts.get("log_weights") or 0.0), core.regression.sums,
+        dict(facts.get("residual_quantiles") or {}), int(cluster.get("clusters", 0)),
+    )  # fmt: skip
 
 
 def build(
@@ -145,17 +196,6 @@ def build(
     cluster: str | None = None, quantiles: bool = False,
 ) -> Coreset:  # fmt: skip
     """The coreset of a formula, with the sums of the covariances and the quantiles of the residuals."""
-    try:
-        import formulaic  # noqa: F401
-        import statsmodels  # noqa: F401
-    except ImportError:
-        raise MissingExtraError("karat.inference.ols", "inference") from None
-    from karat.inference.formula import parse
-    from karat.inference.layout import columns_of
-    from karat.inference.learn import Learn
-    from karat.inference.passes import needed_columns, open_rows
-    from karat.inference.terms import make_design
-
     if weight is not None and not isinstance(weight, str):
         raise InputError("weights is the name of a column of the data.", argument="weights")
     rows = open_rows(needed_columns(data, text, (weight, cluster)), progress)
@@ -199,9 +239,6 @@ def _check_width(design: Any) -> None:
 
 def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None, quantiles: bool) -> Coreset:
     """The coreset with what passes at the solution find: sums of robust covariances, quantiles of the residuals."""
-    from karat.inference.residuals import residual_quantiles
-    from karat.inference.scores import Scores, Solution, wanted_sums
-
     regression, wanted = core.regression, wanted_sums(kinds)
     assert regression is not None
     if "cluster" in wanted and cluster is None:
@@ -209,7 +246,7 @@ def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster
         raise InputError(said, "It needs cluster=, the column that labels them.", argument="cluster")
     if not wanted and not quantiles:
         return core
-    solution = Solution(table_of(core).found, regression.facts["intercept"], regression.facts["observations"])
+    solution = Solution(_table(core).found, regression.facts["intercept"], regression.facts["observations"])
     if wanted:
         scores = rows.scan(replace(layout, roles=replace(layout.roles, key=cluster)), Scores(solution, wanted))
         regression = _with_sums(regression, scores, cluster)
@@ -238,10 +275,6 @@ def _with_scores(
     core: Coreset, data: Any, kinds: Sequence[str], cluster: str | None, on_missing: str, quantiles: bool, progress: Any
 ) -> Coreset:
     """A coreset of a formula, with sums over its data."""
-    from karat.inference.design import restored
-    from karat.inference.layout import columns_of
-    from karat.inference.passes import needed_columns, open_rows
-
     if core.regression is None:
         raise NotExactError("This coreset was not made from a formula; call ols(formula, data, cov_type=...).")
     design = restored(core.regression.facts)

@@ -1,31 +1,30 @@
 """Which columns the terms of a formula have: formulaic decides it once, from one row and from what all rows taught.
 
-It is asked with three changes, so that tables are those of statsmodels: booleans are categories, terms come in patsy's order,
-and ``C(g, Treatment)`` may be written without parentheses.
+Terms come in patsy's order, as in statsmodels; :mod:`karat.compat.formulaic` makes formulaic's other choices those of patsy.
 """
 
 from __future__ import annotations
 
 import warnings
-from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from formulaic import Formula as ParsedFormula
+from formulaic import ModelSpec
+from formulaic.parser.types import Factor as ParsedFactor
 
+from karat.compat.formulaic import BooleanLevels, first_line
 from karat.errors import InputError
 from karat.inference.design import Design, Learned, Term, coding
 from karat.inference.expressions import with_numbers
-from karat.inference.formula import COLOURS, Factor, Formula
+from karat.inference.formula import Factor, Formula
 
 
 def make_design(formula: Formula, learned: Learned) -> Design:
     """Ask formulaic which columns the terms have."""
-    import pandas as pd
-    from formulaic import ModelSpec
-    from formulaic.parser.types import Factor as Parsed
-
     row: dict[str, Any] = {name: [learned.row.get(name, 0.5)] for name in formula.variables}
-    states = {text: (Parsed.Kind.CATEGORICAL, {"categories": list(levels)}) for text, levels in learned.levels.items()}
+    states = {text: (ParsedFactor.Kind.CATEGORICAL, {"categories": list(levels)}) for text, levels in learned.levels.items()}
     for factor in formula.factors:
         if factor.looked_up and factor.text in learned.levels:
             row[factor.text] = pd.Categorical(learned.levels[factor.text][:1])
@@ -37,14 +36,13 @@ def make_design(formula: Formula, learned: Learned) -> Design:
     spec = ModelSpec.from_spec(
         _in_order(formula, learned), encoder_state=states, transform_state=transforms, na_action="ignore", output="numpy"
     )
-    materializer, context = _materializer()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the row need not have the values of any term
         try:
-            made = materializer(frame, context=context).get_model_matrix(spec)
+            made = BooleanLevels(frame).get_model_matrix(spec)
         except Exception as error:  # formulaic computes what the user wrote, so any error may come
-            said = COLOURS.sub("", str(error)).strip().splitlines() or [type(error).__name__]
-            raise InputError(f"The formula {formula.text!r} cannot be used: {said[0]}") from error
+            said = first_line(error) or type(error).__name__
+            raise InputError(f"The formula {formula.text!r} cannot be used: {said}") from error
     terms = []
     for structure in made.model_spec.structure:
         if not structure.columns:
@@ -68,45 +66,12 @@ def _in_order(formula: Formula, learned: Learned) -> Any:
     """The terms in patsy's order: first those without numbers; then by the numbers in them, in the order they appear in; of
     the same numbers, by how many factors there are.
     """
-    from formulaic import SimpleFormula
-
     numbers = {factor.text for factor in formula.factors if factor.text not in learned.levels}
     buckets: dict[frozenset[str], list[Any]] = {frozenset(): []}
     for term in formula.terms:
         buckets.setdefault(frozenset(factor.expr for factor in term.factors) & numbers, []).append(term)
     ordered = [term for bucket in buckets.values() for term in sorted(bucket, key=lambda term: term.degree)]
-    return SimpleFormula(ordered, _ordering="none")
-
-
-@cache
-def _materializer() -> tuple[Any, dict[str, Any]]:
-    """formulaic's own, for which booleans are categories, and the names that it knows beside its own."""
-    import pandas as pd
-    from formulaic.materializers import PandasMaterializer
-    from formulaic.transforms.contrasts import UNSET, TreatmentContrasts
-
-    class BooleanLevels(PandasMaterializer):
-        """Booleans are categories, as in statsmodels."""
-
-        REGISTER_NAME = "karat"
-        REGISTER_INPUTS = ()
-
-        @PandasMaterializer.override
-        def _evaluate(self, expr: str, metadata: Any, spec: Any) -> tuple[Any, Any]:
-            value, variables = super()._evaluate(expr, metadata, spec)
-            return (pd.Series(value) if isinstance(value, np.ndarray) and value.dtype == bool else value), variables
-
-        @PandasMaterializer.override
-        def _is_categorical(self, values: Any) -> bool:
-            return str(getattr(values, "dtype", "")) == "bool" or super()._is_categorical(values)
-
-    class Treatment(TreatmentContrasts):
-        """With patsy's name and argument, and also without parentheses."""
-
-        def __init__(self, reference: Any = UNSET) -> None:
-            super().__init__(base=reference)
-
-    return BooleanLevels, {"Treatment": Treatment}
+    return ParsedFormula.from_spec(ordered, ordering="none")
 
 
 def _width(formula: Formula, text: str, reduced: bool, learned: Learned) -> int:

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from formulaic.transforms import TRANSFORMS
 
 from karat._stream.sketch import Sketch
+from karat.compat.formulaic import STATE
 from karat.errors import InputError
 from karat.inference.expressions import Expression
 from karat.inference.formula import Factor
@@ -127,8 +129,6 @@ class Transform:
 
     def options(self) -> dict[str, Any]:
         """Its arguments but the first, with their defaults."""
-        from formulaic.transforms import TRANSFORMS
-
         rest = ast.Call(self.call.func, self.call.args[1:], self.call.keywords)
         column = next((node.id for node in ast.walk(rest) if isinstance(node, ast.Name) and node is not rest.func), None)
         if column is not None:
@@ -140,8 +140,8 @@ class Transform:
             bound = signature.bind(None, *arguments, **keywords)
         except TypeError as error:
             raise InputError(f"The term {self.key!r}: {error}.") from None
-        if "_state" in bound.arguments:
-            raise InputError(f"The term {self.key!r}: _state is learned from the data; leave it out.")
+        if STATE in bound.arguments:
+            raise InputError(f"The term {self.key!r}: {STATE} is learned from the data; leave it out.")
         bound.apply_defaults()
         options = dict(list(bound.arguments.items())[1:])
         for name, value in options.items():

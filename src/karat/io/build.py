@@ -31,11 +31,12 @@ from karat.errors import InputError, check_whole
 from karat.io.checkpoint import Checkpoint, transform_digest
 from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.content_digest import ALGORITHM, Digest
+from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.learn import learned
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Position, changed_file, require_rows, scan
-from karat.io.source import Source, open_source
+from karat.io.source import Source
 from karat.problems import Kernel, Moments, Problem
 from karat.problems.latent import KnownMaps, Latent, MultiView
 

@@ -18,17 +18,18 @@ import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import csv as pacsv
 
+from karat.compat.pyarrow import invalid_value
 from karat.errors import InputError
 from karat.io.background import ahead, in_order
 from karat.io.csv_blocks import CODECS, CsvBytes, Header, Piece
 from karat.io.csv_lines import line_ends
 from karat.io.csv_values import NUMBER, WHOLE_NUMBER, as_numbers, is_large, is_long, number_of
-from karat.io.find import File
 from karat.io.source import (
     DROP_ROWS,
     NOT_A_NUMBER,
     Chunk,
     Expected,
+    File,
     Files,
     ResumePoint,
     refuse_twins,
@@ -268,12 +269,12 @@ class CsvFiles(Files):
 
     def _explain(self, error: str, piece: Piece, file: int) -> InputError:
         """What pyarrow says of a piece, in our words."""
-        found = re.search(r"column #(\d+): (?:Row #(\d+): )?.*?to (\w+).*invalid value '(.*)'", error, re.DOTALL)
-        if not found:
+        found = invalid_value(error)
+        if found is None:
             return InputError(f"{self.names[file]} cannot be read as CSV ({error}); correct it or leave it out.")
-        column, kind, value = piece.header.names[int(found[1])], found[3], found[4]
-        strange = STRANGE.get(kind, f"no {kind} like those before it")
-        message = _not_a_number(self._line(file, piece, int(found[2] or 1), value), column, value, strange)
+        column = piece.header.names[found.column]
+        strange = STRANGE.get(found.kind, f"no {found.kind} like those before it")
+        message = _not_a_number(self._line(file, piece, found.row, found.value), column, found.value, strange)
         return InputError(message, DROP_ROWS, argument="on_missing", column=column)
 
     def bytes_inside(self, point: ResumePoint) -> int:

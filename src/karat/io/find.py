@@ -1,24 +1,27 @@
-"""Files at paths, addresses and patterns: each exactly once, in order of their names.
+"""Open a source: find the files at paths, addresses and patterns, each exactly once, and choose their reader.
 
 A file that is named twice would count every row twice.  On the local disk files are the same if their resolved paths or their
-(device, inode) pairs are; a folder that links to one above it is not entered again.  What folders say (``year=2024/``) becomes
-columns: numbers, if that is how every value of the column is written, else text.
+(device, inode) pairs are; a folder that links to one above it is not entered again.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from karat.errors import InputError
+from karat.io.columnar import ColumnarFiles, Scan
+from karat.io.csv import CsvFiles
+from karat.io.database import stream_of
+from karat.io.source import File, Source
 
 KINDS = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".csv.bz2": "csv", ".csv.zst": "csv",
@@ -27,16 +30,35 @@ KINDS = {
 }  # fmt: skip
 PACKED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".zip", ".z", ".7z", ".br", ".snappy")  # after a known kind
 WILD = "*?["
-MISSING = "__HIVE_DEFAULT_PARTITION__"
+ROWS = 10**6  # of a stream at a time
 
 
-@dataclass(frozen=True)
-class File:
-    """A file, and what its folders say (``year=2024/``)."""
+def open_source(source: Any, *, rows: int = ROWS, block_bytes: int = 2**24, first_bytes: int = 2**20) -> Source:
+    """A source for anything that :func:`karat.coreset_files` takes; one that is open already stays as it is.
 
-    path: str
-    size: int
-    folders: tuple[tuple[str, str], ...]
+    Parameters
+    ----------
+    source : path, list of paths, stream or Source
+    rows : int
+        Rows that a query gives at a time.
+    block_bytes, first_bytes : int
+        Bytes of a CSV file that are read at a time, and those that tell numbers from text.
+    """
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, pads.Dataset | pads.Scanner):
+        return Scan(source)
+    if (stream := stream_of(source, rows)) is not None:
+        return stream
+    if isinstance(source, str) or hasattr(source, "__fspath__"):
+        source = [source]
+    if not isinstance(source, list | tuple) or not source:
+        raise InputError(f"source must be a path, a list of paths or a stream of Arrow batches, not {type(source).__name__}.")
+    given = [os.fspath(one) if hasattr(one, "__fspath__") else one for one in source]
+    kind, filesystem, files = find_files(given)
+    if kind == "csv":
+        return CsvFiles(filesystem, files, given, block_bytes, first_bytes)
+    return ColumnarFiles(filesystem, files, given, kind)
 
 
 def find_files(sources: Sequence[Any]) -> tuple[str, Any, list[File]]:
@@ -190,27 +212,3 @@ def _hidden(path: str) -> bool:
 def _folders(path: str) -> tuple[tuple[str, str], ...]:
     parts = [part.partition("=") for part in PurePosixPath(path).parts[:-1]]
     return tuple((unquote(name), unquote(value)) for name, equals, value in parts if equals)
-
-
-def folder_columns(files: Sequence[File]) -> list[dict[str, int | float | str | None]]:
-    """What the folders of each file say.
-
-    The values of a column are whole numbers, or numbers, if each is written as Python writes it: 007 and 7 are two texts.
-    """
-    texts: dict[str, set[str]] = {}
-    for file in files:
-        for name, value in file.folders:
-            texts.setdefault(name, set()).add(value)
-    kinds = {name: _kind_of_values(values - {MISSING}) for name, values in texts.items()}
-    return [{name: None if value == MISSING else kinds[name](value) for name, value in file.folders} for file in files]
-
-
-def _kind_of_values(values: set[str]) -> Any:
-    for kind in (int, float):
-        try:
-            plain = all(value == str(kind(value)) or (kind is float and value == str(int(value))) for value in values)
-        except ValueError:
-            continue
-        if plain and len({kind(value) for value in values}) == len(values):
-            return kind
-    return str

@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
+from karat import __version__
 from karat._core.provenance import Provenance
 from karat._data import containers, frames
+from karat._data.advice import about_time
 from karat._data.batch import Batch
 from karat._data.roles import ColumnRoles
 from karat.errors import InputError
@@ -96,8 +98,6 @@ class Layout:
         self, problem: Problem, seed: int, source: dict[str, Any], dropped: dict[str, int], content: Any, digest: Any = None
     ) -> dict[str, Any]:
         """The JSON of the provenance of a coreset that was made of these columns now; ``problem`` is the one that was asked."""
-        from karat import __version__
-
         roles, targets = self.roles, list(self.roles.targets)
         edges = np.cumsum([0, *(roles.widths or ())]).tolist()
         named = {"weight": roles.weight, "group": roles.group, "key": roles.key}
@@ -159,8 +159,6 @@ class Layout:
                 raise self._not_numeric(name, field.type)
 
     def _not_numeric(self, name: str, kind: pa.DataType) -> InputError:
-        from karat._data.advice import about_time
-
         if name in self.roles.targets:
             found = "is text" if sort_of(kind) == "text" else f"has type {kind}"
             return InputError(

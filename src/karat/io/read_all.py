@@ -15,9 +15,10 @@ from karat._data.batch import Batch
 from karat.errors import InputError
 from karat.io.consumers import Consumer
 from karat.io.encoding import Encoding
+from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.scan import scan
-from karat.io.source import Chunk, open_source
+from karat.io.source import Chunk
 
 
 class AllRows(NamedTuple):

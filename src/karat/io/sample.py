@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from karat.errors import InputError, check_whole
 from karat.io.consumers import Draws
-from karat.io.source import ResumePoint, open_source
+from karat.io.find import open_source
+from karat.io.source import ResumePoint
 
 ROWS = 2**17  # at a time
 

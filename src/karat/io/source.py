@@ -2,11 +2,12 @@
 
 A *resume point* is what a resumed run needs to go on: the file, the rows of it that are done, and a cursor (the next byte of a
 CSV file).  From a resume point on, the same chunks follow whether or not the run was interrupted.
+
+What folders say (``year=2024/``) becomes columns: numbers, if that is how every value of the column is written, else text.
 """
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as pads
 
 from karat.errors import InputError
-from karat.io.find import File, find_files, folder_columns
 
-ROWS = 10**6  # of a stream at a time
+MISSING = "__HIVE_DEFAULT_PARTITION__"
 DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
 NOT_A_NUMBER = b"karat: not a number"  # metadata of a column that is text for one value's sake: where that is, in words
 
@@ -120,6 +119,15 @@ class Source(ABC):
         raise InputError("A stream does not say how many rows are coming; give their number.")
 
 
+@dataclass(frozen=True)
+class File:
+    """A file, and what its folders say (``year=2024/``)."""
+
+    path: str
+    size: int
+    folders: tuple[tuple[str, str], ...]
+
+
 class Files(Source):
     """Files of one kind, in order of their names."""
 
@@ -142,36 +150,28 @@ class Files(Source):
         """Bytes done of the file of a resume point."""
 
 
-def open_source(source: Any, *, rows: int = ROWS, block_bytes: int = 2**24, first_bytes: int = 2**20) -> Source:
-    """A source for anything that :func:`karat.coreset_files` takes; one that is open already stays as it is.
+def folder_columns(files: Sequence[File]) -> list[dict[str, int | float | str | None]]:
+    """What the folders of each file say.
 
-    Parameters
-    ----------
-    source : path, list of paths, stream or Source
-    rows : int
-        Rows that a query gives at a time.
-    block_bytes, first_bytes : int
-        Bytes of a CSV file that are read at a time, and those that tell numbers from text.
+    The values of a column are whole numbers, or numbers, if each is written as Python writes it: 007 and 7 are two texts.
     """
-    from karat.io.columnar import ColumnarFiles, Scan
-    from karat.io.csv import CsvFiles
-    from karat.io.database import stream_of
+    texts: dict[str, set[str]] = {}
+    for file in files:
+        for name, value in file.folders:
+            texts.setdefault(name, set()).add(value)
+    kinds = {name: _kind_of_values(values - {MISSING}) for name, values in texts.items()}
+    return [{name: None if value == MISSING else kinds[name](value) for name, value in file.folders} for file in files]
 
-    if isinstance(source, Source):
-        return source
-    if isinstance(source, pads.Dataset | pads.Scanner):
-        return Scan(source)
-    if (stream := stream_of(source, rows)) is not None:
-        return stream
-    if isinstance(source, str) or hasattr(source, "__fspath__"):
-        source = [source]
-    if not isinstance(source, list | tuple) or not source:
-        raise InputError(f"source must be a path, a list of paths or a stream of Arrow batches, not {type(source).__name__}.")
-    given = [os.fspath(one) if hasattr(one, "__fspath__") else one for one in source]
-    kind, filesystem, files = find_files(given)
-    if kind == "csv":
-        return CsvFiles(filesystem, files, given, block_bytes, first_bytes)
-    return ColumnarFiles(filesystem, files, given, kind)
+
+def _kind_of_values(values: set[str]) -> Any:
+    for kind in (int, float):
+        try:
+            plain = all(value == str(kind(value)) or (kind is float and value == str(int(value))) for value in values)
+        except ValueError:
+            continue
+        if plain and len({kind(value) for value in values}) == len(values):
+            return kind
+    return str
 
 
 def with_folders(batch: Any, folders: Mapping[str, Any], columns: Sequence[str]) -> Any:

@@ -18,8 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from karat._core.certify import centred_kernel, certify_again, measure_again
-from karat._core.coreset import Coreset
-from karat._core.files import load
+from karat._core.coreset import Coreset, load
 from karat._core.latent import changed_maps
 from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
@@ -35,12 +34,13 @@ from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, fold_rows, refuse_once, short_names
 from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, Present, Reduce
 from karat.io.content_digest import Digest
+from karat.io.find import open_source
 from karat.io.kept import Kept
 from karat.io.layout import Layout
 from karat.io.read_all import own_targets, stored_encoding
 from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import Position, changed_file, require_rows, scan
-from karat.io.source import Source, open_source
+from karat.io.source import Source
 from karat.io.verdict import FileVerification, compare, read_changed
 from karat.problems import Problem
 from karat.problems.latent import KnownMaps, Latent

@@ -13,9 +13,9 @@ from karat._core.coreset import Coreset
 from karat._data.batch import Batch, column_sums
 from karat.engine.rows import Progress, Rows
 from karat.io.consumers import ColumnSums, Consumer, Moments, Sample
+from karat.io.find import open_source
 from karat.io.kept import Kept
 from karat.io.read_all import layout_of
-from karat.io.source import open_source
 from karat.io.verify import FileCheck, file_layout
 from karat.problems.latent import KnownMaps
 from karat.problems.latent.known import tables_of

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat._core.construct import coreset
+from karat._core.coreset import coreset
 from karat._data import containers
 from karat.errors import InputError, check_whole
 from karat.problems import LpRegression, Problem, Ridge

@@ -12,8 +12,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.linear_model import lars_path_gram, orthogonal_mp_gram
 from sklearn.model_selection import check_cv
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from karat._data.checks import weights_or_ones
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS
 
@@ -53,7 +54,7 @@ class _GramRegressor(RegressorMixin, BaseEstimator):
 
     def _rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Array, Array]:
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
-        return X, y, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return X, y, weights_or_ones(sample_weight, len(X))
 
     def _solve(self, gram: Gram) -> Array:
         raise NotImplementedError

@@ -15,8 +15,9 @@ from scipy.special import expit, logsumexp, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.covariance import graphical_lasso
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from karat._data.checks import weights_or_ones
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS
 from karat.errors import InputError
@@ -25,7 +26,7 @@ from karat.errors import InputError
 def weighted_rows(estimator: Any, X: Any, sample_weight: Any) -> tuple[Array, Array]:
     """Checked rows of positive weight, in float64, and their weights."""
     X = validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2)
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weights = weights_or_ones(sample_weight, len(X))
     keep = weights > 0
     return (X, weights) if keep.all() else (X[keep], weights[keep])
 
@@ -118,7 +119,7 @@ class _GaussianClassifier(ClassifierMixin, BaseEstimator):
         """Fit to rows with class labels."""
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = weights_or_ones(sample_weight, len(X))
         keep = weights > 0
         X, y, weights = X[keep], y[keep], weights[keep]
         self.classes_, label = np.unique(y, return_inverse=True)

@@ -25,6 +25,7 @@ from karat.engine.rows import Rows, add, sweep
 from karat.engine.tolerances import EPS, EXACT
 from karat.errors import InputError, check_whole
 from karat.problems.base import NEVER_KEPT, KeptRows, Problem
+from karat.problems.latent.known import KnownMaps
 from karat.problems.latent.sample import Reader, Sample
 from karat.problems.latent.sums import Sums
 from karat.problems.latent.terms import Columns, Term, TermKernel, expand
@@ -140,8 +141,6 @@ class Latent(Problem):
         return self.maps_of(self.sums(sample))
 
     def lower(self, sums: Sums, widths: tuple[int, ...] | None = None) -> Problem:
-        from karat.problems.latent.known import KnownMaps
-
         return KnownMaps(self, self.maps_of(sums), widths)
 
     def columns_of(self, maps: Maps) -> tuple[int, ...]:

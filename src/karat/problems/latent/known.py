@@ -6,16 +6,18 @@ Rows are stored as they came, samples that reach over several rows side by side,
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
 from karat.engine.linalg import Array
 from karat.engine.rows import Rows
 from karat.problems.base import Problem
-from karat.problems.latent.base import Latent, Maps
 from karat.problems.latent.sample import Coordinates, Reader, SideBySide
 from karat.problems.latent.terms import TermKernel
+
+if TYPE_CHECKING:
+    from karat.problems.latent.base import Latent, Maps
 
 
 @final

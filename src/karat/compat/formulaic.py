@@ -1,0 +1,107 @@
+"""formulaic, asked so that its tables are those of statsmodels.
+
+Powers come in the order of patsy, booleans are categories, and ``C(g, Treatment)`` may be written without parentheses.  Not
+public are two methods of a materializer, the argument by which a transform is given its state, and the name in the context that
+lists what ``.`` stands for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache, reduce
+from itertools import combinations
+from math import comb
+from operator import mul
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from formulaic import Formula
+from formulaic.materializers import PandasMaterializer
+from formulaic.parser import DefaultFormulaParser, DefaultOperatorResolver
+from formulaic.parser.types import Operator
+from formulaic.transforms import TRANSFORMS
+from formulaic.transforms.contrasts import UNSET, TreatmentContrasts
+
+from karat.errors import InputError
+
+AVAILABLE = "__formulaic_variables_available__"  # in the context of a formula: what "." stands for
+STATE = "_state"  # the argument of a transform that holds what was learned
+COLOURS = re.compile(r"\x1b\[[0-9;]*m|[⧛⧚]")  # in the messages of formulaic's errors
+MOST_TERMS = 10_000  # of a power
+
+
+def parse_formula(text: str, names: Sequence[str]) -> Any:
+    """formulaic's formula of a text, its terms in the order in which they are written; ``.`` stands for ``names``."""
+    return Formula.from_spec(text, ordering="none", parser=_parser(), context={AVAILABLE: list(names)})
+
+
+@cache
+def _parser() -> DefaultFormulaParser:
+    return DefaultFormulaParser(operator_resolver=PowersInOrder())
+
+
+class PowersInOrder(DefaultOperatorResolver):
+    """The terms of a power by degree, as in patsy: (a + b)**2 is a, b, a:b."""
+
+    @property
+    def operators(self) -> list[Any]:
+        return [_by_degree(one) if one.symbol in ("**", "^") else one for one in super().operators]
+
+
+def _by_degree(operator: Any) -> Any:
+    """Products of up to ``power`` different terms, the shortest first; formulaic would make all with repetitions."""
+
+    def expand(terms: Any, power: Any) -> Any:
+        written = str(next(iter(power)))
+        if not written.isdecimal() or int(written) < 1:
+            return operator.to_terms(terms, power)  # says what is wrong
+        sizes = range(1, min(int(written), len(terms)) + 1)
+        if sum(comb(len(terms), size) for size in sizes) > MOST_TERMS:
+            raise InputError(f"The power {written} of {len(terms)} terms has more than {MOST_TERMS:,} terms; lower it.")
+        return type(terms)(reduce(mul, some) for size in sizes for some in combinations(terms, size))
+
+    return Operator(
+        operator.symbol, arity=operator.arity, precedence=operator.precedence, associativity=operator.associativity,
+        fixity=operator.fixity, to_terms=expand,
+    )  # fmt: skip
+
+
+class Treatment(TreatmentContrasts):
+    """With patsy's name and argument, and also without parentheses."""
+
+    def __init__(self, reference: Any = UNSET) -> None:
+        super().__init__(base=reference)
+
+
+class BooleanLevels(PandasMaterializer):
+    """formulaic's own materializer, for which booleans are categories, as in statsmodels."""
+
+    REGISTER_NAME = "karat"
+    REGISTER_INPUTS = ()
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(data, context={"Treatment": Treatment})
+
+    @PandasMaterializer.override
+    def _evaluate(self, expr: str, metadata: Any, spec: Any) -> tuple[Any, Any]:
+        value, variables = super()._evaluate(expr, metadata, spec)
+        return (pd.Series(value) if isinstance(value, np.ndarray) and value.dtype == bool else value), variables
+
+    @PandasMaterializer.override
+    def _is_categorical(self, values: Any) -> bool:
+        return str(getattr(values, "dtype", "")) == "bool" or super()._is_categorical(values)
+
+
+def transformed(name: str, arguments: Sequence[Any], keywords: dict[str, Any], state: dict[str, Any]) -> np.ndarray:
+    """The values of a transform with a state that was learned."""
+    found = TRANSFORMS[name](*arguments, **keywords, **{STATE: state})
+    if isinstance(found, dict):
+        return np.column_stack([np.asarray(column, dtype=float) for column in found.values()])
+    return np.asarray(getattr(found, "__wrapped__", found), dtype=float)
+
+
+def first_line(error: Exception) -> str:
+    """What an error of formulaic says first, without the colours of a terminal; nothing if it says nothing."""
+    return next(iter(COLOURS.sub("", str(error)).strip().splitlines()), "")

@@ -1,0 +1,5 @@
+"""NumPy's BLAS: no public module of NumPy tells which library it was linked to."""
+
+from __future__ import annotations
+
+LINKED = "numpy.linalg._umath_linalg"  # an extension module that calls LAPACK, so that its BLAS can be found through it

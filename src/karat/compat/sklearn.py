@@ -1,0 +1,42 @@
+"""scikit-learn's names that are not public: what a scorer computes, checks of parameters, requests, and fitted state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SCORER = ("_score_func", "_sign", "_kwargs", "_response_method")  # what a scorer computes
+FITTED = ("coef_", "intercept_", "n_features_in_", "feature_names_in_", "classes_", "_label_binarizer")  # of a ridge model
+
+
+def is_scorer(scorer: Any) -> bool:
+    """Whether a scorer was made by ``make_scorer``: it looks at predictions only."""
+    return hasattr(scorer, "_score_func")
+
+
+def score_function(scorer: Any) -> Any:
+    """The function that a scorer calls with targets and predictions; a scorer of the user's own is that function itself."""
+    return getattr(scorer, "_score_func", scorer)
+
+
+def same_score(first: Any, second: Any) -> bool:
+    """Whether two scorers of ``make_scorer`` compute the same number."""
+    return type(first) is type(second) and all(getattr(first, name) == getattr(second, name) for name in SCORER)
+
+
+def check_parameters(estimator: Any) -> None:
+    """Check the parameters of an estimator as its ``fit`` would, if it is one that does."""
+    if hasattr(estimator, "_parameter_constraints"):
+        estimator._validate_params()
+
+
+def declines_weights(estimator: Any) -> bool:
+    """Whether ``set_fit_request(sample_weight=False)`` was called; the public way fails for some meta-estimators."""
+    request = getattr(getattr(estimator, "_metadata_request", None), "fit", None)
+    return request is not None and request.requests.get("sample_weight") is False
+
+
+def copy_fitted(model: Any, other: Any) -> None:
+    """Give another ridge model the coefficients, and what was noted of the columns and classes, of a fitted one."""
+    for name in FITTED:
+        if hasattr(model, name):
+            setattr(other, name, getattr(model, name))
