@@ -15,7 +15,7 @@ LATE = {
     ("karat._cube.file", "fcntl"): "Windows has none",
     ("karat.io.checkpoint", "fcntl"): "Windows has none",
     ("karat.problems.absorb.programme", "scipy.optimize"): "it takes as long to import as the rest of karat, for few problems",
-    ("karat.report.recovery", "scipy.optimize"): "it takes as long to import as the rest of karat, for one picture",
+    ("karat.report.latent", "scipy.optimize"): "it takes as long to import as the rest of karat, for one picture",
 }
 # (module, what it imports) -> why that is no circle
 UPWARDS = {
