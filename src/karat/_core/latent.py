@@ -16,6 +16,7 @@ from scipy import sparse
 
 from karat._data import containers
 from karat._data.checks import OTHER_ROWS, Table, check_taken, check_weights, read_input
+from karat._data.non_finite import explain_non_finite
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Indices
 from karat.engine.reduce import NonFiniteError
@@ -160,8 +161,7 @@ def guarded(tables: tuple[Table, ...], action: Callable[[], Result]) -> Result:
 
 
 def _explained(tables: tuple[Table, ...]) -> InputError:
-    spoilt = [t for t in tables if not all(np.isfinite(np.asarray(abs(t.X).sum())).ravel())]
-    return (spoilt or list(tables))[0].explain_non_finite()
+    return explain_non_finite([part for table in tables for part in table.parts], [n for table in tables for n in table.names])
 
 
 def changed_maps(problem: Latent, stored: Maps | None, fresh: Maps) -> list[str]:

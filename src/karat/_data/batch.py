@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat._data import containers, frames
+from karat._data import frames
 from karat._data.groups import Grouping, group_rows
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Chunked, Offsets, Rows, sweep
+from karat.engine.parts import Chunked, Offsets, SideBySide
+from karat.engine.rows import Rows, sweep
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Batch:
         if any(sparse.issparse(p) for p in inside):
             return sparse.csr_array(sparse.hstack(inside, format="csr"))
         if self.offsets and len(inside) > 1:
-            return containers.Columns([column for p in inside for column in p.T])
+            return SideBySide([column[:, None] for p in inside for column in p.T])
         return inside[0] if len(inside) == 1 else np.hstack(inside)
 
 

@@ -1,7 +1,7 @@
 """Checks of everything that :func:`karat.coreset` is given; checked inputs become a :class:`Table`.
 
-What can be checked without a pass over the data is checked here.  NaN and infinity show in the moments, after the pass; then
-:func:`explain_non_finite` looks for them.
+What can be checked without a pass over the data is checked here.  NaN and infinity show in the moments, after the pass
+(:mod:`karat._data.non_finite`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from scipy import sparse
 from karat._data import containers
 from karat._data.advice import problem_correction
 from karat._data.groups import Grouping, check_groups, group_rows
-from karat._data.indicators import Indicators
+from karat._data.non_finite import explain_non_finite
 from karat._data.offsets import find_offsets
 from karat._data.transformed import transformed
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Offsets, Rows, consecutive, is_long, sweep
+from karat.engine.parts import Offsets, SideBySide, is_long
+from karat.engine.rows import Rows
 from karat.engine.tolerances import TINY
 from karat.errors import InputError, NotExactError
 from karat.problems import LeastSquares, Moments, Problem
@@ -139,13 +140,9 @@ class Table:
 
     def rows(self, label: Any = None) -> Rows:
         """The rows of one group, or all, to be read in blocks."""
-        parts, index = self.parts, self.index(label)
-        run = None if index is None else consecutive(index)
-        if run is not None and all(isinstance(part, np.ndarray | Indicators) for part in parts):
-            weights = None if self.weights is None else self.weights[run]  # a view is read faster than an index
-            views = [part.run(run) if isinstance(part, Indicators) else part[run] for part in parts]
-            return Rows(views, weights, offsets=self.offsets)
-        return Rows(parts, self.weights, index, self.offsets)
+        index = self.index(label)
+        rows = Rows(self.parts, self.weights, index, self.offsets)
+        return rows if index is None else rows.run(0, len(rows))  # a view, where there is one, is read faster than an index
 
     def take(self, X: Any, indices: Indices) -> Any:
         """Rows of the input, in a container of its type."""
@@ -174,47 +171,8 @@ class Table:
         return bool(np.array_equal(full.take(indices, zeros), own.take(np.arange(len(indices)), zeros)))
 
     def explain_non_finite(self) -> InputError:
-        """The error that names the first column with NaN or infinity; if there is none, the one to rescale."""
-        rows = Rows(self.parts)
-
-        def visit(block: Array, _weights: Array | None, start: int) -> tuple[Any, ...]:
-            values = block[:, 1:]
-            bad = ~np.isfinite(values)
-            first = np.where(bad.any(axis=0), start + bad.argmax(axis=0), len(rows))
-            return bad.sum(axis=0), np.isnan(values).any(axis=0), first, values.max(axis=0), values.min(axis=0)
-
-        def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-            return a[0] + b[0], a[1] | b[1], np.minimum(a[2], b[2]), np.maximum(a[3], b[3]), np.minimum(a[4], b[4])
-
-        counts, nan, first, high, low = sweep(rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 1))
-        if not counts.any():
-            return self._explain_sizes(high, low)
-        i = int(np.flatnonzero(counts)[0])
-        name, row = self.names[i], int(first[i])
-        many = f"{counts[i]} {'NaN' if nan[i] else 'infinite'} value{'s' if counts[i] > 1 else ''}"
-        message = f"Column {name} has {many}, the first in row {row}; drop or impute those rows."
-        return InputError(message, column=name, row=row)
-
-    def _explain_sizes(self, high: Array, low: Array) -> InputError:
-        """The error that names the column furthest from 1: the one to rescale, whether it is too large or too small.
-
-        ``high`` and ``low`` are the largest and the smallest value of every column.
-        """
-        with np.errstate(over="ignore"):  # infinite if they are of either sign and as large as doubles can be
-            sizes, spreads = np.maximum(np.abs(high), np.abs(low)), high - low
-        smallest = np.where(spreads > 0, np.minimum(sizes, spreads), np.where(sizes > 0, sizes, 1.0))
-        above, below = np.log2(sizes.clip(1.0)), -np.log2(smallest)
-        i = int(np.argmax(np.maximum(above, below)))
-        name = self.names[i]
-        if above[i] >= below[i]:
-            said = f"has values up to {sizes[i]:.1e}; its powers overflow double precision. Rescale the column."
-        else:
-            kind = "values up to" if smallest[i] == sizes[i] else "values that differ by at most"
-            said = (
-                f"has {kind} {smallest[i]:.1e}, so small that double precision loses their digits. Rescale the column, or "
-                "drop it."
-            )
-        return InputError(f"Column {name} {said}", column=name)
+        """The error for rows whose moments are not finite."""
+        return explain_non_finite(self.parts, self.names)
 
 
 def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
@@ -272,7 +230,7 @@ def read_input(
     whole_numbers = any(part.dtype.kind in "iu" for part in parts)  # they may be too large for doubles
     offsets = find_offsets(parts, names, problem, offsets) if whole_numbers else {}
     if not offsets:  # doubles hold everything
-        table, target = (part[:] if isinstance(part, containers.Columns) else part for part in (table, target))
+        table, target = (part[:] if isinstance(part, SideBySide) else part for part in (table, target))
     return Table(table, target, weights, labels, names, count, unit, offsets)
 
 

@@ -35,6 +35,7 @@ from karat._stream.fingerprint import Fingerprint
 from karat._stream.result import coreset_of
 from karat._stream.summary import Summary
 from karat.engine.carried import claimed_again, means_kernel
+from karat.engine.parts import SideBySide
 from karat.engine.stream import NO_CLAIM, grown, held_debt, larger
 from karat.errors import InputError, NotExactError, check_whole
 from karat.problems import Problem
@@ -223,7 +224,7 @@ class Sketch:
         if batch.offsets and before is not None and _types(batch) != _types(before):
             column = summary.names[min(batch.offsets)]
             raise InputError(f"Column {column} holds whole numbers beyond 2^53; every batch must have the types of the first.")
-        if batch.offsets and isinstance(summary.split(batch.take(slice(0, 1)))[1], containers.Columns):
+        if batch.offsets and isinstance(summary.split(batch.take(slice(0, 1)))[1], SideBySide):
             raise InputError("The targets mix whole numbers beyond 2^53 with other types; give them one type.")
         summary.offsets = batch.offsets
         return batch

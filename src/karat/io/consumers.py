@@ -19,8 +19,8 @@ import numpy as np
 from scipy import sparse
 
 from karat._data.batch import Batch, column_sums, labels_of, members, stack, stacked_rows
-from karat._data.checks import Table
 from karat._data.groups import same_kind
+from karat._data.non_finite import explain_non_finite
 from karat._data.offsets import find_offsets
 from karat._storage.archive import Stored, flat, prefixed, unflat, without_prefix
 from karat._stream.buffer import Buffer
@@ -139,7 +139,7 @@ class LatentSums(Consumer):
             self.plus(self.problem.sums(found, whole=False))
         except NonFiniteError:
             columns = sum(part.shape[1] for part in batch.parts)
-            error = _non_finite(batch, columns, [repr(name) for name in names or range(columns)])
+            error = explain_non_finite(batch.parts, [repr(name) for name in names or range(columns)])
             raise InputError(f"Counting from {where(0)}: {error}") from None
 
     def plus(self, sums: Sums) -> None:
@@ -242,7 +242,7 @@ class Moments(Consumer):
                 else:
                     self.strange.add(label)
         except NonFiniteError:
-            raise _non_finite(joint, self.kept.columns, self.kept.names) from None
+            raise explain_non_finite(joint.parts, self.kept.names) from None
         self.buffer.clear()
 
     def another_pass(self) -> bool:
@@ -371,11 +371,3 @@ def dense_rows(rows: Rows, positions: Indices | None = None) -> Array:
 def _first(rows: Rows) -> Array:
     first = rows.parts[0][:, [0]]
     return np.asarray(first.toarray() if sparse.issparse(first) else first)[:, 0].astype(float) + 0.0
-
-
-def _non_finite(batch: Batch, columns: int, names: list[str]) -> InputError:
-    """Where rows are not finite, or their powers overflow."""
-    batch = batch.take(np.arange(len(batch)))
-    width = sum(part.shape[1] for part in batch.parts)
-    y = batch.block(columns, width) if width > columns else None
-    return Table(batch.block(0, columns), y, None, None, names, len(batch)).explain_non_finite()

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from karat.engine.linalg import Array
+from karat.engine.parts import SideBySide
 from karat.engine.rows import Rows
 from karat.problems.base import Problem
 from karat.problems.latent.base import Latent, Maps
-from karat.problems.latent.sample import Coordinates, Reader, SideBySide
+from karat.problems.latent.sample import Reader, coordinates
 from karat.problems.latent.terms import TermKernel
 
 
@@ -56,7 +57,7 @@ class KnownMaps(Problem):
 
     def view(self, rows: Rows) -> Rows:
         views = self.problem.views(tables_of(rows.parts, self.widths), self.maps)
-        return rows.replaced([Coordinates(views, self._reader, self._kernel.columns)])
+        return rows.replaced([coordinates(views, self._reader, self._kernel.columns)])
 
     def loss(self, X: Any, y: Any, weights: Array, query: Any) -> float:
         return self.problem.loss(X, y, weights, query)
