@@ -14,7 +14,7 @@ from karat._core.construct import assemble, reduced
 from karat._core.coreset import Coreset
 from karat._core.provenance import joined, same_source
 from karat._core.unions import certify_union, inherited_error
-from karat._data.checks import Table, read_input
+from karat._data.batch import Table, read_input
 from karat._data.frames import stack_rows
 from karat._data.groups import same_kind
 from karat.engine.reduce import NonFiniteError, Reduction, whole
@@ -53,7 +53,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         same_kind(first.groups, second.groups)
     groups = None if first.groups is None else np.concatenate([first.groups, second.groups])
     table = read_input(X, y, first.problem, weights, groups)
-    kernel = table.kernel(first.problem).sharper()
+    kernel = table.kernel.sharper()
     inflation = max(first.certificate.inflation, second.certificate.inflation)
     inherited = inherited_error((first, second))
     try:

@@ -19,7 +19,7 @@ import numpy as np
 from karat._core.certify import Certificate, certify, require_proven
 from karat._core.unions import certify_union, union_certificate
 from karat._cube.cells import Cells, in_order, joined, starts_of
-from karat._data.checks import RESCALE
+from karat._data.batch import RESCALE
 from karat._data.non_finite import explain_non_finite
 from karat._data.offsets import find_offsets
 from karat.engine.groups import reduce_many

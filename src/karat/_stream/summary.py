@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from karat._data import frames
-from karat._data.batch import Batch, labels_of, members, stack, stacked_rows
+from karat._data.batch import Batch, stack, stacked_rows
 from karat._data.non_finite import explain_non_finite
 from karat._stream.fingerprint import Fingerprint
 from karat.engine.kernel import Kernel
@@ -107,9 +107,9 @@ class Summary:
         running, reductions = dict(self.running), dict(self.reductions)
         kept, weights, peeled = [], [], []
         try:
-            for label in labels_of(joint):
-                index = members(joint, label)
-                rows = self.problem.view(joint.rows(index))
+            for label in joint.labels:
+                index = joint.index(label)
+                rows = self.problem.view(joint.stored_rows(index))
                 new = self.problem.view(stacked_rows(waiting, None if index is None else index[index >= held] - held))
                 before = self.peeled if index is None else self.peeled[index[index < held]]
                 if len(new):
@@ -139,8 +139,8 @@ class Summary:
     def held_rows(self, label: Any) -> tuple[Rows, Flags]:
         """The rows held of a group, as the kernel reads them, and which of them are peeled."""
         assert self.held is not None
-        index = members(self.held, label)
-        return self.problem.view(self.held.rows(index)), self.peeled if index is None else self.peeled[index]
+        index = self.held.index(label)
+        return self.problem.view(self.held.stored_rows(index)), self.peeled if index is None else self.peeled[index]
 
     def split(self, batch: Batch) -> tuple[Any, Any]:
         """X and y of some rows."""

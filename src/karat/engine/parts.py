@@ -70,11 +70,6 @@ class LazyPart(ABC):
         return self[where]  # type: ignore[no-any-return]
 
 
-def by_columns(part: Part) -> bool:
-    """Whether the columns of a block lie apart when they are read."""
-    return part.shape[1] == 1 or (isinstance(part, LazyPart) and part.by_columns)
-
-
 def has_views(part: Part) -> bool:
     """Whether consecutive rows of a block can be had without a copy."""
     return part.has_views if isinstance(part, LazyPart) else isinstance(part, np.ndarray)
@@ -124,10 +119,8 @@ class OffsetColumns(LazyPart):
         return block
 
 
-def minus_offsets(parts: list[Any], offsets: Offsets | None) -> list[Any]:
+def minus_offsets(parts: Sequence[Any], offsets: Offsets) -> list[Any]:
     """Column blocks less their offsets, which are numbered through all blocks."""
-    if not offsets:
-        return parts
     blocks, left = [], 0
     for part in parts:
         right = left + int(part.shape[1])
@@ -174,12 +167,6 @@ class SideBySide(LazyPart):
 
     def __getitem__(self, where: Any) -> Any:
         return np.hstack([part[where] for part in self.parts])
-
-    def columns(self, left: int, right: int) -> Part:
-        """The columns ``left:right``, which begin and end with blocks."""
-        edges = np.cumsum([0, *(part.shape[1] for part in self.parts)]).tolist()
-        inside = self.parts[edges.index(left) : edges.index(right)]
-        return inside[0] if len(inside) == 1 else SideBySide(inside)
 
 
 class SelectedRows(LazyPart):

@@ -26,7 +26,7 @@ from scipy import sparse
 from karat.engine import linalg
 from karat.engine.blas import one_blas_thread, threads
 from karat.engine.linalg import Array, Indices
-from karat.engine.parts import Offsets, Part, by_columns, has_views, minus_offsets, run
+from karat.engine.parts import LazyPart, Offsets, Part, has_views, minus_offsets, run
 from karat.engine.threads import share
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Rows:
     def __init__(
         self, parts: Sequence[Part], weights: Array | None = None, index: Indices | None = None, offsets: Offsets | None = None
     ) -> None:
-        self.parts: list[Any] = minus_offsets(list(parts), offsets)
+        self.parts: list[Any] = minus_offsets(parts, offsets) if offsets else list(parts)
         self.index = index
         self.weights = weights if index is None or weights is None else weights[index]
         self.count = len(index) if index is not None else int(self.parts[0].shape[0])
@@ -169,7 +169,7 @@ class Blocks:
     def __init__(self, rows: Rows, shift: Array, size: int) -> None:
         self.rows, self.shift = rows, shift
         # Columns that lie apart are copied three times as fast into columns as into rows.
-        apart = all(by_columns(part) for part in rows.parts)
+        apart = all(part.shape[1] == 1 or (isinstance(part, LazyPart) and part.by_columns) for part in rows.parts)
         self.buffer = np.ones((rows.columns + 1, size)).T if apart else np.ones((size, rows.columns + 1))
         self.shifted = np.flatnonzero(shift).tolist()
         many = len(self.shifted) > FEW * len(shift)
@@ -276,3 +276,14 @@ def column_sizes(rows: Rows, shift: Array) -> Array:
     """The largest absolute value of every shifted column."""
     largest = sweep(rows, shift, lambda b, w, _: np.abs(b[:, 1:]).max(axis=0), np.maximum, (rows.columns + 1, 1))
     return np.asarray(largest)
+
+
+def column_sums(rows: Rows, shift: Array) -> Array:
+    """Total weight, sums and sums of squares of the shifted columns (3, d)."""
+
+    def visit(block: Array, weights: Array | None, start: int) -> Array:
+        values = block[:, 1:]
+        w = np.ones(len(block)) if weights is None else weights
+        return np.stack([np.full(values.shape[1], w.sum()), w @ values, w @ np.square(values)])
+
+    return np.asarray(sweep(rows, shift, visit, np.add, (rows.columns + 1, 3)))

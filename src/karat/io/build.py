@@ -20,7 +20,7 @@ from karat._core.files import problem_header
 from karat._core.plan import FOLD, fold_memory
 from karat._core.progress import progress_bar
 from karat._data.advice import unknown_argument
-from karat._data.checks import check_taken, chosen_problem
+from karat._data.batch import check_taken, chosen_problem
 from karat._data.roles import column_roles, listed_names
 from karat._storage.archive import prefixed, without_prefix
 from karat._storage.damage import reading
