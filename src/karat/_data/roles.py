@@ -9,7 +9,6 @@ from typing import Any
 from karat._data.advice import instead
 from karat.errors import InputError
 from karat.problems import Problem
-from karat.problems.latent import HiddenMarkov
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def _short(value: Any) -> str:
 
 
 def refuse_sequence(problem: Problem | None, sequence: Any) -> None:
-    if sequence is not None and not isinstance(problem, HiddenMarkov):
+    if sequence is not None and (problem is None or "lengths" not in problem.takes):
         name = "This problem" if problem is None else problem.describe()
         remedy = "The argument sequence is for HiddenMarkov only."
         raise InputError(f"{name} does not look at sequences.", remedy, argument="sequence")

@@ -14,7 +14,6 @@ from karat._data.batch import stored_weights
 from karat._stream.summary import Summary
 from karat.engine.blas import one_blas_thread
 from karat.errors import InputError, NotExactError
-from karat.problems.latent import KnownMaps
 
 TOTAL = 1e-9  # relative; sums of weights in another order differ by less
 
@@ -79,7 +78,7 @@ def require_all_rows(summary: Summary) -> None:
             f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were lost, so there is no "
             "coreset. Please report this."
         )
-    plain = summary.problem.mergeable and not isinstance(summary.problem, KnownMaps) and summary.problem.keeps_total
+    plain = summary.problem.mergeable and not summary.problem.has_view and summary.problem.keeps_total
     if plain and not abs(total - summary.mass) <= TOTAL * summary.mass:
         raise NotExactError(
             f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}; there is no coreset. Please "

@@ -17,7 +17,6 @@ from karat.engine.linalg import Array
 from karat.engine.powers import Polynomial
 from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows, sample
-from karat.problems.latent import Latent
 
 PILOT = 16384
 
@@ -80,7 +79,7 @@ def match_columns(full: Array, kept: Array, shift: Array) -> ColumnMatch:
 
 def keeps_columns(core: Coreset) -> bool:
     """Whether the problem keeps the mean and standard deviation of every column."""
-    if isinstance(core.problem, Latent) or core.absorbed is not None:
+    if core.problem.needs_sums or core.absorbed is not None:
         return False
     own = read_input(core.X, core.y, core.problem, core.weights, None)
     kernel = own.kernel
