@@ -10,7 +10,7 @@ import numpy as np
 import karat
 from karat.engine.linalg import Array
 from karat.report import RecoveryErrorDisplay
-from karat.report.recovery import relative_error
+from karat.report.latent import relative_error
 from paper.drawing import finish, new_drawing, readable_logs
 from paper.measure import difference, learn_twice, real_data
 from paper.result import Figure, Table

@@ -14,7 +14,7 @@ from karat._core.latent import read_sample
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.problems.absorb.minimise import minimise_power
-from karat.report.recovery import relative_error
+from karat.report.latent import relative_error
 from paper import ica, mixtures, topics
 from paper.data import MissingDataError
 from paper.measure import difference, real_data

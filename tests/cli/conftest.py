@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from karat.cli._errors import run
+from karat.cli.app import run
 
 KARAT = Path(sys.executable).with_name("karat")
 ROWS = 4000

@@ -16,7 +16,7 @@ def test_files_cost_one_pass_and_bounded_memory():
     assert small.rows == large.rows == 78
     assert small.memory == large.memory < 10**9
     assert large.passes == 1
-    assert 50 < large.seconds / small.seconds < 200
+    assert 50 < large.operations / small.operations < 200
     assert large.travels == 0
     assert "pass" in str(large)
 
@@ -27,8 +27,7 @@ def test_what_travels_depends_on_partitions_not_rows():
     more = karat.plan(P.LeastSquares(), 10**8, 10, source="cluster", partitions=200, workers=10)
     assert 1.9 < more.travels / plans[0].travels < 2.1
     assert "travel" in str(more)
-    faster = karat.plan(P.LeastSquares(), 10**12, 10, source="cluster", partitions=100, workers=100)
-    assert faster.seconds < plans[1].seconds
+    assert plans[1].operations > 1000 * plans[0].operations
 
 
 def test_the_plan_tells_what_dask_sends():

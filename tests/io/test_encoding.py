@@ -228,7 +228,7 @@ def test_names_that_meet_and_columns_without_a_value(tmp_path):
 
 def test_the_command(files, tmp_path, monkeypatch, capsys):
     """``build``, ``train --check``, ``verify`` and ``report`` agree on the encoding."""
-    from karat.cli._errors import run
+    from karat.cli.app import run
 
     monkeypatch.chdir(tmp_path)
     data = str(files / "flights.csv")

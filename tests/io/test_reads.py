@@ -13,7 +13,7 @@ from fsspec import register_implementation
 from fsspec.implementations.local import LocalFileSystem
 
 import karat
-from karat.cli._errors import run
+from karat.cli.app import run
 
 ROWS = 60_000
 opens, read = Counter(), Counter()

@@ -18,6 +18,7 @@ from oracles import solve_ridge
 from regularised_oracle import absorbed_error
 
 import karat
+from karat.engine.claim import Claim
 from karat.engine.reduce import build
 from karat.engine.rows import Rows
 from karat.errors import InputError
@@ -254,7 +255,7 @@ def test_a_sketch_adds_what_its_rows_are_off_by():
     for a in range(0, 600, 100):
         sketch.update(X[a : a + 100], y[a : a + 100])
     sketch.coreset()
-    sketch.summary.reductions[None] = replace(sketch.summary.reductions[None], inherited=1e-12)
+    sketch.summary.reductions[None] = replace(sketch.summary.reductions[None], inherited=Claim(1e-12))
     assert sketch.coreset().certificate.loss_error >= 1e-12
 
 

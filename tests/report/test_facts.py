@@ -187,7 +187,7 @@ def test_table_holds_the_rows_verbatim(table):
 
 
 def test_missing_values_and_long_texts_in_cells():
-    from karat.report.table import LETTERS, _cells
+    from karat.report.page import LETTERS, _cells
 
     assert _cells(np.array([1.5, np.nan, np.inf])) == [1.5, None, None]
     assert _cells(np.array(["a" * 1000, None, pd.NaT, pd.NA, 3, True], dtype=object)) == [
@@ -197,7 +197,7 @@ def test_missing_values_and_long_texts_in_cells():
 
 
 def test_too_many_rows_leave_the_heaviest(core):
-    from karat.report.table import kept_table
+    from karat.report.page import kept_table
 
     table = kept_table(core, cells=7 * 10)
     assert (table["shown"], table["rows"]) == (10, len(core))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from karat.report.projection import Plane
+from karat.report.one_coreset import Plane
 
 
 def correlated(n=2000, d=6):

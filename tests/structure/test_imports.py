@@ -16,7 +16,6 @@ EXAMPLES = ROOT / "examples"
 SOURCES = [*modules(PACKAGE), *((f"karat.{module}", path) for module, path in modules(ROOT / "paper"))]
 # Private names of other libraries, where these offer no public way: (module, name) -> why.  There are none of karat's own.
 ALLOWED = {
-    ("karat.cli._errors", "atexit._run_exitfuncs"): "os._exit skips these functions, and nothing public runs them",
     ("karat.estimators.searches", "scorer._score_func"): "a scikit-learn scorer does not tell its function",
     ("karat.estimators.searches", "scorer._response_method"): "nor what it calls",
     ("karat.estimators.searches", "scorer._kwargs"): "nor with which options",

@@ -10,7 +10,6 @@ from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._data import containers
 from karat._data.batch import check_weights
-from karat.engine.tolerances import ROUNDING
 from karat.problems import Problem
 
 
@@ -25,8 +24,9 @@ def all_rows(X: Any, y: Any, problem: Problem, sample_weight: Any, note: str) ->
     size = len(indices)
     certificate = Certificate(
         loss_error=0.0,
-        rounding=ROUNDING,
+        spent=0.0,
         remainder=0.0,
+        rounding=0.0,  # the same rows with the same weights
         moment_error=0.0,
         total_error=0.0,
         rank=size,
@@ -40,7 +40,6 @@ def all_rows(X: Any, y: Any, problem: Problem, sample_weight: Any, note: str) ->
         keeps=problem.keeps,
         excludes=problem.excludes,
         n_rows=count,
-        spent=0.0,
         notes=(note,),
     )
     some = size < count

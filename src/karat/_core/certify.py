@@ -7,19 +7,22 @@ printed and stored in files:
     certify_again(core, [measure_again(core, moments, ...)])     of a coreset that is compared with data
     require_proven(certificate)                                  an error, unless it is proven
 
-What rows of several coresets inherit is :mod:`karat._core.unions`.
+What rows of several coresets inherit is :mod:`karat.engine.claim`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import chain
 from math import sqrt
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from karat.engine.blas import one_blas_thread
+from karat.engine.claim import PROOF_VERSION, Claim, united
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.proof import Terms, linear_class, measure
 from karat.engine.reduce import Reduction
@@ -32,15 +35,31 @@ from karat.problems.absorb.absorb import REFUTED
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
 
-PROOF_VERSION = 3  # 2: 0.2.0, whose claim was made row by row
 OLDER = "proven by an older version: verify again"
 NOISE = 0.01  # of the residual: a larger change, by rounding of the columns, leaves no standard errors
-NO_NOISE = "{} (not R2, standard errors or likelihoods: the residual is as small as the rounding of the columns)"
+NO_NOISE = " (not R2, standard errors or likelihoods: the residual is as small as the rounding of the columns)"
 MANY_GROUPS = 100  # groups up to which standard errors are looked at
 
 
-@dataclass(frozen=True)
-class Certificate:
+def _all_once(values: list[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(values)))
+
+
+def _all(values: list[tuple[float, ...]]) -> tuple[float, ...]:
+    return tuple(chain.from_iterable(values))
+
+
+def _names(values: list[str]) -> str:
+    return " and ".join(sorted(set(values)))
+
+
+def _kept_by_all(values: list[str]) -> str:
+    """What every part keeps: the problem is the same, and the noise may be missing in some."""
+    return next((text for text in values if text.endswith(NO_NOISE)), values[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate(Claim):
     """Proof of a coreset, measured against the moments of all rows.
 
     A coreset is exact, up to a relative ``loss_error``, for data whose columns differ from the given ones by at most
@@ -112,33 +131,29 @@ class Certificate:
         coresets, whose parts have their own.
     """
 
-    loss_error: float
-    rounding: float
-    remainder: float
-    moment_error: float
-    total_error: float
-    rank: int
-    size: int
-    bound: int
-    condition: float
-    excluded_directions: tuple[float, ...]
-    method: str
-    passes: int
-    seconds: float
-    keeps: str
-    excludes: tuple[str, ...]
-    n_rows: int
-    peeled: int = 0
-    power: int = 2
-    notes: tuple[str, ...] = field(default=())
-    refuted: bool = False
-    spent: float = 1.0
-    inflation: float = 1.0
-    proof_version: int = PROOF_VERSION
-    standard_errors: float | None = None
-    in_columns: bool = False
-    spread: float = 1.0
-    levels: int = 1
+    loss_error: float = field(metadata=united(max))  # no default: a file without it is damaged
+    spent: float = field(metadata=united(max))
+    remainder: float = field(metadata=united(max))
+    rounding: float = field(metadata=united(max))
+    moment_error: float = field(metadata=united(max))
+    total_error: float = field(metadata=united(max))
+    rank: int = field(metadata=united(sum))
+    size: int = field(metadata=united(sum))
+    bound: int = field(metadata=united(sum))
+    condition: float = field(metadata=united(max))
+    excluded_directions: tuple[float, ...] = field(metadata=united(_all))
+    method: str = field(metadata=united(_names))
+    passes: int = field(metadata=united(max))
+    seconds: float = field(metadata=united(sum))
+    keeps: str = field(metadata=united(_kept_by_all))
+    excludes: tuple[str, ...] = field(metadata=united(itemgetter(0)))  # the problem says it
+    n_rows: int = field(metadata=united(sum))
+    peeled: int = field(default=0, metadata=united(sum))
+    power: int = field(default=2, metadata=united(max))
+    notes: tuple[str, ...] = field(default=(), metadata=united(_all_once))
+    standard_errors: float | None = field(default=None, metadata=united(lambda _: None))
+    in_columns: bool = field(default=False, metadata=united(any))
+    levels: int = field(default=1, metadata=united(lambda _: 0))
 
     @property
     def tolerance(self) -> float:
@@ -154,6 +169,10 @@ class Certificate:
     def ok(self) -> bool:
         """Whether the coreset is exact: proven by the present version of the proof, and not refuted."""
         return self.proven and not self.refuted and self.proof_version == PROOF_VERSION
+
+    def of_coresets(self) -> Certificate:
+        """The certificate of a coreset of kept rows, whose levels and standard errors are not those of the data."""
+        return replace(self, standard_errors=None, levels=0)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, ``tolerance`` and ``ok``, for JSON."""
@@ -180,7 +199,8 @@ class Certificate:
         levels = f", {self.levels} levels" if self.levels > 1 else ""
         text = (
             f"{self.size:,} of {self.n_rows:,} rows, {verdict}: the worst relative loss error over every query is "
-            f"{self.loss_error:.1e} (up to {self.tolerance:.0e} counts as exact), {second} (rank {self.rank}, bound "
+            f"{readable(self.loss_error, self.tolerance)} (up to {self.tolerance:.0e} counts as exact), {second} (rank "
+            f"{self.rank}, bound "
             f"{self.bound}{kept}{levels}, condition {self.condition:.1e}, {self.method}, {self.passes} "
             f"pass{'es' if self.passes != 1 else ''}, {self.seconds:.3g} s). Kept: {self.keeps}. "
             f"Not kept: {', '.join(self.excludes)}."
@@ -218,13 +238,12 @@ def certify(
     """
     proofs = [r.proof for r in reductions]
     kept = sum(float(r.weights.sum()) for r in reductions)
-    error, spent = max(r.error for r in reductions), max(r.spent for r in reductions)
-    standard_errors, noise = _standard_errors(problem, reductions, float(error), ROUNDING * spent, n_rows)
+    claim = Claim.union([r.claim for r in reductions])
+    rounding = ROUNDING * claim.spent
+    standard_errors, noise = _standard_errors(problem, reductions, claim.loss_error, rounding, n_rows)
     return Certificate(
-        loss_error=float(error),
-        rounding=ROUNDING * spent,
-        spent=spent,
-        remainder=max(r.remainder for r in reductions),
+        **vars(claim),
+        rounding=rounding,
         moment_error=max(p.moment_error for p in proofs),
         total_error=abs(kept / total - 1.0),
         rank=sum(r.rank for r in reductions),
@@ -237,14 +256,12 @@ def certify(
         method=" and ".join(sorted({r.method for r in reductions})),
         passes=max(r.passes for r in reductions) + (not problem.mergeable),  # the pass that finds the maps
         seconds=seconds,
-        keeps=problem.keeps if noise else NO_NOISE.format(problem.keeps.split(", R2,")[0]),
+        keeps=problem.keeps if noise else problem.keeps.split(", R2,")[0] + NO_NOISE,
         excludes=problem.excludes,
         n_rows=n_rows,
         notes=tuple(notes),
-        inflation=max(r.inflation * p.inflation for r, p in zip(reductions, proofs, strict=True)),
         standard_errors=standard_errors,
         in_columns=any(p.in_columns for p in proofs),
-        spread=max(r.spread for r in reductions),
         levels=max(r.levels for r in reductions),
     )
 
@@ -315,6 +332,17 @@ def _standard_errors(
     return 4 * sqrt(n_rows) * (error + rounding * worst) if worst < np.inf else None, True
 
 
+def readable(value: float, limit: float, kind: str = "e") -> str:
+    """A value to two digits, or to as many as it takes to read that it is beyond a limit.
+
+    >>> readable(1.04e-10, 1e-10), readable(1.001, 1.0, "g"), readable(9.96e-11, 1e-10)
+    ('1.04e-10', '1.001', '1.0e-10')
+    """
+    least = 1 if kind == "e" else 2
+    texts = (f"{value:.{digits}{kind}}" for digits in range(least, 18))
+    return next((text for text in texts if not value > limit or float(text) > limit), f"{value:.{least}{kind}}")
+
+
 def require_proven(
     certificate: Certificate, reductions: Sequence[Reduction], names: list[str], rows: Sequence[int] = ()
 ) -> None:
@@ -329,13 +357,13 @@ def require_proven(
     heavy = f" {several if len(rows) > 1 else f'Row {rows[0]}'} holds more than a tenth of a moment." if len(rows) else ""
     if not certificate.loss_error <= certificate.tolerance:
         reason = (
-            f"The best has a relative loss error of {certificate.loss_error:.1e} (up to {certificate.tolerance:.0e} counts as "
-            f"exact); {moment} is furthest off."
+            f"The best has a relative loss error of {readable(certificate.loss_error, certificate.tolerance)} (up to "
+            f"{certificate.tolerance:.0e} counts as exact); {moment} is furthest off."
         )
     else:
         reason = (
-            f"The best is exact only for columns that differ from the given ones by {certificate.remainder:.2g} times the "
-            f"rounding that counts as exact; {moment} is furthest off."
+            f"The best is exact only for columns that differ from the given ones by "
+            f"{readable(certificate.remainder, 1.0, 'g')} times the rounding that counts as exact; {moment} is furthest off."
         )
     raise NotExactError(
         f"No exact coreset was found. {reason}{heavy} The columns have condition {certificate.condition:.1e}. Scale or centre "

@@ -9,7 +9,6 @@ coreset     = assemble(reductions)                           # certified, or Not
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, Never
 
@@ -27,6 +26,7 @@ from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Indices
 from karat.engine.reduce import NonFiniteError, Reduction, build
+from karat.engine.rows import Progress
 from karat.errors import InputError, check_whole
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
@@ -35,7 +35,6 @@ from karat.problems.latent.base import Maps
 
 Method = Literal["auto", "onepass", "tree", "caratheodory"]
 METHODS = ("auto", "onepass", "tree", "caratheodory")
-Progress = Callable[[int, int], None]
 NOTHING_ABSORBED = "Nothing could be absorbed: the rows carry the loss by themselves, and the correction is zero."
 
 
@@ -72,7 +71,7 @@ def coreset(
     random_state : int
         The choice of rows depends on it, the exactness does not.
     progress : True or callable, optional
-        True shows a bar (on a terminal, if tqdm or rich is there).  A callable is called with (rows done, rows in all).
+        True shows a bar by tqdm (extra ``progress``).  A callable is called with (rows done, rows in all).
     **unknown
         Refused; the error names the argument that was probably meant.
 

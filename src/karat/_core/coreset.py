@@ -10,8 +10,7 @@ from typing import Any, Never
 import numpy as np
 
 from karat._core.certify import Certificate
-from karat._core.export import Summary, to_arrow, to_pandas, to_polars
-from karat._core.html import coreset_html
+from karat._core.export import Summary, coreset_html, to_arrow, to_pandas, to_polars
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
 from karat._data import containers

@@ -7,6 +7,7 @@ Columns keep their names and types: whole numbers stay whole numbers.  A name th
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from html import escape
 from importlib import import_module
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ import numpy as np
 
 from karat._core import wording
 from karat._core.facts import facts, kept_columns
-from karat._core.html import coreset_html
 from karat.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 OWN = ("index", "weight", "group", "key")  # roles that karat names, after those whose names come from the data
 
 LINE = 88  # characters of a printed line
+STYLE = "border-collapse:collapse;font-size:90%"
+CELL = "text-align:left;padding:2px 10px 2px 0;vertical-align:top"
+HEAD = "border-left:3px solid #b8860b;padding-left:10px"
 
 
 def to_pandas(core: Coreset) -> Any:
@@ -99,3 +102,15 @@ class Summary:
 
     def _repr_html_(self) -> str:
         return coreset_html(self.core)
+
+
+def coreset_html(core: Coreset) -> str:
+    """Write the headline and the summary of a coreset for a notebook; everything that comes from the data is escaped."""
+    known, page = facts(core), wording.PAGE
+    rows = "".join(
+        f'<tr><th style="{CELL}">{escape(name)}</th><td style="{CELL}">{escape(value)}</td></tr>'
+        for name, value in (wording.summary(known, page) | wording.details(known, page)).items()
+    )
+    mark = "&#10003;" if known["exact"] else "&#10007;"
+    head = f"<b>{page.count(known['rows'])} &rarr; {page.count(known['kept'])} rows</b> &nbsp; {mark} "
+    return f'<div style="{HEAD}">{head}{wording.verdict(known["exact"])}<table style="{STYLE}">{rows}</table></div>'

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from karat._core import regression
-from karat._core.certify import require_proven
 from karat._core.construct import assemble, reduced
 from karat._core.coreset import Coreset
-from karat._core.provenance import joined, same_source
-from karat._core.unions import certify_union, inherited_error
+from karat._core.provenance import Provenance, joined, same_source
 from karat._data.batch import Table, read_input
 from karat._data.frames import stack_rows
 from karat._data.groups import same_kind
+from karat.engine.claim import Claim
 from karat.engine.reduce import NonFiniteError, Reduction, whole
 from karat.engine.tolerances import EXACT
 from karat.errors import InputError, NotExactError
@@ -54,15 +53,14 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     groups = None if first.groups is None else np.concatenate([first.groups, second.groups])
     table = read_input(X, y, first.problem, weights, groups)
     kernel = table.kernel.sharper()
-    inflation = max(first.certificate.inflation, second.certificate.inflation)
-    inherited = inherited_error((first, second))
+    inherited = Claim.union([first.certificate, second.certificate])
+    if first.absorbed or second.absorbed:  # each error is relative to a loss that has the regulariser in it: they add up
+        inherited = replace(inherited, loss_error=first.certificate.loss_error + second.certificate.loss_error)
     try:
         found = reduced(table, kernel, "auto", seed)
     except NonFiniteError:
         raise table.explain_non_finite() from None
-    reductions = [
-        _within_claim(table, label, one, inflation, inherited) for label, one in zip(table.labels, found, strict=True)
-    ]
+    reductions = [_inheriting(table, label, one, inherited) for label, one in zip(table.labels, found, strict=True)]
     correction = None
     if first.absorbed is not None and second.absorbed is not None:
         carried = first.absorbed + second.absorbed
@@ -72,17 +70,20 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     merged = assemble(first.problem, table, X, y, reductions, correction, start)
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
-    left_out = [note for core in (first, second) for note in core.certificate.notes if "left out" in note]
-    notes = dict.fromkeys([*merged.certificate.notes, *left_out])
-    certificate = certify_union(merged.certificate, (first, second), list(notes))
-    require_proven(certificate, reductions, table.names)
-    merged = replace(merged, verbatim=None, certificate=certificate, provenance=joined(first.provenance, second.provenance))
-    merged = replace(merged, regression=regression.joined(first.regression, second.regression))
+    provenance = joined(first.provenance, second.provenance)
+    notes = dict.fromkeys([*merged.certificate.notes, *Provenance.read(provenance).notes])
+    merged = replace(
+        merged,
+        verbatim=None,
+        certificate=replace(merged.certificate.of_coresets(), notes=tuple(notes)),
+        provenance=provenance,
+        regression=regression.joined(first.regression, second.regression),
+    )
     return merged.renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 
-def _within_claim(table: Table, label: Any, found: Reduction, inflation: float, inherited: float) -> Reduction:
-    """A reduction of the rows of both parts; all of them, which adds nothing to ``inherited``, if that is not exact enough."""
-    found = replace(found, inflation=inflation)
-    within = found.proof.loss_error + inherited <= EXACT
-    return found if found.proof.ok and within and found.remainder <= 1.0 else whole(table.rows(label), found)
+def _inheriting(table: Table, label: Any, found: Reduction, inherited: Claim) -> Reduction:
+    """A reduction of the rows of both parts; all of them, which adds nothing to what they claim, if it is not exact enough."""
+    found = replace(found, inherited=inherited)
+    within = found.claim.loss_error <= EXACT and found.claim.remainder <= 1.0
+    return found if found.proof.ok and within else whole(table.rows(label), found)

@@ -22,11 +22,8 @@ from karat.errors import InputError, check_whole
 from karat.problems import Problem
 from karat.problems.latent import Latent
 
-FLOPS = 4e10  # what one laptop core sustains in BLAS-3; seconds are an order of magnitude, not a promise
-BYTES = 5e9  # memory bandwidth
-DISK = 5e8  # bytes a second of decoded columns from files, per core
-TASK = 0.05  # seconds to start a task of a cluster
 FOLD = 2**20  # rows between folds
+REDUCTION = 14  # operations of a reduction over the cube of the number of features
 FAN = 8  # messages merged at once
 ENTRY = 300  # bytes that an array takes in an archive beside its numbers
 SOURCES = ("memory", "files", "cluster")
@@ -45,8 +42,8 @@ class Plan:
         Bytes beside the data; for files and clusters, bytes of one process in all.
     passes : int
         Passes over the data on well-behaved data.
-    seconds : float
-        A rough estimate.
+    operations : float
+        Floating-point operations in all, to an order of magnitude; seconds depend on the machine.
     method : str
         What ``method="auto"`` would try first; "sketch" for files and clusters.
     why : str
@@ -58,7 +55,7 @@ class Plan:
     rows: int
     memory: int
     passes: int
-    seconds: float
+    operations: float
     method: str
     why: str
     travels: int = 0
@@ -68,7 +65,7 @@ class Plan:
         travels = f" {self.travels / 1e6:,.3g} MB travel." if self.travels else ""
         return (
             f"At most {self.rows:,} rows, about {self.memory / 1e6:,.0f} MB {beside}, {self.passes} pass"
-            f"{'es' if self.passes != 1 else ''}, about {self.seconds:.2g} s, by {self.method}.{travels} {self.why}"
+            f"{'es' if self.passes != 1 else ''}, about {self.operations:.0e} operations, by {self.method}.{travels} {self.why}"
         )
 
 
@@ -153,22 +150,13 @@ def plan(
             "on top (peeled rows)."
         )
     beside = 8 * (4 * candidates * width + 6 * width**2 + 2 * threads * block * (columns + left + right))
-    seconds = n * _per_row(kernel, columns) + groups * _reduction(width)
+    operations = n * 2 * left * right + groups * REDUCTION * width**3
     passes = 1 if problem.mergeable else 2
     if problem.absorb is not None:
         passes += 1
         why += " The regulariser then absorbs what it can: one more pass, and for the box one per round of pricing; as a rule "
         why += "fewer rows are kept."
-    return Plan(min(n, groups * most), int(beside), passes, float(seconds), "onepass", why)
-
-
-def _per_row(kernel: Kernel, columns: int) -> float:
-    left, right = kernel.product_shape
-    return 2 * left * right / FLOPS + 8 * columns / BYTES
-
-
-def _reduction(width: int) -> float:
-    return 14 * width**3 / FLOPS + 1e-4 * width
+    return Plan(min(n, groups * most), int(beside), passes, float(operations), "onepass", why)
 
 
 def _streamed(
@@ -179,15 +167,16 @@ def _streamed(
     most = min(n, groups * kernel.width)
     own = ceil(n / partitions)
     stored, first, passes = problem.tables * columns + 1, problem.sums_size(columns), 1 + int(problem.needs_sums)
-    reading = passes * 8 * (columns + 1) / DISK + 2 * first / FLOPS
-    one = own * (reading + _per_row(kernel, stored)) + ceil(own / FOLD) * groups * 2 * _reduction(kernel.width)
+    left, right = kernel.product_shape
+    fold = 2 * groups * REDUCTION * kernel.width**3
+    operations = n * (2 * first + 2 * left * right) + partitions * ceil(own / FOLD) * fold
     if not cluster:
         times = "Two passes (maps, then tensor)" if first else "One pass"
         why = (
             f"{times} at the speed of the disk; after every {FOLD:,} rows those held are reduced to {most:,} again. Rows that "
             "dominate a moment are kept on top (peeled rows)."
         )
-        return Plan(most, memory, passes, float(one), "sketch", why)
+        return Plan(most, memory, passes, float(operations), "sketch", why)
     # A message holds the rows, those on which the coordinates were fitted, and the running sums.
     held, sums = min(own, most) * (stored + 2), 2 * groups * kernel.statistic_size
     if kernel.adapts:
@@ -197,11 +186,10 @@ def _streamed(
     while level > FAN:
         level = ceil(level / FAN)
         messages, levels = messages + level, levels + 1
-    joins = (levels + 1) * (TASK + groups * _reduction(kernel.width) * 2)
-    seconds = ceil(partitions / workers) * (one + passes * TASK) + passes * joins
+    operations += (messages - partitions + 1) * fold
     why = (
         f"{partitions:,} partitions are read where they lie{', twice' if first else ''}, {min(workers, partitions):,} at a "
         f"time; each sends at most "
         f"{message / 1e3:,.3g} kB, merged {FAN} at a time on {levels + 1} level{'s' if levels else ''}."
     )
-    return Plan(most, memory, passes, float(seconds), "sketch", why, int(messages * message))
+    return Plan(most, memory, passes, float(operations), "sketch", why, int(messages * message))

@@ -14,6 +14,8 @@ from karat._data.roles import ColumnRoles
 # said once where all parts agree
 SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "encoding", "problem")
 
+LEFT_OUT = {"missing": "rows with missing values", "broken": "broken rows"}
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -73,6 +75,15 @@ class Provenance:
     def left_out(self) -> int:
         """Rows that did not count because a value was missing."""
         return sum(int(part.dropped.get("missing", 0)) for part in self.parts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a certificate says about rows that were left out, for each source that had some."""
+        counts = [
+            [f"{part.dropped[kind]:,} {what}" for kind, what in LEFT_OUT.items() if part.dropped.get(kind)]
+            for part in self.parts
+        ]
+        return tuple(f"{' and '.join(some)} were left out." for some in counts if some)
 
     @property
     def targets(self) -> list[str] | None:

@@ -6,7 +6,7 @@ numbers: ``PAGE`` uses typographic signs, ``TERMINAL`` plain ASCII.  Programs re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import floor, isfinite, isnan, log10
 from re import compile as pattern
@@ -112,21 +112,11 @@ TERMINAL = Style(lambda value: f"{value:,}", plain_number)
 
 
 def amount(size: float) -> str:
-    """Format a number of bytes."""
-    return _scaled(size, (" B", " kB", " MB", " GB", " TB"))
-
-
-def short(value: float) -> str:
-    """Format a number of rows in few characters: 950, 12.3k, 4.56M."""
-    return _scaled(value, ("", "k", "M", "G", "T"))
-
-
-def _scaled(value: float, units: Sequence[str]) -> str:
-    """Write a number with the unit, each a thousand times the one before, that leaves at most three digits."""
-    power = 0
-    while value >= 999.5 and power < len(units) - 1:
-        value, power = value / 1000, power + 1
-    return f"{value:.3g}{units[power]}" if power else f"{value:.0f}{units[0]}"
+    """Format a number of bytes, with the unit that leaves at most three digits."""
+    units, power = ("B", "kB", "MB", "GB", "TB"), 0
+    while size >= 999.5 and power < len(units) - 1:
+        size, power = size / 1000, power + 1
+    return f"{size:.3g} {units[power]}" if power else f"{size:.0f} {units[0]}"
 
 
 def plural(noun: str) -> str:

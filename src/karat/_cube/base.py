@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from karat._core.certify import Certificate
-from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
-from karat._core.unions import union_certificate
 from karat._cube.build import new_reducer
 from karat._cube.cells import Cells, joined, label_list
 from karat._cube.compare import Comparison, chow
@@ -32,6 +30,7 @@ from karat._cube.verify import CubeVerification, verify_cube
 from karat._data.frames import frame_of, native_frame
 from karat._storage.archive import read_bytes
 from karat.engine.linalg import Indices
+from karat.engine.rows import Progress
 from karat.errors import InputError, StorageError, check_memory
 from karat.io.build import MEMORY
 from karat.problems import Problem
@@ -100,7 +99,7 @@ class Cube:
     def certificate(self, selection: Selection | None = None, **labels: Any) -> Certificate:
         """The certificate of a cell, or of several together."""
         which = matching(self.cells, self.by, asked(selection, labels))
-        return union_certificate([self.cells.certificates[i] for i in which], self.problem)
+        return Certificate.union([self.cells.certificates[i] for i in which])
 
     def to_frame(self) -> Any:
         """One line per cell: labels, rows, kept rows, total weight, error, and the changes that it came by."""
@@ -146,7 +145,7 @@ class Cube:
         """The rows of some cells as a coreset, numbered one cell after the other."""
         rows, counts = cells.rows_of(which), cells.counts[which]
         numbers = cells.numbers[rows] + np.repeat(np.cumsum(counts) - counts, cells.sizes[which])
-        certificate = union_certificate([cells.certificates[i] for i in which], self.problem)
+        certificate = Certificate.union([cells.certificates[i] for i in which])
         if len(which) > 1:
             certificate = replace(certificate, notes=(*certificate.notes, UNION.format(f"{len(which):,}")))
         columns, d = [column[rows] for column in cells.columns], len(self.columns)

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from karat._core.certify import Certificate
-from karat._core.construct import Progress
 from karat._cube.cells import Cells, in_order, no_cells, starts_of
 from karat._cube.layout import CellLayout, Labels
 from karat._cube.present import Present
 from karat._cube.reduce import Reducer
 from karat._data.batch import Batch, joined
 from karat.engine.linalg import Indices
+from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.io.build import described_source
 from karat.io.consumers import Consumer, Hashes

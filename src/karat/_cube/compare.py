@@ -12,7 +12,7 @@ moments, which the kept rows carry exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import linalg, stats
@@ -20,10 +20,9 @@ from scipy import linalg, stats
 from karat._core.coreset import Coreset
 from karat._data import containers
 from karat._data.frames import native_frame
+from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
-
-DEPENDENT = 1e-10  # relative size of a pivot below which terms are not independent
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,6 @@ class Comparison:
         )
 
 
-class _Model(NamedTuple):
-    coef: Array
-    root: Array  # R of the QR decomposition of the weighted rows
-    residual: float
-
-
 def chow(first: Coreset, second: Coreset) -> Comparison:
     """Compare the linear models of two coresets."""
     names = _check(first)
@@ -79,18 +72,16 @@ def chow(first: Coreset, second: Coreset) -> Comparison:
     k, n = len(names), first.n_rows + second.n_rows
     if n <= 2 * k:
         raise InputError(f"{n:,} rows are too few to compare two models of {k} terms.")
-    difference = two.coef - one.coef
-    # A^-1 + B^-1 = U'U for U stacked of the inverse roots, so that the form is |U^-T d|^2.
-    identity = np.eye(k)
-    halves = [linalg.solve_triangular(model.root, identity, trans="T") for model in (one, two)]
-    both = linalg.qr(np.vstack(halves), mode="economic")[1]
+    difference = two.params - one.params
+    # A^-1 + B^-1 = U'U for U stacked of the roots of both, so that the form is |U^-T d|^2.
+    both = linalg.qr(np.vstack([one.root.T, two.root.T]), mode="economic")[1]
     increase = float(np.square(linalg.solve_triangular(both, difference, trans="T")).sum())
-    variance = (one.residual + two.residual) / (n - 2 * k)
+    variance = (one.rss + two.rss) / (n - 2 * k)
     statistic = increase / k / variance if variance > 0 else np.inf if increase > 0 else np.nan
     errors = np.sqrt(variance * np.square(both).sum(axis=0))
     pvalue = float(stats.f.sf(statistic, k, n - 2 * k))
     return Comparison(
-        float(statistic), pvalue, (k, n - 2 * k), names, one.coef, two.coef, errors, (first.n_rows, second.n_rows)
+        float(statistic), pvalue, (k, n - 2 * k), names, one.params, two.params, errors, (first.n_rows, second.n_rows)
     )
 
 
@@ -106,29 +97,15 @@ def _check(core: Coreset) -> tuple[str, ...]:
     return ("intercept", *features) if core.problem.shifts else features
 
 
-def _model(core: Coreset, names: tuple[str, ...]) -> _Model:
-    """Least squares by QR of the weighted rows, about their means, where there is an intercept."""
+def _model(core: Coreset, names: tuple[str, ...]) -> LeastSquaresSolution:
+    """Least squares of the weighted rows."""
     X, y = core.arrays()
     assert y is not None
     if core.n_rows <= len(names):
         raise InputError(f"A slice of {core.n_rows:,} rows is too small for {len(names)} terms.")
-    shift = core.weights @ X / core.weights.sum() if core.problem.shifts else np.zeros(X.shape[1])
-    level = float(core.weights @ y / core.weights.sum()) if core.problem.shifts else 0.0
-    root = np.sqrt(core.weights)
-    table = np.column_stack([*([np.ones(len(y))] if core.problem.shifts else []), X - shift, y - level]) * root[:, None]
-    few = max(0, table.shape[1] - len(table))
-    R = linalg.qr(np.vstack([table, np.zeros((few, table.shape[1]))]), mode="r")[0][: table.shape[1]]
-    k = len(names)
-    sizes = np.sqrt(np.square(R[:, :k]).sum(axis=0))
-    weak = np.flatnonzero(np.abs(np.diag(R)[:k]) <= DEPENDENT * sizes)
-    if len(weak):
-        raise InputError(f"The term {names[weak[0]]!r} is constant in a slice, or depends on others there; leave it out.")
-    coef = linalg.solve_triangular(R[:k, :k], R[:k, k])
-    residual = float(R[k, k] ** 2)
-    if not core.problem.shifts:
-        return _Model(coef, R[:k, :k], residual)
-    back = np.eye(k)  # from coefficients about the means to those about zero
-    back[0, 1:] = -shift
-    coef = back @ coef
-    coef[0] += level
-    return _Model(coef, linalg.qr(linalg.solve(back.T, R[:k, :k].T).T, mode="r")[0], residual)
+    intercept = core.problem.shifts
+    try:
+        return solve(np.column_stack([np.ones(len(X)), X]) if intercept else X, y, core.weights, intercept)
+    except DependentColumnError as error:
+        name = names[error.column]
+        raise InputError(f"The term {name!r} is constant in a slice, or depends on others there; leave it out.") from error

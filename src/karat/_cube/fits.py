@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
-from karat._core.unions import union_certificate
 from karat._cube.cells import Cells
 from karat._cube.kinds import label_keys
 from karat._cube.select import label_key
@@ -117,7 +117,7 @@ def plain_coreset(cube: Cube, places: Sequence[Place]) -> Coreset:
     spans = [(cells, slice(cells.starts[g], cells.starts[g + 1])) for cells, g in places]
     table = np.concatenate([np.column_stack([column[rows] for column in cells.columns]) for cells, rows in spans], dtype=float)
     weights = np.concatenate([cells.weights[rows] for cells, rows in spans])
-    certificate = union_certificate([cells.certificates[g] for cells, g in places], cube.problem)
+    certificate = Certificate.union([cells.certificates[g] for cells, g in places])
     d = len(cube.columns)
     y = None if not cube.targets else table[:, d] if len(cube.targets) == 1 else table[:, d:]
     return Coreset(

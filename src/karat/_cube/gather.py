@@ -11,13 +11,13 @@ from hashlib import sha256
 from typing import Any
 
 from karat._cluster.task import Partition, cluster_of
-from karat._core.construct import Progress
 from karat._cube.build import collect, new_reducer
 from karat._cube.cells import Cells, joined, label_list
 from karat._cube.file import pack_cube, unpack_cube
 from karat._cube.layout import CellLayout
 from karat._cube.present import Present, unpacked
 from karat._data.containers import collected
+from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.io.scan import require_rows
 from karat.io.source import open_source

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from karat._core.construct import Progress
 from karat._cube.base import Cube, stamped
 from karat._cube.file import output_path
 from karat._cube.gather import gather
 from karat._cube.layout import CellLayout
 from karat._stream.sketch import Sketch
+from karat.engine.rows import Progress
 from karat.errors import InputError, check_memory
 from karat.io.build import MEMORY, checked_problem
 from karat.problems import Problem

@@ -1,11 +1,11 @@
 """Reductions of many groups of rows at once, each with a certificate of its own; and cells of equal labels made one.
 
 Moments add up, so the coreset of the kept rows of some cells is a coreset of all their rows.  Its certificate inherits what the
-kept rows were off by (:func:`karat._core.unions.certify_union`).  Nothing is ever subtracted.
+kept rows were off by (:mod:`karat.engine.claim`).  Nothing is ever subtracted.
 
 Some rows cannot be reduced with a proof: tails so heavy that hardly a row can be spared, or kept rows whose inherited error is
 all that their tolerance allows.  Such rows stay as they are.  Rows of the data with their own weights are off by nothing, and
-kept rows by what their own certificates say (:func:`karat._core.unions.union_certificate`).
+kept rows by what their own certificates say (``Certificate.union``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import NamedTuple
 import numpy as np
 
 from karat._core.certify import Certificate, certify, require_proven
-from karat._core.unions import certify_union, union_certificate
 from karat._cube.cells import Cells, in_order, joined, starts_of
 from karat._data.batch import RESCALE
 from karat._data.non_finite import explain_non_finite
 from karat._data.offsets import find_offsets
+from karat.engine.claim import Claim
 from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
@@ -121,15 +121,14 @@ class Reducer:
         """That of kept rows which are off by ``found`` from rows of certificates ``claims``, or else from rows of the data."""
         if not claims:
             return certify(self.problem, [found], total, count, 0.0, notes)
-        found = replace(found, inflation=max(claim.inflation for claim in claims))
-        parts = [Claim(claim, self.problem, 0 if i else count) for i, claim in enumerate(claims)]
-        return certify_union(certify(self.problem, [found], total, count, 0.0), parts, notes)
+        found = replace(found, inherited=Claim.union(claims))
+        return certify(self.problem, [found], total, count, 0.0, notes).of_coresets()
 
     def _stay(self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, fresh: bool) -> Kept:
         """All rows as they are; ``claims`` are those of the kept rows, and ``fresh`` says whether there are others."""
         everything = whole(rows, found)
         own = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []
-        united = union_certificate([*claims, *own], self.problem)
+        united = Certificate.union([*claims, *own])
         bound = found.fitted.kernel.width
         certificate = replace(
             united,
@@ -169,7 +168,7 @@ class Reducer:
         united = Cells(
             labels, starts_of(lengths), tuple(column[rows] for column in cells.columns), cells.weights[rows], numbers,
             None if cells.keys is None else cells.keys[rows],
-            tuple(union_certificate([cells.certificates[i] for i in some], self.problem) for some in members),
+            tuple(Certificate.union([cells.certificates[i] for i in some]) for some in members),
             tuple(tuple(sorted({o for i in some for o in cells.origins[i]})) for some in members),
         )  # fmt: skip
         much = np.flatnonzero(lengths > (LOOSE if loose else 1) * self.kernel.width)
@@ -190,12 +189,3 @@ class Reducer:
             np.concatenate([one.weights for one in kept]), cells.numbers[rows],
             None if cells.keys is None else cells.keys[rows], tuple(one.certificate for one in kept), cells.origins,
         )  # fmt: skip
-
-
-class Claim(NamedTuple):
-    """What :func:`karat._core.unions.certify_union` asks of a part; the rows are counted with the first."""
-
-    certificate: Certificate
-    problem: Problem
-    n_rows: int
-    absorbed: None = None

@@ -5,7 +5,7 @@
     measure   the kept rows of a cell against those of the fresh one
 
 The fresh rows stand for those of the data, and are off by what their certificate claims; the cell inherits that
-(:func:`karat._core.unions.certify_union`).
+(:mod:`karat.engine.claim`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat._core.certify import Certificate
-from karat._core.construct import Progress
+from karat._core.certify import Certificate, readable
 from karat._core.verify import measured
 from karat._core.wording import several, verdict
 from karat._cube.cells import Cells, label_list
@@ -27,6 +26,7 @@ from karat._cube.kinds import joined_labels
 from karat._cube.present import Present
 from karat._data.batch import read_input
 from karat.engine.linalg import Indices
+from karat.engine.rows import Progress
 
 if TYPE_CHECKING:
     from karat._cube.base import Cube
@@ -100,7 +100,7 @@ class CubeVerification:
         certificate = self.cube.certificate(label)
         off = []
         if certificate.loss_error > certificate.tolerance:
-            off = [f"The loss is off by {certificate.loss_error:.1e}."]
+            off = [f"The loss is off by {readable(certificate.loss_error, certificate.tolerance)}."]
         elif not certificate.proven:
             off = ["Moments differ by more than their rounding."]
         return " ".join([*off, *certificate.notes]).rstrip(".")

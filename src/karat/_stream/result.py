@@ -32,7 +32,8 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     if summary.problem.absorb is not None:
         assert held.weights is not None
         exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights, peeled=summary.peeled)
-        reductions[0], correction = summary.problem.absorb_rows(held.stored_rows(), exact, seed, None, inherited=exact.error)
+        inherited = replace(exact.inherited, loss_error=exact.claim.loss_error)  # absorbing is measured against the rows held
+        reductions[0], correction = summary.problem.absorb_rows(held.stored_rows(), exact, seed, None, inherited=inherited)
         held = held.take(reductions[0].positions, reductions[0].weights)
     seconds = summary.seconds + time.perf_counter() - start
     notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == summary.n_rows)

@@ -34,8 +34,9 @@ from karat._stream.fingerprint import Fingerprint
 from karat._stream.result import coreset_of
 from karat._stream.summary import Summary
 from karat.engine.carried import claimed_again, means_kernel
+from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.parts import SideBySide
-from karat.engine.stream import NO_CLAIM, grown, held_debt, larger
+from karat.engine.stream import held_debt
 from karat.errors import InputError, NotExactError, check_whole
 from karat.problems import Problem
 
@@ -286,7 +287,7 @@ class Sketch:
     def _merge(self, others: tuple[Sketch, ...]) -> None:
         """Add what other sketches hold to this one, in which nothing waits."""
         mine = self.summary
-        own = {label: running.claim for label, running in mine.running.items()}
+        own = {label: running.inherited for label, running in mine.running.items()}
         inherited, mass = dict(own), mine.mass
         for other in others:
             other.fold()
@@ -297,21 +298,19 @@ class Sketch:
                 numbers = theirs.held.numbers + self.n_rows
                 self.take(replace(theirs.held, numbers=numbers), owned=True, seen=theirs.fingerprint)
             for label in theirs.running:  # what the other's rows are off by is inherited
-                found = theirs.reduction(label)
-                claim = (found.error, found.spent, found.inflation * found.proof.inflation)
-                inherited[label] = larger(inherited.get(label, claim), claim)
+                claim = theirs.reduction(label).claim
+                inherited[label] = Claim.union([inherited.get(label, claim), claim])
             mine.n_rows += theirs.n_rows
             mass += theirs.mass
             mine.seconds += theirs.seconds
         self.fold()
         for label, running in mine.running.items():
-            before = own.get(label, NO_CLAIM)
-            error, spent, inflation = grown(running.claim, before, inherited.get(label, before))
-            mine.running[label] = replace(running, inherited=error, spent=spent, inflation=inflation)
+            before = own.get(label, NO_ERROR)
+            parts = inherited.get(label, before)
+            mine.running[label] = replace(running, inherited=parts.grown(before, running.inherited))
             if label in mine.reductions:
                 found = mine.reductions[label]
-                claim = grown((found.inherited, found.before, found.inflation), before, inherited.get(label, before))
-                mine.reductions[label] = replace(found, inherited=claim[0], before=claim[1], inflation=claim[2])
+                mine.reductions[label] = replace(found, inherited=parts.grown(before, found.inherited))
         for theirs in (other.summary for other in others):
             for label in theirs.running:
                 self._owe(label, theirs)

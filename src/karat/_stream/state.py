@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat._core.certify import PROOF_VERSION
 from karat._core.files import problem_header, saved_problem
 from karat._data.batch import Batch
 from karat._storage.archive import Stored
@@ -17,6 +16,7 @@ from karat._stream.fingerprint import Fingerprint
 from karat._stream.sketch import Sketch
 from karat._stream.stored import check_header, check_held, check_running, require_current
 from karat._stream.summary import Summary
+from karat.engine.claim import PROOF_VERSION, Claim
 from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
 from karat.engine.rows import own_weights
@@ -26,9 +26,9 @@ from karat.problems import Problem
 
 UNDERSCORED = ("like", "names", "columns", "targets", "folds", "seconds")  # so they are called in files
 SUMMARY = {"n_rows": "n_rows"} | {name: f"_{name}" for name in UNDERSCORED}
-SAME = ("inherited", "spent", "inflation", "used")
-FLAGS = {name: name for name in SAME} | {"gap": "held_error", "hard": "needs_tree"}  # by their names in files
-PROVEN = ("rank", "method", "passes", "inherited", "before", "inflation", "spread", "levels")
+FLAGS = {"used": "used", "gap": "held_error", "hard": "needs_tree"}  # by their names in files
+SUMMED, REDUCED = ("inherited", "spent", "inflation"), ("inherited", "before", "inflation")  # names of a claim in files
+PROVEN = ("rank", "method", "passes", "spread", "levels")
 
 
 def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
@@ -65,7 +65,9 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         found = summary.reduction(label)
         proof = {name: getattr(found, name) for name in PROVEN} | {"proof": asdict(found.proof)}
         header["running"].append(
-            {name: getattr(running, field) for name, field in FLAGS.items()} | {"sums": len(running.high), "found": proof}
+            {name: getattr(running, field) for name, field in FLAGS.items()}
+            | _claim_header(running.inherited, SUMMED)
+            | {"sums": len(running.high), "found": proof | _claim_header(found.inherited, REDUCED)}
         )
         arrays |= {f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights", "debts")}
         arrays |= {f"running_{i}_high_{j}": part for j, part in enumerate(running.high)}
@@ -114,13 +116,14 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
     for i, (label, saved) in enumerate(zip(labels, header["running"], strict=summary.held is not None)):
         pilot, weights = arrays[f"running_{i}_pilot"], arrays[f"running_{i}_weights"]
         high, low = (tuple(arrays[f"running_{i}_{name}_{j}"] for j in range(saved["sums"])) for name in ("high", "low"))
-        require(all(isinstance(saved[name], int | float) for name in FLAGS), "a claim that is not a number")
+        require(all(isinstance(saved[name], int | float) for name in (*FLAGS, *SUMMED)), "a claim that is not a number")
         summary.running[label] = Running(
             summary.kernel.prepare(pilot, weights),
             pilot,
             weights,
             high,
             low,
+            Claim(*(saved[name] for name in SUMMED)),
             debts=arrays.get(f"running_{i}_debts"),
             **{field: saved[name] for name, field in FLAGS.items()},
         )
@@ -135,5 +138,9 @@ def _proven(summary: Summary, label: Any, saved: dict[str, Any]) -> Reduction:
     everything = np.arange(len(rows))
     proof = Proof(**saved["proof"] | {"excluded": tuple(saved["proof"]["excluded"])})
     fitted = summary.running[label].fitted_moments()
-    claim = {name: saved[name] for name in PROVEN}
-    return Reduction(everything, own_weights(rows, everything), fitted, proof=proof, peeled=peeled, **claim)
+    known = {name: saved[name] for name in PROVEN} | {"inherited": Claim(*(saved[name] for name in REDUCED))}
+    return Reduction(everything, own_weights(rows, everything), fitted, proof=proof, peeled=peeled, **known)
+
+
+def _claim_header(claim: Claim, names: tuple[str, ...]) -> dict[str, float]:
+    return dict(zip(names, (claim.loss_error, claim.spent, claim.inflation), strict=True))

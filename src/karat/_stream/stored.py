@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.certify import PROOF_VERSION
 from karat._storage.damage import require
 from karat._storage.members import Spec
 from karat._stream.summary import Summary, weighed
+from karat.engine.claim import PROOF_VERSION
 from karat.engine.stream import Running
 from karat.errors import InputError
 

@@ -1,14 +1,15 @@
-"""The command line: ``karat build``, ``verify``, ``inspect``, ``merge``, ``plan``, ``train``,
-``regress``, ``demo`` and more.
+"""The command line: ``karat build``, ``verify``, ``inspect``, ``merge``, ``plan``, ``train``, ``regress``, ``demo`` and more.
 
-Each command is a file with one function, whose docstring is the help text.  They share ``_app`` (the list of commands),
-``_errors`` (exit codes and error messages), ``_options`` (options of several commands), ``_problems`` (from ``--problem`` to a
-Problem), ``_columns`` (roles of the columns), ``_database`` (rows of a query), ``_models`` (for ``train``), ``_cores`` (a
-coreset as text), ``_outputs`` (checks of ``--output``), ``_show`` (tables and ``--json``) and ``_progress``.
+Each command is a file with one function, whose docstring is the help text.  ``app`` runs them (list of commands, exit codes,
+error messages).  They share ``options`` (options of several commands), ``models`` (for ``train`` and ``cube fit``) and
+``printing`` (tables, ``--json`` and the progress bar).
 """
 
+import atexit
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 
 
@@ -19,7 +20,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         print(f"Error: {MissingExtraError('The command line', 'cli')}", file=sys.stderr)
         sys.exit(2)
-    from karat.cli._errors import leave, run, stop_on_signals
+    codes: list[int] = []
+    atexit.register(_end, codes)  # before others are registered, so that it runs after them
+    from karat.cli.app import run, stop_on_signals
 
     stop_on_signals()
-    leave(run(sys.argv[1:] if arguments is None else list(arguments)))
+    codes.append(run(sys.argv[1:] if arguments is None else list(arguments)))
+    sys.exit(codes[0])
+
+
+def _end(codes: Sequence[int]) -> None:
+    """End the process at once, after the output is flushed.
+
+    A thread of Arrow that releases a Python object while the interpreter shuts down would abort the process.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, AttributeError):  # it may be closed, or on a full disk
+            stream.flush()
+    if codes:
+        os._exit(codes[0])

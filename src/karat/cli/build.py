@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import karat
-from karat.cli import _cores, _show
-from karat.cli._columns import Roles, named, panel_option
-from karat.cli._database import Database
-from karat.cli._options import Common, size
-from karat.cli._outputs import check_output
-from karat.cli._problems import Name, ProblemOptions
-from karat.cli._progress import progress
+from karat.cli import printing
+from karat.cli.options import Common, Database, Name, ProblemOptions, Roles, check_output, column_option, named, size
 from karat.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +37,7 @@ def build(
         OnMissing, typer.Option(help="Refuse rows with missing values, leave them out, or fill features with their mean.")
     ] = OnMissing.ERROR,
     one_hot: Annotated[
-        list[str] | None, panel_option(metavar="COLUMN", help="Features that are categories: a 0/1 column per level.")
+        list[str] | None, column_option(metavar="COLUMN", help="Features that are categories: a 0/1 column per level.")
     ] = None,
     memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
     checkpoint: Annotated[
@@ -73,7 +68,7 @@ def build(
     known = opened.schema().names
     options = roles.arguments(known) | {"one_hot": named("--one-hot", one_hot, known), "on_missing": on_missing.value}
     options |= {} if memory is None else {"memory": memory}
-    with progress("Reading", not shown.as_json, lambda: _rows(opened)) as advance:
+    with printing.progress(not shown.as_json, lambda: _rows(opened)) as advance:
         core = karat.coreset_files(
             opened, problem=chosen, checkpoint=checkpoint, progress=advance, random_state=seed, content=not no_hashes,
             digest=None if digest is None else "sha256", **options,
@@ -83,14 +78,14 @@ def build(
     core.save(output)
     if shown.as_json:
         found = {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds, "resumed": resumed}
-        _show.document(_cores.summary(core) | found)
+        printing.document(printing.summary(core) | found)
         return
-    speed = {"time": f"{_show.seconds(seconds)} ({core.n_rows / seconds:,.0f} rows/s)"}
+    speed = {"time": f"{printing.seconds(seconds)} ({core.n_rows / seconds:,.0f} rows/s)"}
     if checkpoint is not None:
         speed["checkpoint"] = f"{'resumed from ' if resumed else ''}{checkpoint}, which can be deleted now"
     used = core.n_represented
     rows = f"{used:,} of {core.n_rows:,} rows" if used < core.n_rows else f"{used:,} rows"
-    _show.facts(f"{rows} became {len(core):,} in {output}", _cores.lines(core) | speed, _show.GOLD)
+    printing.facts(f"{rows} became {len(core):,} in {output}", printing.summary_lines(core) | speed, printing.GOLD)
 
 
 def _rows(source: Source) -> int | None:

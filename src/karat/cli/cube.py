@@ -13,15 +13,9 @@ import typer
 
 import karat
 from karat._core import wording
-from karat.cli import _show
-from karat.cli._columns import Roles, named
-from karat.cli._database import Database
-from karat.cli._errors import FAILED
-from karat.cli._models import LINEAR, Model, linear_estimator
-from karat.cli._options import Common, size
-from karat.cli._outputs import Kind, check_output, loads
-from karat.cli._problems import ProblemOptions
-from karat.cli._progress import progress
+from karat.cli import printing
+from karat.cli.models import LINEAR, Model, linear_estimator
+from karat.cli.options import FAILED, Common, Database, OutputKind, ProblemOptions, Roles, check_output, loads, named, size
 from karat.errors import InputError
 
 File = Annotated[Path, typer.Argument(metavar="CUBE", help="A cube file.")]
@@ -31,7 +25,7 @@ Where = Annotated[
     typer.Option(metavar="LABEL=VALUE", help="Only some cells: region=EU, or day=2026-01-01..2026-06-30. Repeat for several."),
 ]
 Missing = StrEnum("Missing", ["ERROR", "DROP"])
-CUBE = Kind("a cube", (".parquet",), lambda path: loads(karat.Cube.load, path))
+CUBE = OutputKind("a cube", (".parquet",), lambda path: loads(karat.Cube.load, path))
 
 
 def build(
@@ -63,7 +57,7 @@ def build(
     options = roles.arguments([name for name in known if name not in labels or name in (roles.columns or ())])
     options = {name: value for name, value in options.items() if name not in ("groups", "sequence")}
     options |= {"on_missing": on_missing.value} | ({} if memory is None else {"memory": memory})
-    with progress("Reading", not shown.as_json) as advance:
+    with printing.progress(not shown.as_json) as advance:
         cube = karat.cube(opened, by=labels, problem=chosen, path=output, random_state=seed, progress=advance, **options)
     _told(cube, output, time.perf_counter() - start, shown, f"{int(cube.cells.counts.sum()):,} rows became {len(cube):,} cells")
 
@@ -97,17 +91,19 @@ def fit(
     tidy = fits.tidy()
     *_, term, coefficient = tidy  # whatever the labels are called
     if shown.as_json:
-        _show.document({"model": model.value, "by": list(fits.by), "seconds": seconds, "coefficients": _records(tidy)})
+        printing.document({"model": model.value, "by": list(fits.by), "seconds": seconds, "coefficients": _records(tidy)})
         return
-    _show.say(f"{model.value}: {len(fits):,} models of {int(fits.rows.sum()):,} rows in {_show.seconds(seconds)}", style="bold")
+    printing.say(
+        f"{model.value}: {len(fits):,} models of {int(fits.rows.sum()):,} rows in {printing.seconds(seconds)}", style="bold"
+    )
     terms = list(dict.fromkeys(tidy[term].tolist()))
     values = tidy[coefficient].reshape(len(fits), -1, len(terms))
     for place, target in enumerate(fits.targets):
         if len(fits.targets) > 1:
-            _show.say(f"\n{target}", style="bold")
+            printing.say(f"\n{target}", style="bold")
         labels = [[str(value) for value in label] for label in fits.labels]
         table = [[*(own[i] for own in labels), int(fits.rows[i]), *values[i, place].tolist()] for i in range(len(fits))]
-        _show.grid([*fits.by, "rows", *terms], table)
+        printing.grid([*fits.by, "rows", *terms], table)
 
 
 def update(
@@ -151,16 +147,16 @@ def show(
     worst = which[(-facts["loss_error"][which]).argsort(kind="stable")][:cells]
     lines = _records({name: values[worst] for name, values in table.items()})
     if shown.as_json:
-        _show.document(_facts(loaded, cube) | {"history": list(loaded.history), "table": lines})
+        printing.document(_facts(loaded, cube) | {"history": list(loaded.history), "table": lines})
         return
-    _show.facts(str(cube), _lines(loaded, cube), _show.GOLD)
+    printing.facts(str(cube), _lines(loaded, cube), printing.GOLD)
     if cells:
         names = list(table)[: len(loaded.by) + 3]  # labels, rows, kept, weight
         errors = facts["loss_error"][worst].tolist()
         shown_lines = [[*(line[name] for name in names), f"{e:.1e}"] for line, e in zip(lines, errors, strict=True)]
-        _show.grid([*names, "error"], shown_lines)
+        printing.grid([*names, "error"], shown_lines)
     if len(which) > cells:
-        _show.say(f"({cells:,} of {len(which):,} cells)")
+        printing.say(f"({cells:,} of {len(which):,} cells)")
 
 
 def verify(
@@ -184,13 +180,13 @@ def verify(
         check_output(output, [*(source or ()), *stored.files], False, CUBE)
     start = time.perf_counter()
     loaded = karat.Cube.load(cube)
-    with progress("Reading", not shown.as_json) as advance:
+    with printing.progress(not shown.as_json) as advance:
         found = loaded.verify(stored.source(source), progress=advance, **({} if memory is None else {"memory": memory}))
     if output is not None and found.ok:
         found.cube.save(output)
     seconds = time.perf_counter() - start
     if shown.as_json:
-        _show.document(found.to_dict() | {"seconds": seconds})
+        printing.document(found.to_dict() | {"seconds": seconds})
     else:
         worst = wording.worst_error(found.certificate.to_dict(), wording.TERMINAL)
         lines = {
@@ -200,8 +196,8 @@ def verify(
         }
         lines |= {"where": "\n".join(found.reasons())} if not found.ok else {}
         lines |= {"output": str(output)} if output is not None and found.ok else {}
-        tone = _show.GOOD if found.ok else _show.BAD
-        _show.facts(f"{cube}: {wording.check_verdict(found.ok)}", lines | {"time": _show.seconds(seconds)}, tone)
+        tone = printing.GOOD if found.ok else printing.BAD
+        printing.facts(f"{cube}: {wording.check_verdict(found.ok)}", lines | {"time": printing.seconds(seconds)}, tone)
     if not found.ok:
         raise typer.Exit(FAILED)
 
@@ -225,15 +221,15 @@ def _lines(cube: karat.Cube, path: Path) -> dict[str, str]:
         "problem": found["problem"],
         "worst error": f"{found['worst_error']:.1e}: {'exact' if found['exact'] else 'NOT exact'}",
         "changes": f"{found['changes']:,}, the last of {cube.history[-1]['time']}",
-        "file": f"{path} ({_show.amount(found['bytes'])})",
+        "file": f"{path} ({printing.amount(found['bytes'])})",
     }
 
 
 def _told(cube: karat.Cube, path: Path, seconds: float, shown: Common, title: str) -> None:
     if shown.as_json:
-        _show.document(_facts(cube, path) | {"output": str(path), "seconds": seconds})
+        printing.document(_facts(cube, path) | {"output": str(path), "seconds": seconds})
     else:
-        _show.facts(title, _lines(cube, path) | {"time": _show.seconds(seconds)}, _show.GOLD)
+        printing.facts(title, _lines(cube, path) | {"time": printing.seconds(seconds)}, printing.GOLD)
 
 
 def _records(columns: dict[str, Any]) -> list[dict[str, Any]]:

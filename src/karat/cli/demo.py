@@ -15,9 +15,9 @@ import typer
 
 import karat
 from karat._core import wording
-from karat.cli import _cores, _show
-from karat.cli._models import timed
-from karat.cli._options import Common, count
+from karat.cli import printing
+from karat.cli.models import timed
+from karat.cli.options import Common, count
 from karat.engine.blas import one_blas_thread
 from karat.errors import MissingExtraError, NotExactError
 
@@ -42,7 +42,7 @@ def demo(
     """
     found = run(rows, seed)
     if shown.as_json:
-        _show.document(found)
+        printing.document(found)
     else:
         _print(found)
 
@@ -77,7 +77,7 @@ def run(rows: int, seed: int = 0) -> dict[str, Any]:
         }
         for i in range(0, ALPHAS, 3)
     ]
-    return _cores.summary(core) | {
+    return printing.summary(core) | {
         "columns": COLUMNS,
         "alphas": ALPHAS,
         "solver_tolerance": TOLERANCE,
@@ -146,14 +146,15 @@ def _refusal(core: karat.Coreset, estimator: Any) -> str:
 
 def _print(found: dict[str, Any]) -> None:
     rows = wording.summary(found | {"rows": found["rows_in"], "kept": found["rows_kept"]}, wording.TERMINAL)
-    _show.facts(
+    printing.facts(
         f"{found['rows_in']:,} rows x {found['columns']} columns and a target became {found['rows_kept']:,} rows",
-        {name: rows[name] for name in ("worst error", "kept", "not kept")} | {"time": _show.seconds(found["building_seconds"])},
-        _show.GOLD,
+        {name: rows[name] for name in ("worst error", "kept", "not kept")}
+        | {"time": printing.seconds(found["building_seconds"])},
+        printing.GOLD,
     )
-    _show.say(f"\nA lasso at {found['alphas']} alphas on all rows and on the {found['rows_kept']} kept rows", style="bold")
+    printing.say(f"\nA lasso at {found['alphas']} alphas on all rows and on the {found['rows_kept']} kept rows", style="bold")
     names = ["alpha", "non-zero", "R2, all rows", "R2, coreset", "difference"]
-    _show.grid(
+    printing.grid(
         names,
         [
             [
@@ -165,10 +166,10 @@ def _print(found: dict[str, Any]) -> None:
             ]
             for at in found["path"]
         ],
-        ["", "", "", "", _show.GOOD],
+        ["", "", "", "", printing.GOOD],
     )
-    _show.say("\nTime, with the construction, and digits of the coefficients that agree", style="bold")
-    _show.say(
+    printing.say("\nTime, with the construction, and digits of the coefficients that agree", style="bold")
+    printing.say(
         f"Every solver runs on one thread, to a tolerance of {found['solver_tolerance']:.0e}; scikit-learn's default, 1e-04, "
         "is faster and less exact."
     )
@@ -177,16 +178,16 @@ def _print(found: dict[str, Any]) -> None:
     for way in found["ways"]:
         bar = "█" * max(1, round(BAR * way["seconds"] / longest))
         agree = "" if way["error"] is None else f"{max(0, floor(-log10(max(way['error'], 1e-16))))} digits"
-        lines.append([way["name"], _show.seconds(way["seconds"]), agree, bar])
-    _show.grid(["", "time", "agree to", ""], lines, ["", "", "", _show.GOLD])
-    _show.say(
+        lines.append([way["name"], printing.seconds(way["seconds"]), agree, bar])
+    printing.grid(["", "time", "agree to", ""], lines, ["", "", "", printing.GOLD])
+    printing.say(
         "lasso_path is fast because it sums X'X once. So does karat, and keeps rows: they also serve cross-validation, and "
         "any tool that takes rows with weights."
     )
-    verdict, took = wording.check_verdict(found["verified"]), _show.seconds(found["verifying_seconds"])
-    _show.say(
+    verdict, took = wording.check_verdict(found["verified"]), printing.seconds(found["verifying_seconds"])
+    printing.say(
         f"\nVerified on all rows in {took}: {verdict}, worst relative loss error {found['verified_error']:.1e}",
-        style=_show.GOOD if found["verified"] else _show.BAD,
+        style=printing.GOOD if found["verified"] else printing.BAD,
     )
-    _show.say("\nAn estimator that needs more than what is kept is refused", style="bold")
-    _show.say(found["refusal"])
+    printing.say("\nAn estimator that needs more than what is kept is refused", style="bold")
+    printing.say(found["refusal"])

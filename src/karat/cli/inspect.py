@@ -9,8 +9,8 @@ import typer
 
 import karat
 from karat._core import wording
-from karat.cli import _cores, _show
-from karat.cli._options import Common
+from karat.cli import printing
+from karat.cli.options import Common
 
 FILES = 5  # source files that are named
 NAMED = 20  # hidden columns that are named
@@ -27,13 +27,13 @@ def inspect(
     Example:  karat inspect core.parquet --rows 10
     """
     loaded = karat.load(core)
-    columns = _cores.kept_columns(loaded)
+    columns = printing.kept_columns(loaded)
     heaviest = (-loaded.weights).argsort(kind="stable")[:rows]
     if shown.as_json:
         some = [{name: values[i] for name, values in columns.items()} for i in heaviest]
-        _show.document(_cores.summary(loaded) | {"columns": list(columns), "rows": some})
+        printing.document(printing.summary(loaded) | {"columns": list(columns), "rows": some})
         return
-    _show.facts(str(core), _cores.lines(loaded) | _details(loaded))
+    printing.facts(str(core), printing.summary_lines(loaded) | _details(loaded))
     if rows:
         _print_rows(columns, heaviest, len(loaded))
 
@@ -78,10 +78,10 @@ def _origin(core: karat.Coreset) -> dict[str, str]:
 
 
 def _print_rows(columns: dict[str, Any], heaviest: Any, kept: int) -> None:
-    fit = max(2, _show.console().width // WIDTH)
+    fit = max(2, printing.console().width // WIDTH)
     names, hidden = list(columns)[:fit], list(columns)[fit:]
-    _show.say(f"\nHeaviest rows, {len(heaviest):,} of {kept:,}")
-    _show.grid(names, [[columns[name][i].item() for name in names] for i in heaviest])
+    printing.say(f"\nHeaviest rows, {len(heaviest):,} of {kept:,}")
+    printing.grid(names, [[columns[name][i].item() for name in names] for i in heaviest])
     if hidden:
         rest = f" and {len(hidden) - NAMED:,} more" if len(hidden) > NAMED else ""
-        _show.say(f"Not shown: {wording.several(len(hidden), 'column')}, {', '.join(hidden[:NAMED])}{rest}; --json has all.")
+        printing.say(f"Not shown: {wording.several(len(hidden), 'column')}, {', '.join(hidden[:NAMED])}{rest}; --json has all.")

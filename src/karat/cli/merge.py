@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 import karat
-from karat.cli import _cores, _show
-from karat.cli._options import Common
-from karat.cli._outputs import check_output
+from karat.cli import printing
+from karat.cli.options import Common, check_output
 from karat.errors import InputError
 
 
@@ -32,6 +31,8 @@ def merge(
     merged = reduce(lambda one, other: one.merge(other, random_state=seed), map(karat.load, cores))
     merged.save(output)
     if shown.as_json:
-        _show.document(_cores.summary(merged) | {"output": str(output), "merged": [str(path) for path in cores]})
+        printing.document(printing.summary(merged) | {"output": str(output), "merged": [str(path) for path in cores]})
     else:
-        _show.facts(f"{len(cores)} coresets became {len(merged):,} rows in {output}", _cores.lines(merged), _show.GOLD)
+        printing.facts(
+            f"{len(cores)} coresets became {len(merged):,} rows in {output}", printing.summary_lines(merged), printing.GOLD
+        )

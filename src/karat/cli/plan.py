@@ -9,10 +9,8 @@ from typing import Annotated
 import typer
 
 import karat
-from karat.cli import _show
-from karat.cli._columns import named
-from karat.cli._options import Common, count
-from karat.cli._problems import ProblemOptions
+from karat.cli import printing
+from karat.cli.options import Common, ProblemOptions, count, named
 from karat.errors import InputError
 
 Where = StrEnum("Where", ["MEMORY", "FILES", "CLUSTER"])
@@ -38,7 +36,7 @@ def plan(
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions on a cluster.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="Number of partitions that are read at the same time.")] = 1,
 ) -> None:
-    """Estimate rows, memory, passes and time of a coreset, and say why.
+    """Estimate rows, memory, passes and work of a coreset, and say why.
 
     Example:  karat plan --rows 1e9 --columns 12 --problem ridge --alpha 10
     """
@@ -72,20 +70,20 @@ def plan(
     )
     asked = {"problem": chosen.describe(), "rows_in": rows, "columns": columns, "left_out": left_out}
     if shown.as_json:
-        _show.document(asked | asdict(expected))
+        printing.document(asked | asdict(expected))
         return
     beside = "in each process" if expected.method == "sketch" else "beside the data"
     lines = {
         "problem": asked["problem"],
         "data": f"{'about ' if source and not exact else ''}{rows:,} rows, {columns:,} columns",
         "rows kept": f"at most {expected.rows:,}",
-        "memory": f"about {_show.amount(expected.memory)} {beside}",
+        "memory": f"about {printing.amount(expected.memory)} {beside}",
         "passes": f"{expected.passes}, by {expected.method}",
-        "time": f"about {_show.seconds(expected.seconds)}",
+        "work": f"about {expected.operations:.0e} floating-point operations",
         "why": expected.why,
     }
     if left_out:
         lines["left out"] = f"{', '.join(left_out)}: not numeric; build with --drop-columns, or encode first"
     if expected.travels:
-        lines["network"] = _show.amount(expected.travels)
-    _show.facts("Estimate", lines)
+        lines["network"] = printing.amount(expected.travels)
+    printing.facts("Estimate", lines)

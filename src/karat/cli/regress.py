@@ -8,11 +8,9 @@ from typing import Annotated, Any
 import typer
 
 import karat
-from karat.cli import _show
-from karat.cli._options import Common
-from karat.cli._outputs import check_output
-from karat.cli._progress import progress
+from karat.cli import printing
 from karat.cli.build import OnMissing
+from karat.cli.options import Common, check_output
 from karat.errors import InputError, StorageError
 
 
@@ -65,16 +63,16 @@ def regress(
     else:
         if formula is None:
             raise InputError('The formula is missing; it comes last: karat regress data.parquet "y ~ a + C(b)".')
-        with progress("Reading", not shown.as_json) as advance:
+        with printing.progress(not shown.as_json) as advance:
             fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
     if output is not None:
         fit.coreset.save(output)
     if shown.as_json:
-        _show.document(_document(fit) | ({} if output is None else {"output": str(output)}))
+        printing.document(_document(fit) | ({} if output is None else {"output": str(output)}))
         return
     print(fit.summary())
     if output is not None:
-        _show.say(f"\nSaved to {output}; karat inspect {output} shows what it can answer.")
+        printing.say(f"\nSaved to {output}; karat inspect {output} shows what it can answer.")
 
 
 def _split(words: list[str]) -> tuple[list[str], str | None]:

@@ -10,12 +10,8 @@ import typer
 
 import karat
 from karat._core import wording
-from karat.cli import _show
-from karat.cli._database import Database
-from karat.cli._errors import FAILED
-from karat.cli._options import Common
-from karat.cli._outputs import Kind, check_output
-from karat.cli._progress import progress
+from karat.cli import printing
+from karat.cli.options import FAILED, Common, Database, OutputKind, check_output
 
 
 def report(
@@ -33,23 +29,23 @@ def report(
 
     Example:  karat report core.parquet --data data.parquet -o report.html
     """
-    check_output(output, [str(core), *(data or ())], force, Kind("a report", (".html", ".htm"), _is_report))
+    check_output(output, [str(core), *(data or ())], force, OutputKind("a report", (".html", ".htm"), _is_report))
     from karat.report.page import facts, write_page
 
     start = time.perf_counter()
     loaded = karat.load(core)
-    with progress("Reading", not shown.as_json) as advance:
+    with printing.progress(not shown.as_json) as advance:
         found = facts(loaded, stored.source_if_given(data), progress=advance)
     write_page(found, output)
     seconds, verified = time.perf_counter() - start, found["verified"]
     if shown.as_json:
         told = {name: found[name] for name in ("problem", "exact", "verified", "weights")}
         sizes = {"rows_in": found["rows"], "rows_kept": found["kept"]}
-        _show.document(sizes | told | {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds})
+        printing.document(sizes | told | {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds})
     else:
-        lines = {"report": f"{output} ({_show.amount(output.stat().st_size)})"} | _measured(verified)
-        _show.facts(
-            f"{wording.several(found['rows'], 'row')}, {found['kept']:,} kept", lines | {"time": _show.seconds(seconds)}
+        lines = {"report": f"{output} ({printing.amount(output.stat().st_size)})"} | _measured(verified)
+        printing.facts(
+            f"{wording.several(found['rows'], 'row')}, {found['kept']:,} kept", lines | {"time": printing.seconds(seconds)}
         )
     if verified is not None and not verified["ok"]:
         raise typer.Exit(FAILED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from karat.cli._options import Common
+from karat.cli.options import Common
 from karat.errors import InputError
 
 

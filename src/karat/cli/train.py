@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 
 import karat
-from karat.cli import _cores, _show
-from karat.cli._errors import FAILED
-from karat.cli._models import Fitted, Model, Trainer, trainer
-from karat.cli._options import Common
+from karat.cli import printing
+from karat.cli.models import Fitted, Model, Trainer, trainer
+from karat.cli.options import FAILED, Common
 
 SAME = 1e-6  # relative to the largest parameter; converged solvers differ by far less on the same data
 
@@ -58,13 +57,13 @@ def train(
             "solver_tolerance": {"compared": learner.tolerance, "timed": learner.usual.tolerance if learner.usual else None},
         }
     if shown.as_json:
-        _show.document(found)
+        printing.document(found)
     else:
-        _show.say(f"{chosen.value} from {len(loaded):,} rows that represent {loaded.n_represented:,}", style="bold")
+        printing.say(f"{chosen.value} from {len(loaded):,} rows that represent {loaded.n_represented:,}", style="bold")
         _print(loaded, fitted, full)
         if full is not None:
-            verdict, tone = ("the same", _show.GOOD) if at["same"] else ("NOT the same", _show.BAD)
-            _show.facts(f"\nTrained on all rows too: {verdict}", _lines(at, loaded, fitted, learner), tone)
+            verdict, tone = ("the same", printing.GOOD) if at["same"] else ("NOT the same", printing.BAD)
+            printing.facts(f"\nTrained on all rows too: {verdict}", _lines(at, loaded, fitted, learner), tone)
     if full is not None and not at["same"]:
         raise typer.Exit(FAILED)
 
@@ -97,7 +96,7 @@ def _lines(check: dict[str, Any], core: karat.Coreset, fitted: Fitted, learner: 
     lines = {
         "rows": rows,
         "largest difference": f"{check['difference']:.1e}, {check['relative']:.0e} of the largest parameter (limit {SAME:.0e})",
-        "time to train": f"all rows {_show.seconds(check['seconds'])}, coreset {_show.seconds(fitted.seconds)}",
+        "time to train": f"all rows {printing.seconds(check['seconds'])}, coreset {printing.seconds(fitted.seconds)}",
     }
     if learner.usual is not None:
         lines["solver tolerance"] = (
@@ -111,7 +110,7 @@ def _named(core: karat.Coreset, fitted: Fitted) -> dict[str, Any]:
     """Label the parameters of linear models with columns and targets."""
     if "coef" not in fitted.parameters:
         return dict(fitted.parameters)
-    targets, features = _cores.names(core, "target"), _cores.names(core, "feature")
+    targets, features = printing.column_names(core, "target"), printing.column_names(core, "feature")
     coef, intercept = fitted.parameters["coef"], fitted.parameters["intercept"]
     return {
         "coefficients": {t: dict(zip(features, row, strict=True)) for t, row in zip(targets, coef, strict=True)},
@@ -122,14 +121,14 @@ def _named(core: karat.Coreset, fitted: Fitted) -> dict[str, Any]:
 def _print(core: karat.Coreset, fitted: Fitted, full: Fitted | None) -> None:
     if "coef" not in fitted.parameters:
         for name, value in fitted.parameters.items():
-            _show.say(f"\n{name.rstrip('_')} {' x '.join(map(str, value.shape))}", style="bold")
-            _show.matrix(value)
+            printing.say(f"\n{name.rstrip('_')} {' x '.join(map(str, value.shape))}", style="bold")
+            printing.matrix(value)
         return
-    names = [*_cores.names(core, "feature"), "intercept"]
-    columns = dict(zip(_cores.names(core, "target"), _stacked(fitted), strict=True))
+    names = [*printing.column_names(core, "feature"), "intercept"]
+    columns = dict(zip(printing.column_names(core, "target"), _stacked(fitted), strict=True))
     if full is not None and len(columns) == 1:
         columns["all rows"] = _stacked(full)[0]
-    _show.grid(["", *columns], [[name, *(float(v[i]) for v in columns.values())] for i, name in enumerate(names)])
+    printing.grid(["", *columns], [[name, *(float(v[i]) for v in columns.values())] for i, name in enumerate(names)])
 
 
 def _stacked(fitted: Fitted) -> Any:

@@ -10,12 +10,8 @@ import typer
 
 import karat
 from karat._core import wording
-from karat.cli import _show
-from karat.cli._columns import named
-from karat.cli._database import Database
-from karat.cli._errors import FAILED
-from karat.cli._options import Common, size
-from karat.cli._progress import progress
+from karat.cli import printing
+from karat.cli.options import FAILED, Common, Database, named, size
 
 BLOCKS = 3  # changed blocks that are named
 
@@ -53,16 +49,16 @@ def verify(
     }
     options |= {} if memory is None else {"memory": memory}
     loaded = karat.load(core)
-    with progress("Reading", not shown.as_json, lambda: loaded.n_rows) as advance:
+    with printing.progress(not shown.as_json, lambda: loaded.n_rows) as advance:
         found = karat.verify_files(
             loaded, opened, sample_weight=weight, groups=groups, progress=advance, locate=locate, **options
         )
     seconds = time.perf_counter() - start
     if shown.as_json:
-        _show.document(found.to_dict() | {"seconds": seconds})
+        printing.document(found.to_dict() | {"seconds": seconds})
     else:
-        tone = _show.GOOD if found.ok else _show.BAD
-        _show.facts(f"{core}: {wording.check_verdict(found.ok)}", _lines(found) | {"time": _show.seconds(seconds)}, tone)
+        tone = printing.GOOD if found.ok else printing.BAD
+        printing.facts(f"{core}: {wording.check_verdict(found.ok)}", _lines(found) | {"time": printing.seconds(seconds)}, tone)
     if not found.ok:
         raise typer.Exit(FAILED)
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags
-from karat.engine.tolerances import BLIND, EPS, EXPLAINED, GRADED, KAPPA, SMALL, TINY, UNSCALED
+from karat.engine.tolerances import BLIND, EPS, EXPLAINED, GRADED, HALF_EXPLAINED, KAPPA, SMALL, SMALLISH, TINY, UNSCALED
 
 
 @dataclass(frozen=True)
@@ -231,10 +231,13 @@ def _tame(values: Array, share: Array) -> Array:
 
 def _on_large(coefficients: Array, sizes: Array) -> Array:
     """Coefficients of variables on whitened directions, without small directions that explain little of them."""
-    small = sizes < GRADED
-    within = np.square(coefficients).sum(axis=0)  # of 1, the square of a variable
-    rest = 1.0 - np.square(coefficients[~small]).sum(axis=0)
-    return np.where(small[:, None] & (1.0 - within > EXPLAINED * rest), 0.0, coefficients)
+    unexplained = 1.0 - np.square(coefficients).sum(axis=0)  # of 1, the square of a variable
+    kept = coefficients
+    for most, share in ((SMALLISH, HALF_EXPLAINED), (GRADED, EXPLAINED)):
+        small = sizes < most
+        rest = 1.0 - np.square(coefficients[~small]).sum(axis=0)
+        kept = np.where(small[:, None] & (unexplained > share * rest), 0.0, kept)
+    return np.asarray(kept)
 
 
 def _separately(rest: Array) -> tuple[Array, Flags]:

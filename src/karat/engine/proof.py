@@ -47,6 +47,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.blas import one_blas_thread
+from karat.engine.claim import Claim
 from karat.engine.frame import Frame, power_means
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, sum_rounding
@@ -104,6 +105,11 @@ class Proof:
     def rounding(self) -> float:
         """The second term of the claim."""
         return self.measured + self.derived
+
+    @property
+    def claim(self) -> Claim:
+        """What is proven, as the claim of this reduction by itself."""
+        return Claim(float(self.loss_error), self.rounding / ROUNDING, self.inflation, self.remainder)
 
     @property
     def ok(self) -> bool:

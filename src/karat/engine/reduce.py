@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from karat.engine.blas import one_blas_thread
+from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import MOST_ROWS, Array, Flags, Indices
 from karat.engine.peel import PEELED, dominating, heaviest, wild_rows
@@ -39,7 +40,7 @@ from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
-from karat.engine.tolerances import EXACT, LARGEST, ROUNDING, SHARP
+from karat.engine.tolerances import EXACT, LARGEST, SHARP
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
@@ -68,9 +69,7 @@ class Reduction:
     method: str
     passes: int  # over all rows
     peeled: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))  # kept verbatim, because they dominate a moment
-    inherited: float = 0.0  # loss error of the rows that were reduced, if they represent others
-    before: float = 0.0  # what earlier reductions have spent of the second term, in units of ROUNDING
-    inflation: float = 1.0  # (:class:`karat.engine.proof.Proof`) of the rows that were reduced, if they represent others
+    inherited: Claim = NO_ERROR  # of the rows that were reduced, if they stand for others
     in_the_way: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # dominate a moment, if nothing is exact
     spread: float = 1.0  # the largest ratio of a column's size to what is typical in it
     levels: int = 1  # how many levels of rows were reduced by themselves
@@ -80,19 +79,9 @@ class Reduction:
             object.__setattr__(self, "peeled", np.zeros(len(self.positions), dtype=bool))
 
     @property
-    def error(self) -> float:
-        """The first term of the claim for all rows."""
-        return self.inherited + self.proof.loss_error
-
-    @property
-    def remainder(self) -> float:
-        """The part of the second term that is used, in units of that of all rows."""
-        return self.proof.remainder * self.inflation
-
-    @property
-    def spent(self) -> float:
-        """What all reductions so far have spent of the second term, in units of ROUNDING."""
-        return self.before + self.proof.rounding * self.inflation / ROUNDING
+    def claim(self) -> Claim:
+        """How far the rows kept may be from all rows."""
+        return self.inherited.after(replace(self.proof.claim, spread=self.spread))
 
     def keeps_all(self, rows: Rows) -> bool:
         """Whether all rows are kept, with their own weights."""
@@ -187,7 +176,8 @@ def whole(rows: Rows, found: Reduction) -> Reduction:
     """All rows with their own weights; the condition is that of the columns, whatever rows are kept."""
     everything = np.arange(len(rows))
     proof = Proof.trivial(found.proof.power, found.proof.condition)
-    return replace(found, positions=everything, weights=own_weights(rows, everything), proof=proof, method="all rows")
+    weights, nothing = own_weights(rows, everything), np.zeros(0, dtype=np.intp)
+    return replace(found, positions=everything, weights=weights, proof=proof, method="all rows", in_the_way=nothing)
 
 
 def _anew(

@@ -43,6 +43,7 @@ from karat.engine.carried import (
     sums_about_means,
     with_debt,
 )
+from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import apart
@@ -74,8 +75,6 @@ WAY = "sketch"
 LEAST = 0.5  # about what a sum and the rows held spend of the second term anew, in units of ROUNDING
 
 Sums = tuple[Array, ...]
-Claim = tuple[float, float, float]  # inherited loss error, what is spent of the second term, inflation
-NO_CLAIM = (0.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -87,10 +86,7 @@ class Running:
     weights: Array  # and their weights
     high: Sums  # the sum is high + low
     low: Sums
-    inherited: float = 0.0  # relative loss error of the held rows from which the sum was started
-    # what the reductions that those rows had been through have spent of the second term, in units of ROUNDING
-    spent: float = 0.0
-    inflation: float = 1.0  # by how much their absolute moments exceed those of the rows that they represent
+    inherited: Claim = NO_ERROR  # of the held rows from which the sum was started: loss error, spent and inflation
     held_error: float = 0.0  # relative loss error of the rows held now, against this sum
     used: float = 0.0  # what the last reduction to these rows has spent, in units of ROUNDING
     debts: Array | None = None  # sums of features: what they may be off by (:mod:`karat.engine.carried`)
@@ -137,8 +133,10 @@ class Running:
         return debts
 
     @property
-    def claim(self) -> Claim:
-        return self.inherited, self.spent, self.inflation
+    def held(self) -> Claim:
+        """The claim of the rows held now, which a sum inherits that starts again from them."""
+        error, spent = self.inherited.loss_error + self.held_error, self.inherited.spent + self.used
+        return replace(self.inherited, loss_error=error, spent=spent)
 
     @property
     def total(self) -> float:
@@ -147,15 +145,14 @@ class Running:
     def after(self, found: Reduction, needs_tree: bool) -> Running:
         """This sum, now that the rows held are those of a reduction."""
         own = found.proof.rounding if serves_powers(found.fitted) else found.proof.measured  # debts hold the rest
-        used = own * found.inflation / ROUNDING
+        used = own * found.inherited.inflation / ROUNDING
         return replace(self, held_error=found.proof.loss_error, used=used, needs_tree=needs_tree)
 
     def claimed(self, found: Reduction) -> Reduction:
         """A reduction to the rows of this sum, with what is inherited; the debts are part of the proof already."""
-        before = self.spent if serves_powers(found.fitted) else 0.0
-        if found.proof.derived * self.inflation > EXACT:
+        if found.proof.derived * self.inherited.inflation > EXACT:
             found = replace(found, proof=replace(found.proof, loss_error=np.inf))
-        return replace(found, inherited=self.inherited, before=before, inflation=self.inflation)
+        return _inheriting(found, self.inherited)
 
     @property
     def linear(self) -> FittedMoments | None:
@@ -188,14 +185,9 @@ class Running:
         return fitted.known_to(off_by(self.debts, single), low, self.debts)
 
 
-def larger(first: Claim, second: Claim) -> Claim:
-    """What the rows of two sketches together are off by."""
-    return max(first[0], second[0]), max(first[1], second[1]), max(first[2], second[2])
-
-
-def grown(now: Claim, before: Claim, parts: Claim) -> Claim:
-    """The claim of a merge: what folding added to a sketch's own, on top of that of the parts from which a sum may start."""
-    return parts[0] + (now[0] - before[0]), parts[1] + (now[1] - before[1]), parts[2] * (now[2] / before[2])
+def _inheriting(found: Reduction, claim: Claim) -> Reduction:
+    """A reduction of rows that have a claim; what sums of features have spent of the second term is in their debts."""
+    return replace(found, inherited=claim if serves_powers(found.fitted) else replace(claim, spent=0.0))
 
 
 def _counts(kernel: Kernel, rows: int, total: float) -> Array:  # rows, and those that are summed in double precision only
@@ -222,8 +214,8 @@ def fold(
     found: Reduction | None = None
     if running is not None:
         found, grown, again = _continued(rows, new, kernel, running, rng, peeled)
-        afford = again <= AFFORD and running.inherited + running.held_error <= EXACT / 4  # a fresh start spends of both terms
-        room = found is not None and found.spent <= max(AFFORD, again + LEAST)
+        afford = again <= AFFORD and running.held.loss_error <= EXACT / 4  # a fresh start spends of both terms
+        room = found is not None and found.claim.spent <= max(AFFORD, again + LEAST)
         if found is not None and found.proof.ok and room and (found.proof.reducible_error <= CONTENT or not afford):
             return found, grown
     fresh, started = _afresh(rows, peeled, kernel, running, rng)
@@ -234,7 +226,7 @@ def fold(
 
 def _merit(found: Reduction) -> tuple[bool, float, float]:
     """Proven, with how large a second term, and how well: larger is better."""
-    return found.proof.ok, -max(AFFORD, found.spent), -found.error
+    return found.proof.ok, -max(AFFORD, found.claim.spent), -found.claim.loss_error
 
 
 def _continued(
@@ -247,7 +239,7 @@ def _continued(
 
     def claimed(sum_: Running, part: Reduction, all_: Reduction) -> tuple[Reduction, Running, float]:
         powers = serves_powers(part.fitted)
-        spent = running.spent + running.used if powers else part.proof.derived * running.inflation / ROUNDING
+        spent = running.held.spent if powers else part.proof.derived * running.inherited.inflation / ROUNDING
         return running.claimed(all_), sum_.after(part, needs_tree), spent
 
     held = len(peeled)
@@ -293,9 +285,7 @@ def _afresh(
 ) -> tuple[Reduction, Running]:
     """Fit coordinates to held and new rows, and start a sum with them."""
     held, needs_tree = len(peeled), running is not None and running.needs_tree
-    inherited = 0.0 if running is None else running.inherited + running.held_error
-    before = 0.0 if running is None else running.spent + running.used
-    inflation = 1.0 if running is None else _inflation(rows, peeled, running)
+    inherited = NO_ERROR if running is None else replace(running.held, inflation=_inflation(rows, peeled, running))
     fresh, needs_tree = _fitted(rows, held, kernel, rng, needs_tree)
     spread, heavy = apart(rows, kernel, fresh.fitted, None, fresh.proof.ok)
     fresh = replace(fresh, spread=spread)
@@ -309,7 +299,7 @@ def _afresh(
         fresh = replace(fresh, proof=Proof.trivial(fresh.proof.power, fresh.proof.condition))
     alone = fresh.positions[fresh.peeled]
     summed_now = rows.subset(np.setdiff1d(np.arange(len(rows)), alone)) if len(alone) else rows
-    fresh = replace(fresh, inherited=inherited, before=before if serves_powers(fresh.fitted) else 0.0, inflation=inflation)
+    fresh = _inheriting(fresh, inherited)
     about = None if running is None else sums_about_means(summed_now, fresh)
     about = None if about is None else beside(about, rows, alone)
     before_now = rows.subset(np.flatnonzero(~peeled))
@@ -319,9 +309,10 @@ def _afresh(
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
     if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:  # the kept rows represent all
-        return fresh, replace(started, inherited=fresh.error, spent=fresh.spent, inflation=inflation, needs_tree=needs_tree)
+        claim = replace(inherited, loss_error=fresh.claim.loss_error, spent=fresh.claim.spent)
+        return fresh, replace(started, inherited=claim, needs_tree=needs_tree)
     # Worth another pass: the sum of all these rows, so that later folds can do better.
-    started = replace(started.emptied().plus(summed_now), inherited=inherited, spent=before, inflation=inflation)
+    started = replace(started.emptied().plus(summed_now), inherited=inherited)
     goal = means_kernel(started.linear)
     owing = None if running is None else held_debt(before_now, running, goal)
     return fresh, started.owing(owing, goal).after(fresh, needs_tree)
@@ -337,9 +328,9 @@ def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
     linear = linear_class(running.fitted_moments())
     among = np.flatnonzero(~peeled)
     if linear is None or linear.absolute is None or not len(among):
-        return running.inflation
+        return running.inherited.inflation
     sums = own_weights(rows, among) @ np.abs(linear.kernel.features(rows.take(among, linear.kernel.shift)))
-    return running.inflation * float(np.max(sums / np.maximum(linear.absolute, TINY), initial=1.0))
+    return running.inherited.inflation * float(np.max(sums / np.maximum(linear.absolute, TINY), initial=1.0))
 
 
 def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, needs_tree: bool) -> tuple[Reduction, bool]:

@@ -47,6 +47,7 @@ BLIND = 1e-13  # relative eigenvalue of a Gram matrix below which it cannot tell
 SMALL = 1e-7  # relative size of a direction whose coordinates are mostly rounding, which must not spread to others
 GRADED = 1e-4  # and below which separate variables are not made orthogonal to it,
 EXPLAINED = 1e-4  # unless it explains all but this part of the square of one
+SMALLISH, HALF_EXPLAINED = 1e-2, 0.25  # the same for larger directions that explain less
 EXTREME = 1e15  # columns up to this size, and down to its inverse, are multiplied without scaling
 WILD = 2.0**13  # times the typical size of a column: rows beyond it are kept apart, if they are what makes its size
 

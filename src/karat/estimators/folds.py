@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from karat._core.certify import Certificate
 from karat._core.construct import coreset
 from karat._core.coreset import Coreset
-from karat._core.unions import union_certificate
 from karat._data import containers, frames
 from karat.errors import InputError, NotExactError
 from karat.estimators.atoms import TEST, TRAIN, ConsecutiveFolds, Repeat, Split, gather
@@ -152,7 +152,7 @@ def _stacked(cores: list[Coreset]) -> Coreset:
     first = cores[0]
     X, y = (frames.stack_rows(*tables) for tables in ([core.X for core in cores], [core.y for core in cores]))
     starts = np.cumsum([0, *(int(np.max(core.groups)) + 1 for core in cores if core.groups is not None)])
-    united = union_certificate([core.certificate for core in cores], first.problem)
+    united = Certificate.union([core.certificate for core in cores])
     note = f"The data is here {len(cores)} times, once per repeat of the splits: refit on one repeat only."
     return replace(
         first,

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from karat._cluster.task import WHOLE, Partition, Task, cluster_of
-from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.plan import FOLD
 from karat._data import containers
 from karat._storage.text import as_objects
 from karat._stream.sketch import Sketch
+from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.inference.formula import parse
 from karat.inference.layout import Columns, DesignLayout

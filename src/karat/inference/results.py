@@ -18,12 +18,12 @@ import numpy as np
 import pandas as pd
 from statsmodels.regression.linear_model import WLS, RegressionResults, RegressionResultsWrapper
 
+from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.inference import show
 from karat.inference.from_coreset import check_kind
 from karat.inference.hypotheses import constraints, hypothesis, pairwise
-from karat.inference.least_squares import LeastSquaresSolution, solve
 from karat.inference.new_rows import check_rows, checked_array, in_blocks, named_columns
 
 SHAPE = "It looks at every residual of the full data, which a coreset does not keep."
@@ -67,6 +67,20 @@ class FullData:
         return factor * self.covariances[stored]
 
 
+def _dependent(error: DependentColumnError, names: list[str], intercept: bool) -> str:
+    """Say which column of a formula is a combination of which others."""
+    name = names[error.column]
+    if not error.others:
+        return f"The column {name!r} is always zero; leave its term out of the formula."
+    if intercept and error.others == (0,):
+        return f"The column {name!r} is constant, like the intercept; leave its term out of the formula."
+    others = ", ".join(repr(names[other]) for other in error.others[:5]) + (", ..." if len(error.others) > 5 else "")
+    return (
+        f"The column {name!r} is a linear combination of {others}, so its coefficient is not defined; leave one of these terms "
+        "out of the formula."
+    )
+
+
 class FrequencyWLS(WLS):
     """Weighted least squares of kept rows that knows how many rows they stand for."""
 
@@ -80,7 +94,10 @@ class FrequencyWLS(WLS):
     def solution(self) -> LeastSquaresSolution:
         """Of all rows."""
         first = self.exog_names[0] in ("Intercept", "const") and bool((self.exog[:, 0] == 1.0).all())
-        return solve(self.exog, self.endog, self.weights, [str(name) for name in self.exog_names], first)
+        try:
+            return solve(self.exog, self.endog, self.weights, first)
+        except DependentColumnError as error:
+            raise InputError(_dependent(error, [str(name) for name in self.exog_names], first)) from error
 
     def fit(
         self, method: str = "qr", cov_type: str = "nonrobust", cov_kwds: Any = None, use_t: bool | None = None, **kwargs: Any

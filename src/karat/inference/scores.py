@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from karat._data.batch import Batch
+from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.inference.clusters import ClusterSums
-from karat.inference.least_squares import LeastSquaresSolution
 from karat.io.consumers import Consumer
 from karat.io.source import Chunk
 

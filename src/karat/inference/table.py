@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.progress import progress_bar
 from karat._core.regression import Regression
 from karat.engine.linalg import MOST
+from karat.engine.rows import Progress
 from karat.errors import InputError, MissingExtraError, NotExactError
 from karat.inference.from_coreset import KINDS, check_kind, table_of
 

@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, Literal, Never
 
-from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import problem_header
 from karat._core.plan import FOLD, fold_memory
 from karat._core.progress import progress_bar
+from karat._core.provenance import Provenance
 from karat._data.advice import unknown_argument
 from karat._data.batch import check_taken, chosen_problem
 from karat._data.roles import column_roles, listed_names
@@ -26,6 +26,7 @@ from karat._storage.archive import prefixed, without_prefix
 from karat._storage.damage import reading
 from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
+from karat.engine.rows import Progress
 from karat.errors import InputError, check_whole
 from karat.io.checkpoint import Checkpoint, transform_digest
 from karat.io.consumers import Hashes, LatentSums, Reduce
@@ -93,7 +94,7 @@ def coreset_files(
     memory : int
         Bytes beside the interpreter that the run may use.
     progress : True or callable, optional
-        True shows a bar (on a terminal, if tqdm or rich is there).  A callable is called with (bytes done, bytes in all) after
+        True shows a bar by tqdm (extra ``progress``).  A callable is called with (bytes done, bytes in all) after
         every batch; bytes in all is 0 for a stream.
     sample_weight, groups, key : str, optional
         Columns with weights, with group labels, and with keys that identify rows.
@@ -227,10 +228,9 @@ class _Build:
                 self._require_same_rows()
                 core = finished(core, self.first.samples.rows, self.first.notes)
             self._save()
-        position, notes = self.position, [*core.certificate.notes, *self.source.notes]
-        if position.dropped or position.bad:
-            notes.append(f"{position.dropped:,} rows with missing values and {position.bad:,} broken rows were left out.")
-        return replace(core, certificate=replace(core.certificate, notes=tuple(notes)), provenance=self._provenance())
+        provenance = self._provenance()
+        notes = (*core.certificate.notes, *self.source.notes, *Provenance.read(provenance).notes)
+        return replace(core, certificate=replace(core.certificate, notes=notes), provenance=provenance)
 
     def _require_same_rows(self) -> None:
         """Refuse a source that gave other rows in the second pass than in the first."""

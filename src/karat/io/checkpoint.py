@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.certify import PROOF_VERSION
 from karat._storage.archive import Stored, read_archive, write_archive
 from karat._storage.atomic import LOCKS
 from karat._storage.damage import reading, require
 from karat._stream.stored import admit
+from karat.engine.claim import PROOF_VERSION
 from karat.errors import InputError, StorageError
 from karat.io.layout import Layout
 from karat.io.scan import changed_file

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from karat._core.construct import Progress
 from karat._data.batch import Batch
 from karat._storage.archive import read_archive
 from karat._stream.stored import admit
+from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.io.consumers import Consumer
 from karat.io.encoding import Encoding, as_text

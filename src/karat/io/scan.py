@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from karat._core.construct import Progress
 from karat._core.plan import FOLD
 from karat._stream.samples import Samples
+from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.io.background import background_calls
 from karat.io.consumers import Consumer, taken

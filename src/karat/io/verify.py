@@ -18,7 +18,6 @@ from typing import Any, Literal
 import numpy as np
 
 from karat._core.certify import centred_kernel, certify_again, measure_again
-from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.files import load
 from karat._core.progress import progress_bar
@@ -30,7 +29,7 @@ from karat._data.roles import ColumnRoles
 from karat._stream.samples import Samples
 from karat._stream.sketch import Sketch
 from karat.engine.reduce import Reduction, better, fit_moments
-from karat.engine.rows import Rows
+from karat.engine.rows import Progress, Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, fold_rows, refuse_once, short_names
 from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, Present, Reduce
@@ -75,7 +74,7 @@ def verify_files(
     memory : int
         Bytes beside the interpreter that the run may use.
     progress : True or callable, optional
-        True shows a bar (on a terminal, if tqdm or rich is there).  A callable is called with (bytes done, bytes in all) after
+        True shows a bar by tqdm (extra ``progress``).  A callable is called with (bytes done, bytes in all) after
         every batch.
     locate : bool
         Read the changed rows again, and say what they hold now (``Changed.values``).
@@ -301,9 +300,9 @@ class FileCheck:
         if fitted.needs_pass or core.absorbed or reduction.peeled.any():
             fitted, _ = fit_moments(rows, summary.kernel, np.arange(len(rows)))
             found = measure_again(core, rows, fitted, kept, passes)
-            return replace(found, inherited=reduction.error, before=found.before + reduction.spent)
+            return replace(found, inherited=reduction.claim)
         found = measure_again(core, None, fitted, kept, passes, witnesses=self._unweighted(kept))
-        return replace(found, inherited=running.inherited, before=found.before + running.spent)
+        return replace(found, inherited=running.inherited)
 
     def _unweighted(self, kept: Rows) -> Rows | None:
         """The kept rows as witnesses, which count once each; None where they had weights of their own."""

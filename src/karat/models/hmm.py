@@ -14,7 +14,7 @@ from scipy.stats import multivariate_normal
 from karat._data import containers
 from karat.engine.linalg import Array, Flags
 from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.models import chain, misfit, simulate
+from karat.models import misfit, simulate
 from karat.models import refine as refining
 from karat.models.base import (
     ENOUGH,
@@ -34,6 +34,26 @@ from karat.problems.latent.markov import symbols_of
 from karat.problems.latent.sample import Sample, read, sequence_steps
 
 SMOOTH = 1e-6  # share of the uniform law mixed in where a likelihood is taken: nothing is impossible
+
+
+def chain_of_densities(start: Array, steps: Array) -> Any:
+    """A hidden Markov model of hmmlearn with given laws.  A row of its data holds the log-densities of its emission, by state.
+
+    Its likelihood and posteriors multiply densities, so the largest of a row should be 1: subtract its logarithm from the row.
+    The laws must be positive; then no product of such densities vanishes.
+    """
+    try:
+        from hmmlearn.base import BaseHMM
+    except ImportError as error:
+        raise MissingExtraError("HiddenMarkov of sequences", "models") from error
+
+    class Chain(BaseHMM):
+        def _compute_log_likelihood(self, X: Array) -> Array:
+            return X
+
+    chain = Chain(len(start), implementation="scaling")
+    chain.startprob_, chain.transmat_ = start, steps
+    return chain
 
 
 class HiddenMarkov(Learner):
@@ -237,17 +257,20 @@ class HiddenMarkov(Learner):
             )
         return np.asarray(np.log(refining.smoothed(self.emissionprob_, SMOOTH)).T[symbols])
 
-    def _chain(self, X: Any, lengths: Any) -> tuple[Array, Array, Array, Flags]:
-        """Log-densities of the emissions, laws of the first state and of the next one (nothing is impossible), first steps."""
+    def _chain(self, X: Any, lengths: Any) -> tuple[Any, Array, Flags]:
+        """hmmlearn's chain with the laws of this model, the log-densities of the emissions, and the first steps."""
         emissions = self._log_emissions(X)
         steps = np.arange(len(emissions)) if lengths is None else sequence_steps(lengths, len(emissions))
         start, step = (refining.smoothed(law, SMOOTH) for law in (self.startprob_, self.transmat_))
-        return emissions, start, step, np.asarray(steps == 0)
+        return chain_of_densities(start, step), emissions, np.asarray(steps == 0)
 
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
         """The most likely states of each sequence (Viterbi), and the log-probability of all of them."""
-        emissions, start, step, begins = self._chain(X, lengths)
-        return chain.likely_states(emissions, np.log(start), np.log(step), begins)
+        chain, emissions, begins = self._chain(X, lengths)
+        states = chain.decode(emissions, lengths)[1]
+        # hmmlearn adds up the log-probability step by step; of a million steps, a sum in pairs keeps five digits more.
+        moves = np.where(begins, np.log(chain.startprob_[states]), np.log(chain.transmat_[np.roll(states, 1), states]))
+        return float(np.take_along_axis(emissions, states[:, None], axis=1).sum() + moves.sum()), states
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
         """The most likely states of each sequence."""
@@ -259,11 +282,14 @@ class HiddenMarkov(Learner):
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:
         """The probability of every state at every step, given the whole sequence (n x k)."""
-        return chain.posteriors(*self._chain(X, lengths))
+        chain, emissions, _ = self._chain(X, lengths)
+        return np.asarray(chain.predict_proba(emissions - emissions.max(axis=1, keepdims=True), lengths))
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """Log-likelihood of all sequences."""
-        return chain.log_likelihood(*self._chain(X, lengths))
+        chain, emissions, _ = self._chain(X, lengths)
+        largest = emissions.max(axis=1)
+        return float(largest.sum() + chain.score(emissions - largest[:, None], lengths))
 
     @property
     def _parameters(self) -> int:

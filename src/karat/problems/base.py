@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from karat.engine.claim import Claim
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
 from karat.engine.reduce import Reduction
@@ -107,7 +108,7 @@ class Problem(ABC):
 
     def absorb_rows(
         self, rows: Rows, exact: Reduction, seed: int, progress: Progress | None, missing: Correction | None = None,
-        unit: float = 1.0, inherited: float = 0.0,
+        unit: float = 1.0, inherited: Claim | None = None,
     ) -> tuple[Reduction, Correction]:  # fmt: skip
         """Replace an exact reduction by fewer rows and a correction, if ``absorb`` is not None."""
         raise NotImplementedError

@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from karat.engine.blas import one_blas_thread
+from karat.engine.claim import Claim
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
 from karat.engine.offsets import exact_sum
@@ -161,12 +162,12 @@ class _Penalised(_Regression):
 
     def absorb_rows(
         self, rows: Rows, exact: Reduction, seed: int, progress: Progress | None, missing: Correction | None = None,
-        unit: float = 1.0, inherited: float = 0.0,
+        unit: float = 1.0, inherited: Claim | None = None,
     ) -> tuple[Reduction, Correction]:  # fmt: skip
         """The reduction and the correction of an absorbed coreset; the exact reduction and zero if nothing can be absorbed.
 
-        ``missing`` is what the rows miss already, if they are those of absorbed coresets, and ``inherited`` their loss error.
-        Weights of rows are in units of ``unit``; corrections are not.
+        ``missing`` is what the rows miss already, if they are those of absorbed coresets.  ``inherited`` is their claim, by
+        default that of the exact reduction.  Weights of rows are in units of ``unit``; corrections are not.
         """
         with one_blas_thread():
             found = absorb(
@@ -177,7 +178,7 @@ class _Penalised(_Regression):
         if not found.correction:
             return replace(exact, passes=passes), found.correction
         reduction = replace(
-            exact, positions=found.positions, weights=found.weights, inherited=inherited,
+            exact, positions=found.positions, weights=found.weights, inherited=inherited or exact.inherited,
             proof=replace(exact.proof, loss_error=found.loss_error, moment_error=found.loss_error),
             method=f"{exact.method}, then {self.absorb}", passes=passes, peeled=np.zeros(0, dtype=bool),
         )  # fmt: skip

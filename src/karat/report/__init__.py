@@ -1,14 +1,9 @@
 """Plots in the convention of scikit-learn's displays, and a self-contained HTML report."""
 
-from karat.report.alpha0 import Alpha0Display
-from karat.report.certificate import CertificateDisplay
+from karat.report.latent import Alpha0Display, RecoveryDisplay, RecoveryErrorDisplay, SpectrumDisplay
+from karat.report.one_coreset import CertificateDisplay, ProjectionDisplay, WeightsDisplay
 from karat.report.page import facts, write_report
-from karat.report.projection import ProjectionDisplay
-from karat.report.recovery import RecoveryDisplay, RecoveryErrorDisplay
-from karat.report.scaling import ScalingDisplay
-from karat.report.sizes import SizeDisplay
-from karat.report.spectrum import SpectrumDisplay
-from karat.report.weights import WeightsDisplay
+from karat.report.sweeps import ScalingDisplay, SizeDisplay
 
 __all__ = [
     "Alpha0Display",

@@ -7,14 +7,11 @@ for data in memory and for data in files, which is read in batches and never hel
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from karat._core.certify import Certificate
 from karat._core.construct import read_rows
 from karat._core.coreset import Coreset
 from karat._core.facts import kept_columns
@@ -23,37 +20,9 @@ from karat.engine.linalg import Array
 from karat.engine.rows import Progress, Rows, column_sums, sample
 from karat.errors import InputError
 from karat.problems.latent import Latent
-from karat.report.moments import ColumnMatch, MomentMatch, match_columns, match_in_memory
+from karat.report.moments import ColumnMatch, Data, MomentMatch, match_columns, match_in_memory, measured_facts
 
 SAMPLE = 2000  # rows of the data that a picture shows
-
-
-class Data(ABC):
-    """What pictures ask of the full data."""
-
-    @abstractmethod
-    def sample(self) -> Array:
-        """A uniform sample of rows, or all of them if there are no more (s, d)."""
-
-    @abstractmethod
-    def moments(self) -> MomentMatch | None:
-        """The moments that the problem keeps, of all rows and of the kept ones; None where the rows alone do not carry them."""
-
-    @abstractmethod
-    def columns(self) -> ColumnMatch:
-        """Mean and deviation of every column, of all rows and of the kept ones."""
-
-    @abstractmethod
-    def verify(self) -> dict[str, Any]:
-        """The coreset measured afresh, see :func:`measured_facts`."""
-
-
-def measured_facts(
-    certificate: Certificate, ok: bool, data: str | None, changed: Sequence[str], columns: int = 0
-) -> dict[str, Any]:
-    """A fresh certificate, and the verdict: ``ok``, how the ``data`` compares with the hashes stored of its ``columns``."""
-    verdict = {"ok": ok, "data": data, "changed": list(changed), "columns": columns}
-    return certificate.to_dict() | {"tolerance": certificate.tolerance} | verdict
 
 
 def open_data(

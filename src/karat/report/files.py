@@ -18,8 +18,7 @@ from karat.io.source import open_source
 from karat.io.verify import FileCheck, file_layout
 from karat.problems.latent import KnownMaps
 from karat.problems.latent.known import tables_of
-from karat.report.data import Data, measured_facts
-from karat.report.moments import ColumnMatch, MomentMatch, match, match_columns
+from karat.report.moments import ColumnMatch, Data, MomentMatch, match, match_columns, measured_facts
 
 
 class FileData(Data):

@@ -1,4 +1,4 @@
-"""Moments and column statistics of all rows beside those of the kept rows, for plots and the page.
+"""What pictures ask of the full data: moments and column statistics of all rows beside those of the kept rows.
 
 Every moment is divided by the total weight and by the root mean square of its feature over the kept rows.  A moment is then
 of order one, and a difference of 1e-15 is rounding, whatever the units of the columns.
@@ -6,10 +6,14 @@ of order one, and a difference of 1e-15 is rounding, whatever the units of the c
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._data.batch import Table, read_input
 from karat.engine.kernel import FittedMoments
@@ -41,6 +45,34 @@ class ColumnMatch:
     deviation: Array
     kept_mean: Array
     kept_deviation: Array
+
+
+class Data(ABC):
+    """What pictures ask of the full data."""
+
+    @abstractmethod
+    def sample(self) -> Array:
+        """A uniform sample of rows, or all of them if there are no more (s, d)."""
+
+    @abstractmethod
+    def moments(self) -> MomentMatch | None:
+        """The moments that the problem keeps, of all rows and of the kept ones; None where the rows alone do not carry them."""
+
+    @abstractmethod
+    def columns(self) -> ColumnMatch:
+        """Mean and deviation of every column, of all rows and of the kept ones."""
+
+    @abstractmethod
+    def verify(self) -> dict[str, Any]:
+        """The coreset measured afresh, see :func:`measured_facts`."""
+
+
+def measured_facts(
+    certificate: Certificate, ok: bool, data: str | None, changed: Sequence[str], columns: int = 0
+) -> dict[str, Any]:
+    """A fresh certificate, and the verdict: ``ok``, how the ``data`` compares with the hashes stored of its ``columns``."""
+    verdict = {"ok": ok, "data": data, "changed": list(changed), "columns": columns}
+    return certificate.to_dict() | {"tolerance": certificate.tolerance} | verdict
 
 
 def thinned(difference: Array, most: int) -> Array:

@@ -28,14 +28,15 @@ from karat.engine.linalg import Array
 from karat.engine.rows import Progress
 from karat.errors import InputError, MissingExtraError
 from karat.report.charts import differences_chart, moments_chart, projection_chart, weights_chart
-from karat.report.data import Data, kept_block, open_data, row_names
-from karat.report.moments import keeps_columns, thinned
-from karat.report.projection import Plane
-from karat.report.table import kept_table
-from karat.report.weights import weight_bins
+from karat.report.data import kept_block, open_data, row_names
+from karat.report.moments import Data, keeps_columns, thinned
+from karat.report.one_coreset import Plane, weight_bins
 
 MOMENTS = 2000  # moments shown on the page, among them the worst
 STATIC = 200  # rows of the table without scripts and in print
+CELLS = 150_000  # of the table of kept rows at most; of larger ones, the rows with the largest weights are shown
+LETTERS = 200  # in a cell at most
+MISSING = ("<NA>", "NaT")  # how frames write missing values
 
 
 def facts(
@@ -179,6 +180,48 @@ def _template() -> Any:
     own_policy = Markup(policy(assets["page.css"], assets["page.js"]))
     environment.globals |= {"wording": wording, "asset": lambda name: Markup(assets[name]), "policy": own_policy}
     return environment.get_template("page.html")
+
+
+def kept_table(core: Coreset, cells: int = CELLS) -> dict[str, Any]:
+    """Make the table of the kept rows; every cell is a number, a short text or None.
+
+    Returns
+    -------
+    dict
+        ``columns``: list of ``{name, role, numeric, values}``, with row number and weight first; ``rows`` and ``shown``: how
+        many rows there are and are shown; ``chosen``: positions of those shown.
+    """
+    columns = core_facts.kept_columns(core)
+    most = max(1, cells // len(columns))
+    chosen = np.sort(np.argsort(-core.weights, kind="stable")[:most])
+    return {
+        "columns": [_column(c.name, c.role, np.asarray(c.values)[chosen]) for c in columns],
+        "chosen": chosen.tolist(),
+        "shown": len(chosen),
+        "rows": len(core),
+    }
+
+
+def _column(name: str, role: str, values: np.ndarray) -> dict[str, Any]:
+    return {"name": name, "role": role, "numeric": values.dtype.kind in "fiu", "values": _cells(values)}
+
+
+def _cells(values: np.ndarray) -> list[Any]:
+    """Convert values for JSON: missing ones become None, anything but numbers and booleans becomes text."""
+    if values.dtype.kind == "f":
+        return [value if finite else None for value, finite in zip(values.tolist(), np.isfinite(values), strict=True)]
+    if values.dtype.kind in "iub":
+        return list(values.tolist())
+    return [_cell(value) for value in values.tolist()]
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool | int | float):
+        return value if np.isfinite(value) else None
+    text = str(value)
+    if value is None or text in MISSING:
+        return None
+    return text if len(text) <= LETTERS else text[:LETTERS] + "…"
 
 
 def _projection(core: Coreset, chosen: list[int], data: Data | None) -> dict[str, Any]:

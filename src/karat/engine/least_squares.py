@@ -1,4 +1,4 @@
-"""The least-squares solution of all rows from a coreset, by a QR factorisation of its weighted rows.
+"""Weighted least squares by a QR factorisation, which says which column depends on which others.
 
 Columns are shifted by their weighted means where there is an intercept (x - m is exact to the last digit of the result), and
 scaled to length one; so the digits that are lost depend on how the columns relate, and not on their units.
@@ -14,11 +14,26 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 
 COLLINEAR = 64 * np.finfo(float).eps  # of its length: a column that is nearer to the others is a combination of them
 NAMED = 1e-6  # coefficients of a combination that are named, of the largest
+
+
+class DependentColumnError(ValueError):
+    """A column is a linear combination of others.
+
+    Attributes
+    ----------
+    column : int
+    others : tuple of int
+        Those with the largest coefficients; none if the column is zero, the first alone if it is constant like an intercept.
+    """
+
+    def __init__(self, column: int, others: tuple[int, ...]) -> None:
+        super().__init__(f"Column {column} is a linear combination of the columns {others}.")
+        self.column, self.others = column, others
 
 
 @dataclass(frozen=True)
@@ -58,8 +73,8 @@ class LeastSquaresSolution:
         return shifted @ self.shifted, np.square(shifted @ self.whitening).sum(axis=1)
 
 
-def solve(X: Array, y: Array, weights: Array, names: list[str], intercept: bool) -> LeastSquaresSolution:
-    """Solve; if there is an ``intercept``, the first column of X holds ones.  A collinear column is refused by its name."""
+def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSolution:
+    """Solve; if there is an ``intercept``, the first column of X holds ones.  A dependent column is an error."""
     width, root = X.shape[1], np.sqrt(weights)
     shift, turn = np.zeros(width), np.eye(width)
     if intercept:
@@ -69,14 +84,14 @@ def solve(X: Array, y: Array, weights: Array, names: list[str], intercept: bool)
     sizes, whole = (_lengths(columns * root[:, None]) for columns in (rows, X))
     vanished = np.flatnonzero(sizes <= COLLINEAR * np.maximum(whole, np.finfo(float).tiny))
     if len(vanished):
-        what = "always zero" if whole[vanished[0]] == 0 else "constant, like the intercept"
-        raise InputError(f"The column {names[vanished[0]]!r} is {what}; leave its term out of the formula.")
+        raise DependentColumnError(int(vanished[0]), (0,) if whole[vanished[0]] > 0 else ())
     if len(rows) < width:
         raise InputError(f"There are {len(rows)} rows for {width} columns; leave terms out.")
     q, r, order = linalg.qr(rows * root[:, None] / sizes, mode="economic", pivoting=True)
     small = np.flatnonzero(np.abs(np.diag(r)) <= COLLINEAR * width)
     if len(small):
-        raise InputError(_collinear(r, order, int(small[0]), names))
+        place = int(small[0])
+        raise DependentColumnError(int(order[place]), tuple(order[_parts(r, place)].tolist()))
     inverse = linalg.solve_triangular(r, np.eye(width))
     whitening = np.empty((width, width))
     whitening[order] = inverse
@@ -96,12 +111,7 @@ def _lengths(columns: Array) -> Array:
     return np.asarray(peaks * np.linalg.norm(columns / safe, axis=0))
 
 
-def _collinear(r: Array, order: Array, place: int, names: list[str]) -> str:
-    """Which column is a combination of which others."""
+def _parts(r: Array, place: int) -> Indices:
+    """Of which pivots a column is a combination."""
     parts = linalg.solve_triangular(r[:place, :place], r[:place, place]) if place else np.empty(0)
-    near = np.flatnonzero(np.abs(parts) > NAMED * max(float(np.abs(parts).max(initial=0.0)), 1e-300))
-    others = ", ".join(repr(names[order[i]]) for i in near[:5]) + (", ..." if len(near) > 5 else "")
-    return (
-        f"The column {names[order[place]]!r} is a linear combination of {others}, so its coefficient is not defined; leave one "
-        "of these terms out of the formula."
-    )
+    return np.flatnonzero(np.abs(parts) > NAMED * max(float(np.abs(parts).max(initial=0.0)), 1e-300))

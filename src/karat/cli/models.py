@@ -15,7 +15,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from karat.cli._problems import KINDS
+from karat.cli.options import KINDS
 from karat.errors import InputError, MissingExtraError, NotExactError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Plots of estimated against true components of latent-variable models.
+"""Pictures of latent-variable models: how many components there are, which alpha_0 fits, and estimated against true components.
 
 The order of components is arbitrary, so estimated ones are matched to the true ones by the assignment with the least sum of
 squared distances.
@@ -13,9 +13,110 @@ import numpy as np
 
 from karat.engine.linalg import Array
 from karat.errors import InputError
-from karat.report.display import CORE, FULL, GUIDE, OTHER, SEEN, Display
+from karat.report.display import CORE, FULL, GUIDE, OTHER, SEEN, Display, above_zero
 
 MARKS = (("o", 46), ("x", 26), ("^", 30), ("s", 22), ("v", 30), ("D", 22))
+NOISE = 0.02  # share of the largest eigenvalue below which differences are noise
+
+
+class SpectrumDisplay(Display):
+    """Plot of the largest eigenvalues of the second moments; those of the components stand out.
+
+    Parameters
+    ----------
+    spectrum : array (m,)
+        In decreasing order.
+    leading : int
+        How many of them belong to the components.
+    """
+
+    def __init__(self, spectrum: Any, leading: int) -> None:
+        self.spectrum = np.asarray(spectrum, dtype=float)
+        self.leading = leading
+
+    @classmethod
+    def from_estimator(cls, estimator: Any) -> Self:
+        """Read the spectrum of a fitted latent-variable model.
+
+        Parameters
+        ----------
+        estimator : karat.models.Learner
+            Fitted.  About the mean, k components have k - 1 eigenvalues.
+
+        Returns
+        -------
+        SpectrumDisplay
+        """
+        recovery = getattr(estimator, "recovery_", None)
+        if recovery is None:
+            raise InputError(
+                "The estimator has no spectrum; fit a latent-variable model of karat.models.", argument="estimator"
+            )
+        return cls(recovery.spectrum, recovery.leading)
+
+    @property
+    def gap(self) -> int:
+        """The number of eigenvalues before the largest ratio of neighbours; those below 2 % of the largest count as noise."""
+        values = np.maximum(self.spectrum, NOISE * max(float(self.spectrum[0]), 1e-300))
+        return int((values[:-1] / values[1:]).argmax()) + 1 if len(values) > 1 else len(values)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the eigenvalues on a logarithmic axis, with those of the components filled."""
+        ax = self._axes(ax)
+        place, size = np.arange(1, len(self.spectrum) + 1), above_zero(self.spectrum)
+        ax.plot(place, size, color=GUIDE, linewidth=1.0, zorder=1)
+        own, rest = slice(0, self.leading), slice(self.leading, None)
+        ax.scatter(place[own], size[own], color=CORE, zorder=2, label=f"{self.leading} of the components")
+        if self.leading < len(place):
+            ax.scatter(place[rest], size[rest], facecolor="none", edgecolor=FULL, zorder=2, label="the next")
+        ax.set(yscale="log", xlabel="eigenvalue", ylabel="size", xticks=place[:: max(1, len(place) // 10)])
+        ax.legend(frameon=False)
+        return self
+
+
+class Alpha0Display(Display):
+    """Plot of the share of the tensor that topics do not explain against alpha_0.
+
+    Parameters
+    ----------
+    values, residuals : arrays (m,)
+    """
+
+    def __init__(self, values: Any, residuals: Any) -> None:
+        self.values = np.asarray(values, dtype=float)
+        self.residuals = np.asarray(residuals, dtype=float)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any) -> Self:
+        """Read the curve of a fitted :class:`karat.models.LatentDirichlet`.
+
+        Parameters
+        ----------
+        estimator : LatentDirichlet
+            Fitted with ``alpha0="auto"``.
+
+        Returns
+        -------
+        Alpha0Display
+        """
+        curve = getattr(estimator, "alpha0_curve_", None)
+        if curve is None:
+            raise InputError('The estimator has no curve; fit LatentDirichlet with alpha0="auto".', argument="estimator")
+        return cls(*curve)
+
+    @property
+    def best(self) -> float:
+        """The value with the smallest residual."""
+        return float(self.values[self.residuals.argmin()])
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the curve and mark its minimum."""
+        ax = self._axes(ax)
+        ax.plot(self.values, self.residuals, color=FULL, marker="o", markersize=4)
+        ax.axvline(self.best, color=CORE, linewidth=1.2, label=f"alpha0 = {self.best:.3g}")
+        ax.set(xscale="log", ylim=(0, None), xlabel="alpha0", ylabel="share of the tensor not explained")
+        ax.legend(frameon=False)
+        return self
 
 
 def matched(true: Array, estimated: Array) -> Array:

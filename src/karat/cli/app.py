@@ -1,4 +1,4 @@
-"""Exit codes and error messages.
+"""The application: its commands, exit codes and error messages.
 
     0   success
     1   a verification failed
@@ -12,20 +12,27 @@ output; with ``--debug`` the traceback is shown too.
 
 from __future__ import annotations
 
-import atexit
-import errno
+import importlib
 import json
 import os
+import shutil
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType
-from typing import Any, NoReturn
+from inspect import cleandoc
+from types import FrameType, ModuleType
+from typing import Annotated, Any
 
+import typer
+
+from karat.cli.options import expanded
 from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
 
-FAILED, WRONG, UNREAD = 1, 2, 141
+NARROW = 70  # terminal columns below which help in frames would cut the names of options
+COMMANDS = ("build", "train", "regress", "verify", "report", "inspect", "merge", "cube", "plan", "demo", "reproduce")
+WRONG, UNREAD = 2, 141
 COMPLETING = "_KARAT_COMPLETE"  # set by the shell that asks for completions
 REMEDIES = {  # by the argument of the library that would help: what to do, in the options of the command line
     "on_missing": "Correct the data, leave such rows out with --on-missing drop, or fill features with --on-missing mean.",
@@ -58,9 +65,8 @@ def run(arguments: list[str]) -> int:
     """Run a command line and return its exit code."""
     debug = "--debug" in arguments  # searched by hand, because a line that cannot be parsed is an error too
     try:
-        from karat.cli._app import application
-
-        _require_output()
+        if sys.stdout is None:
+            raise InputError("Standard output is closed, so nothing can be printed; redirect it to a file or to /dev/null.")
         if not arguments:
             arguments = ["--help"]
         code = application(arguments)(args=arguments, prog_name="karat", standalone_mode=False, obj=arguments)
@@ -72,57 +78,66 @@ def run(arguments: list[str]) -> int:
     except SystemExit as left:  # raised by completion, and by typer and rich when the pipe is closed
         return left.code if isinstance(left.code, int) and COMPLETING in os.environ else UNREAD
     except BrokenPipeError:
-        _discard_output()
         return UNREAD
     except Exception as error:
         if debug:
             traceback.print_exc()
         message = _message(error, next(iter(arguments), ""))
         _say(f"Error: {message}")
-        if "--json" in arguments and not _output_is_full(error):
-            try:
+        if "--json" in arguments:
+            with suppress(OSError):  # nobody can read it, but the exit code says it
                 print(json.dumps({"error": message}), flush=True)
-            except OSError:  # nobody can read it, but the exit code says it
-                _discard_output()
         return WRONG
 
 
-def leave(code: int) -> NoReturn:
-    """End the process at once, after the output is flushed.
-
-    A thread of Arrow that releases a Python object while the interpreter shuts down would abort the process.
-    """
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
-    os._exit(code)
-
-
-def _output_is_full(error: Exception) -> bool:
-    """Whether standard output is on a full disk; if so, the output that waits is thrown away."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO) and error.filename is None
-    if full and not isinstance(error, StorageError):
-        _discard_output()
-        return True
-    return False
+def application(arguments: list[str]) -> typer.Typer:
+    """Make the application; it imports only the command that the arguments name, or all of them for the help."""
+    app = typer.Typer(
+        name="karat",
+        no_args_is_help=True,
+        rich_markup_mode="rich" if shutil.get_terminal_size().columns >= NARROW else None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(epilog="Example:  karat build data.parquet --target y -o core.parquet")(karat)
+    for name in arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS:
+        module = importlib.import_module(f"karat.cli.{name}")
+        if hasattr(module, "COMMANDS"):
+            app.add_typer(_group(name, module), name=name)
+        else:
+            _add(app, getattr(module, name))
+    return app
 
 
-def _discard_output() -> None:
-    """Throw away the output that waits, so that nothing tries to write it again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _group(name: str, module: ModuleType) -> typer.Typer:
+    """A command with commands of its own; its help is the docstring of the module."""
+    text = cleandoc(module.__doc__ or "").removeprefix(f"karat {name}: ")
+    group = typer.Typer(name=name, no_args_is_help=True, help=text[:1].upper() + text[1:])
+    for command in module.COMMANDS:
+        _add(group, command)
+    return group
 
 
-def _require_output() -> None:
-    """Refuse to run if standard output is closed; what would be printed goes nowhere from then on."""
-    try:
-        os.fstat(1)
-        if sys.stdout is not None:
-            return
-    except OSError:
-        pass
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    raise InputError("Standard output is closed, so nothing can be printed; redirect it to a file or to /dev/null.")
+def _add(app: typer.Typer, command: Callable[..., None]) -> None:
+    """Add a function as a command; the last paragraph of its docstring is the example."""
+    text, _, example = cleandoc(command.__doc__ or "").rpartition("\n\n")
+    app.command(help=text, epilog=example)(expanded(command))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from karat import __version__
+
+        print(f"karat {__version__}")
+        raise typer.Exit
+
+
+def karat(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Accurate coresets: a few rows of the data, with weights, on which a model trains to exactly the same answer."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -1,0 +1,149 @@
+"""What commands print: tables for people, one JSON document for scripts, and a bar while they read.
+
+Tables have no frames and fold at any width.  They have colours on a terminal only, and none with NO_COLOR.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from karat._core import wording
+from karat._core.wording import TERMINAL
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from karat import Coreset
+    from karat.engine.rows import Progress
+
+GOOD, BAD, GOLD = "green", "red", "yellow"
+PATIENCE = 0.5  # seconds before the bar is drawn
+FIRST = ("index", "weight", "target")  # roles of the columns that come first, so that a narrow terminal shows them
+amount, seconds = wording.amount, TERMINAL.duration
+
+
+def console() -> Console:
+    """Make a console that prints text as it is, without reading markup in it (a file name may look like markup)."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def document(values: Mapping[str, Any]) -> None:
+    """Print one JSON document on standard output; NaN and infinity become null."""
+    print(json.dumps(_plain(values), allow_nan=False))
+
+
+def say(text: str, style: str = "") -> None:
+    """Print a line or a paragraph."""
+    console().print(text, style=style)
+
+
+def facts(title: str, values: Mapping[str, Any], tone: str = "") -> None:
+    """Print names and values in two columns, under a title in the colour ``tone``."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in values.items():
+        table.add_row(name, str(value))
+    out = console()
+    out.print(title, style=f"bold {tone}")
+    out.print(table)
+
+
+def grid(names: Sequence[str], rows: Sequence[Sequence[Any]], tones: Sequence[str] = ()) -> None:
+    """Print a table with a header.
+
+    Numbers are aligned to the right, text that is too wide is cut, and ``tones`` gives a colour to each column.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for i, name in enumerate(names):
+        numeric = all(isinstance(row[i], int | float) for row in rows)
+        tone = tones[i] if tones else ""
+        table.add_column(name, justify="right" if numeric else "left", overflow="ellipsis", no_wrap=True, style=tone)
+    for row in rows:
+        table.add_row(*(TERMINAL.number(v, 6) if isinstance(v, float) else str(v) for v in row))
+    console().print(table)
+
+
+def matrix(values: Any, most: int = 10) -> None:
+    """Print an array of one or two dimensions; of a large one, its first rows and columns."""
+    rows = values if values.ndim > 1 else values[None]
+    fit = max(1, console().width // 13)
+    grid([str(i) for i in range(min(fit, rows.shape[1]))], [row[:fit].tolist() for row in rows[:most]])
+    if rows.shape[0] > most or rows.shape[1] > fit:
+        say(f"(the first {min(most, rows.shape[0])} x {min(fit, rows.shape[1])}; --json prints all)")
+
+
+def _plain(value: Any) -> Any:
+    """Convert NumPy's numbers and arrays to what the json module takes."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def summary(core: Coreset) -> dict[str, Any]:
+    """The facts about a coreset, for ``--json``."""
+    from karat._core.facts import facts
+    from karat._core.regression import answers
+
+    found = facts(core)
+    found |= {"regression": answers(core.regression)} if core.regression is not None else {}
+    return {"rows_in": found.pop("rows"), "rows_kept": found.pop("kept")} | found
+
+
+def summary_lines(core: Coreset) -> dict[str, str]:
+    """The summary of a coreset, as rows of a table."""
+    from karat._core.facts import facts
+
+    return wording.summary(facts(core), TERMINAL)
+
+
+def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
+    """The kept rows by column: row number, weight and target first, then the others."""
+    from karat._core.export import free_name
+    from karat._core.facts import kept_columns
+
+    found: dict[str, np.ndarray] = {}
+    for column in sorted(kept_columns(core), key=lambda column: column.role not in FIRST):
+        found[free_name(column.name, found)] = column.values  # a column of the data may be called "weight" or "row", too
+    return found
+
+
+def column_names(core: Coreset, role: str) -> list[str]:
+    """Names of the columns of a role; columns without names are called x0, x1, ... and y."""
+    from karat._core.facts import kept_columns
+
+    return [column.name for column in kept_columns(core) if column.role == role]
+
+
+@contextmanager
+def progress(shown: bool, rows: Callable[[], int | None] = lambda: None) -> Iterator[Progress | None]:
+    """Show a bar if standard error is a terminal; yield a callback for (bytes done, bytes in all), or None.
+
+    ``rows`` returns about how many rows there are, which the bar then counts; it is called only if there is a bar.
+    """
+    if not shown or not sys.stderr.isatty():
+        yield None
+        return
+    from karat._core.progress import progress_bar
+
+    count = rows()
+    look = {"desc": "Reading", "leave": False, "delay": PATIENCE, "dynamic_ncols": True}
+    with progress_bar(True, "rows" if count else "B", **look) as advance:
+        if advance is None or not count:
+            yield advance
+        else:
+            yield lambda done, total: advance(count * done // max(total, 1), count)
