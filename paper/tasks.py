@@ -91,7 +91,8 @@ def latent(X: Array, problem: Any, learner: Any, components: Callable[[Any], Arr
         return relative_error(expected, components(found)), float("nan")
 
     sample, _ = read_sample(X, problem, None, None)
-    rows, kernel = problem.kernelize(sample, core.maps)
+    kernel = problem.known_kernel(core.maps)
+    rows = sample.rows(problem.reader(core.maps, problem.keep), kernel.columns)
     features = kernel.features(rows.take(np.arange(len(X)), np.zeros(rows.columns)))[:, :-1]  # the last one is the constant
     views = Views(standardised(X), leverage_scores(X - X.mean(axis=0)), lightweight(X), features)
     return Task(title, views, lambda: choice(karat.coreset(X, problem=problem)), error)

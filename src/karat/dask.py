@@ -22,7 +22,7 @@ from karat._cluster.latent import FirstTask
 from karat._cluster.names import as_text, positions
 from karat._cluster.task import Task, tree
 from karat._core.coreset import Coreset
-from karat._data.checks import check_taken
+from karat._data.batch import check_taken
 from karat._data.roles import column_roles, refuse_sequence
 from karat.errors import InputError
 from karat.io.build import checked_problem

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import karat
-from karat._data.checks import Table
+from karat._data.non_finite import explain_non_finite
 from karat._data.transformed import LargeBlocks, transformed
 from karat.engine.reduce import build
 from karat.engine.rows import Rows
@@ -76,7 +76,7 @@ def test_errors_name_columns_that_are_not_in_memory(rows):
 
         blocks = transformed(X, spoilt, held=20_000 * 5 * 8 // 4, block=3000)
         assert isinstance(blocks, LargeBlocks)
-        error = Table(blocks, y[:, None], None, None, list("abcdey"), len(X)).explain_non_finite()
+        error = explain_non_finite([blocks, y[:, None]], list("abcdey"))
         assert said in str(error)
         assert error.column == "d"
 

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from karat import InputError, coreset, problems
-from karat._data.indicators import Indicators
+from karat.engine.parts import Indicators
 from karat.estimators.category_codes import CategoryCodes, coded, with_codes
 
 N = 1500

@@ -127,6 +127,9 @@ def test_non_finite_values_are_named():
     views[1][3, 4] = np.inf
     with pytest.raises(InputError, match="Column 4 has 1 infinite value, the first in row 3"):
         karat.coreset(views, problem=problems.MultiView(3))
+    views[1][3, 4] = 1e200  # the sums are finite, their products are not
+    with pytest.raises(InputError, match="overflow double precision; rescale the columns"):
+        karat.coreset(views, problem=problems.MultiView(3))
 
 
 def test_mode_c_refuses_what_would_not_be_small():

@@ -10,8 +10,7 @@ import pyarrow as pa
 from scipy import sparse
 
 from karat._data import containers
-from karat._data.batch import Batch
-from karat._data.checks import check_weights, read_input
+from karat._data.batch import Batch, check_weights, read_input
 from karat._data.groups import check_groups
 from karat._storage.text import as_text
 from karat.engine.linalg import Array
@@ -44,7 +43,7 @@ def views_batch(number: int, problem: Problem, views: Sequence[Any], weights: An
     if not count:
         return Batch([], np.zeros(0, dtype=np.int64))
     try:
-        parts = [read_input(view, None, problem, None, None).X for view in views]
+        parts = [read_input(view, None, problem, None, None).parts[0] for view in views]
         others = [part.shape[0] for part in parts if part.shape[0] != count]
         if others:
             raise InputError(f"The views have {count} and {others[0]} rows; the numbers must be equal.")

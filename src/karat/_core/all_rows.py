@@ -9,7 +9,7 @@ import numpy as np
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._data import containers
-from karat._data.checks import check_weights
+from karat._data.batch import check_weights
 from karat.problems import Problem
 
 

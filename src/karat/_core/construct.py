@@ -1,7 +1,7 @@
 """Construction of a coreset: checked inputs, one reduction per group, and a certificate.  Merging takes the same steps.
 
-data        = read_rows(X, y, ...)                           # a Table of rows, or Samples of a latent-variable problem
-reductions  = build(data.rows(), data.kernel(problem))       # karat.engine.reduce: few rows, the same moments, a proof
+data        = read_rows(X, y, ...)                           # a Table; a latent-variable problem is lowered first
+reductions  = build(data.rows(), data.kernel)                # karat.engine.reduce: few rows, the same moments, a proof
               (reduce_many, karat.engine.groups, where there are groups)
 fields      = assembled(reductions)                          # certified, or NotExactError
 """
@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from karat._core.certify import certify, require_proven
-from karat._core.latent import Samples
+from karat._core.latent import lowered_table
 from karat._data import containers
-from karat._data.checks import Table, check_taken, read_input, stored_weights
+from karat._data.batch import Table, check_taken, read_input, stored_weights
 from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel
+from karat.engine.linalg import Indices
 from karat.engine.reduce import Reduction, build
 from karat.engine.rows import Progress
 from karat.problems import Problem
@@ -29,33 +30,33 @@ from karat.problems.latent.base import Maps
 NOTHING_ABSORBED = "Nothing could be absorbed: the rows carry the loss by themselves, and the correction is zero."
 
 
-def reduced(data: Table | Samples, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> list[Reduction]:
+def reduced(data: Table, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> list[Reduction]:
     """One reduction per group, in the order of ``data.labels``."""
-    if len(data.labels) == 1 or isinstance(data, Samples):
+    if len(data.labels) == 1:
         return [build(data.rows(label), kernel, method, seed, progress) for label in data.labels]
     return reduce_many(*data.grouped_rows(), kernel, method, seed, progress)
 
 
 def read_rows(
     X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, lengths: Any, maps: Maps | None = None
-) -> Table | Samples:
-    """Check the inputs; latent-variable problems get samples, in the coordinates of ``maps`` or of their own maps."""
+) -> Table:
+    """Check the inputs; latent-variable problems are lowered by ``maps``, or by the maps of these rows."""
     check_taken(problem, y=y, groups=groups, lengths=lengths)
     if isinstance(problem, Latent):
-        return Samples.of(X, problem, sample_weight, lengths, maps)
+        return lowered_table(X, problem, sample_weight, lengths, maps)
     return read_input(X, y, problem, sample_weight, groups)
 
 
 def assembled(
-    problem: Problem, table: Table | Samples, X: Any, y: Any, reductions: list[Reduction], correction: Correction | None,
+    problem: Problem, table: Table, X: Any, y: Any, reductions: list[Reduction], correction: Correction | None,
     start: float,
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of one coreset of the reductions of the groups; raise if it is not exact."""
     origins, heavy = [], []
     for reduction, label in zip(reductions, table.labels, strict=True):
-        index = table.index(label)
-        origins.append(reduction.positions if index is None else index[reduction.positions])
-        heavy += (reduction.in_the_way if index is None else index[reduction.in_the_way]).tolist()
+        numbers = table.numbers_of(label)
+        origins.append(reduction.positions if numbers is None else numbers[reduction.positions])
+        heavy += (reduction.in_the_way if numbers is None else numbers[reduction.in_the_way]).tolist()
     indices = np.concatenate(origins)
     order = np.argsort(indices, kind="stable")
     weights = stored_weights(np.concatenate([r.weights for r in reductions])[order], table.unit)
@@ -63,25 +64,36 @@ def assembled(
     notes = list(table.notes)
     if correction is not None and not correction:
         notes.append(NOTHING_ABSORBED)
-    if not correction and len(indices) == table.count:
+    if not correction and len(indices) == len(table):
         fewer = any(len(r.positions) > r.rank for r in reductions)
         why = "Nothing smaller was exact" if fewer else "There were no more rows than the rank"
         notes.append(f"{why}: all are kept, with their own weights.")
     seconds = time.perf_counter() - start
-    if any(len(r.positions) > r.fitted.kernel.width + r.peeled.sum() for r in reductions) and len(indices) < table.count:
+    if any(len(r.positions) > r.fitted.kernel.width + r.peeled.sum() for r in reductions) and len(indices) < len(table):
         notes.append("More rows than features are kept: a further elimination would have cost accuracy.")
     certificate = certify(problem, reductions, table.total, table.n_rows, seconds, notes)
     require_proven(certificate, reductions, table.names, heavy)
     return {
         "indices": indices,
         "weights": weights,
-        "X": table.take(X, indices),
+        "X": _taken(X, indices, problem),
         "y": containers.take_rows(y, indices),
         "groups": None if table.groups is None else table.groups[indices],
         "n_rows": table.n_rows,
         "problem": problem,
         "certificate": certificate,
-        "maps": table.maps,
+        "maps": table.problem.stored_maps,
         "absorbed": correction,
         "verbatim": np.concatenate([r.peeled for r in reductions])[order],
     }
+
+
+def _taken(X: Any, indices: Indices, problem: Problem) -> Any:
+    """Rows of the input in a container of its type; the rows of a window side by side, as numbers."""
+    if problem.input_tables > 1:
+        return tuple(containers.take_rows(view, indices) for view in X)
+    if problem.rows_per_sample == 1:
+        return containers.take_rows(X, indices)
+    table = containers.as_table(X, "X")
+    table = table.toarray() if containers.is_sparse(table) else table
+    return np.hstack([np.asarray(table[indices + a]) for a in range(problem.rows_per_sample)])

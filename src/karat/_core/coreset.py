@@ -21,7 +21,7 @@ from karat._core.regression import Regression
 from karat._core.verify import verify
 from karat._data import containers
 from karat._data.advice import unknown_argument
-from karat._data.checks import check_absorbing, chosen_problem, features_of, read_input
+from karat._data.batch import check_absorbing, chosen_problem, features_of, read_input
 from karat._data.named import named_columns
 from karat._storage.text import as_objects, as_text
 from karat.engine.linalg import Array
@@ -386,7 +386,7 @@ def coreset(
     check_absorbing(problem, groups, data.targets)
     seed, correction = int(random_state), None
     try:
-        reductions = reduced(data, data.kernel(problem), method, seed, progress)
+        reductions = reduced(data, data.kernel, method, seed, progress)
         if problem.absorb is not None:
             reductions[0], correction = problem.absorb_rows(data.rows(), reductions[0], seed, progress, unit=data.unit)
     except NonFiniteError:

@@ -11,7 +11,7 @@ import numpy as np
 from karat._core import regression
 from karat._core.construct import assembled, reduced
 from karat._core.provenance import Provenance, joined, same_source
-from karat._data.checks import Table, read_input
+from karat._data.batch import Table, read_input
 from karat._data.frames import stack_rows
 from karat._data.groups import same_kind
 from karat.engine.claim import Claim
@@ -54,7 +54,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         same_kind(first.groups, second.groups)
     groups = None if first.groups is None else np.concatenate([first.groups, second.groups])
     table = read_input(X, y, first.problem, weights, groups)
-    kernel = table.kernel(first.problem).sharper()
+    kernel = table.kernel.sharper()
     inherited = Claim.union([first.certificate, second.certificate])
     if first.absorbed or second.absorbed:  # each error is relative to a loss that has the regulariser in it: they add up
         inherited = replace(inherited, loss_error=first.certificate.loss_error + second.certificate.loss_error)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from karat._data.checks import check_problem
+from karat._data.batch import check_problem
 from karat.engine.kernel import Kernel
 from karat.engine.reduce import first_candidates
 from karat.engine.rows import block_rows
@@ -125,7 +125,7 @@ def plan(
         raise InputError(f"source must be one of {', '.join(SOURCES)}, not {source!r}.")
     if source != "cluster" and (partitions, workers) != (1, 1):
         raise InputError("partitions and workers are for source='cluster'.")
-    if groups > 1 and isinstance(problem, Latent):
+    if groups > 1 and "groups" not in problem.takes:
         raise InputError(f"{problem.describe()} does not take groups; plan one coreset per group.")
     kernel = problem.kernel(d, targets if problem.needs_target else 0)
     most = problem.width(d, targets)
@@ -166,9 +166,7 @@ def _streamed(
     """Files and clusters: read once or twice, folded on the way, messages merged in a tree."""
     most = min(n, groups * kernel.width)
     own = ceil(n / partitions)
-    stored, first, passes = columns + 1, 0, 1
-    if isinstance(problem, Latent):
-        stored, first, passes = problem.tables * columns + 1, problem.sums_size(columns), 2
+    stored, first, passes = problem.tables * columns + 1, problem.sums_size(columns), 1 + int(problem.needs_sums)
     left, right = kernel.product_shape
     fold = 2 * groups * REDUCTION * kernel.width**3
     operations = n * (2 * first + 2 * left * right) + partitions * ceil(own / FOLD) * fold

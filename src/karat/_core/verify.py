@@ -11,8 +11,7 @@ import numpy as np
 
 from karat._core.certify import Certificate, centred_kernel, certify_again, measure_again
 from karat._core.construct import read_rows
-from karat._core.latent import Samples
-from karat._data.checks import Table
+from karat._data.batch import Table
 from karat._data.frames import aligned
 from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel
@@ -39,7 +38,7 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
         raise InputError(
             "The coreset " + ("has no groups" if core.groups is None else "was built with groups") + "; verify it likewise."
         )
-    own: Any = data.kept(core)
+    own = data.kept(core)
     if own.shape != data.shape:
         raise InputError(f"The coreset has {own.shape}, the data has {data.shape}.")
     known, refutations = shared_groups(core, data.labels)
@@ -49,7 +48,7 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
     return certify_again(core, reductions, data.total, data.n_rows, seconds, refutations, data.notes)
 
 
-def measured(core: Coreset, data: Table | Samples, own: Any, labels: list[Any]) -> list[Reduction]:
+def measured(core: Coreset, data: Table, own: Table, labels: list[Any]) -> list[Reduction]:
     """The kept rows of every group, which are ``own`` as ``data`` reads them, against all rows of the group."""
     stacked = _in_stacks(core, data, own, labels)
     return [stacked.get(place) or _group(core, data, own, label) for place, label in enumerate(labels)]
@@ -66,27 +65,27 @@ def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str
     return known, [] if len(known) == len(labels) == len(own) else ["The groups are not those of the coreset."]
 
 
-def _in_stacks(core: Coreset, data: Any, own: Any, labels: list[Any]) -> dict[int, Reduction]:
+def _in_stacks(core: Coreset, data: Table, own: Table, labels: list[Any]) -> dict[int, Reduction]:
     """What stacks of groups prove, by the places of their labels."""
-    if len(labels) == 1 or data.grouping is None:
+    if len(labels) == 1 or data.grouping is None or own.grouping is None:
         return {}
     (rows, starts), (kept, kept_starts) = data.grouped_rows(), own.grouped_rows()
-    places, kept_places = (part.grouping.places(labels) for part in (data, own))
+    places, kept_places = data.grouping.places(labels), own.grouping.places(labels)
     counts, kept_counts = np.diff(starts)[places], np.diff(kept_starts)[kept_places]
-    kernel = data.kernel(core.problem)
+    kernel = data.kernel
     found = measure_many(rows, starts[places], counts, kept, kept_starts[kept_places], kept_counts, kernel)
     rank = core.certificate.rank
     return {place: replace(one, rank=rank, method="verified on the full data") for place, one in found.items()}
 
 
-def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: Any) -> Reduction:
+def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     """The coreset measured against the full data of one group."""
     rows, kept = table.rows(label), own.rows(label)
-    among, index = own.index(label), table.index(label)
+    among, index = own.index(label), table.numbers_of(label)
     numbers = core.indices if among is None else core.indices[among]
     places = np.clip(numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1)
     if core.absorbed:
-        return _against(core, table, rows, kept, *_fitted(table, rows, table.kernel(core.problem)))
+        return _against(core, table, rows, kept, *_fitted(table, rows, table.kernel))
     if core.verbatim is not None:
         peeled = int((core.verbatim if among is None else core.verbatim[among]).sum())
     else:
@@ -95,13 +94,13 @@ def _group(core: Coreset, table: Table | Samples, own: Table | Samples, label: A
 
 
 def _by_levels(
-    core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, places: Indices, peeled: int
+    core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, peeled: int
 ) -> Reduction:  # fmt: skip
     """Kept rows, at ``places`` of all rows, measured level by level if they were made so; the worst of what is found.
 
     All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: how many are kept as they are.
     """
-    fitted, passes = _fitted(table, rows, table.kernel(core.problem))
+    fitted, passes = _fitted(table, rows, table.kernel)
     _, wild = wild_rows(rows, fitted)
     beyond, weights = np.isin(places, wild), own_weights(kept, np.arange(len(kept)))
     together = partial(_one_level, core, table, rows, kept, places, fitted, passes, peeled > 0)
@@ -121,7 +120,7 @@ def _by_levels(
     worst: Reduction | None = None
     for some, among in ((np.setdiff1d(np.arange(len(rows)), wild), ~beyond), *(() if few else ((wild, beyond),))):
         part, mine = rows.subset(some), kept.subset(np.flatnonzero(among))
-        fitted, passes = _fitted(table, part, table.kernel(core.problem))
+        fitted, passes = _fitted(table, part, table.kernel)
         others = peeled > (len(wild) if few else 0)  # peeled as well
         found = _one_level(core, table, part, mine, np.searchsorted(some, places[among]), fitted, passes, others)
         worst = found if worst is None else min(worst, found, key=lambda one: one.proof.merit)
@@ -130,7 +129,7 @@ def _by_levels(
 
 
 def _one_level(
-    core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, places: Indices, fitted: FittedMoments, passes: int,
+    core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, fitted: FittedMoments, passes: int,
     peeled: bool,
 ) -> Reduction:  # fmt: skip
     """Kept rows against all rows; without those that have their own values and weights, if some were kept so or it must be."""
@@ -145,13 +144,13 @@ def _one_level(
     if not own.any() or own.all() != (not len(others)):
         return _against(core, table, rows, kept, fitted, passes) if found is None else found
     rest = rows if own.all() else rows.subset(others), kept if own.all() else kept.subset(np.flatnonzero(~own))
-    measured = _against(core, table, *rest, *_fitted(table, rest[0], table.kernel(core.problem)))
+    measured = _against(core, table, *rest, *_fitted(table, rest[0], table.kernel))
     if own.all():  # all rows, as they are
         measured = replace(measured, proof=Proof.trivial(core.certificate.power))
     return better(found, replace(measured, positions=everything, weights=own_weights(kept, everything)))
 
 
-def _fitted(table: Table | Samples, rows: Rows, kernel: Kernel) -> tuple[FittedMoments, int]:
+def _fitted(table: Table, rows: Rows, kernel: Kernel) -> tuple[FittedMoments, int]:
     """Moments of all rows, in coordinates fitted to a sample, and passes."""
     try:
         return fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
@@ -160,7 +159,7 @@ def _fitted(table: Table | Samples, rows: Rows, kernel: Kernel) -> tuple[FittedM
 
 
 def _against(
-    core: Coreset, table: Table | Samples, rows: Rows, kept: Rows, fitted: FittedMoments, passes: int
+    core: Coreset, table: Table, rows: Rows, kept: Rows, fitted: FittedMoments, passes: int
 ) -> Reduction:  # fmt: skip
     """Kept rows measured against all rows, in any coordinates in which that is a proof."""
     found = measure_again(core, rows, fitted, kept, passes, table.unit)
@@ -170,7 +169,7 @@ def _against(
     if kernel is not None:
         centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
         found = better(found, measure_again(core, rows, centred, kept, passes + 1))
-    plain = table.kernel(core.problem)
+    plain = table.kernel
     if not found.proof.ok and found.proof.excluded and isinstance(plain, Powers):
         restored, more = _fitted(table, rows, plain.keeping_all())
         found, passes = better(found, measure_again(core, rows, restored, kept, passes + more)), passes + more

@@ -18,7 +18,8 @@ import numpy as np
 
 from karat._core.certify import Certificate, certify, require_proven
 from karat._cube.cells import Cells, in_order, joined, starts_of
-from karat._data.checks import RESCALE
+from karat._data.batch import RESCALE
+from karat._data.non_finite import explain_non_finite
 from karat._data.offsets import find_offsets
 from karat.engine.claim import Claim
 from karat.engine.groups import reduce_many
@@ -95,7 +96,7 @@ class Reducer:
             kernel = self.kernel.sharper() if any(claims) else self.kernel
             found = reduce_many(rows, starts, kernel, "auto", self.seed)
         except NonFiniteError:
-            raise _non_finite(columns, self.names) from None
+            raise explain_non_finite(parts, shown) from None
         kept = []
         for g, reduction in enumerate(found):
             some = rows.run(int(starts[g]), int(starts[g + 1]))
@@ -188,10 +189,3 @@ class Reducer:
             np.concatenate([one.weights for one in kept]), cells.numbers[rows],
             None if cells.keys is None else cells.keys[rows], tuple(one.certificate for one in kept), cells.origins,
         )  # fmt: skip
-
-
-def _non_finite(columns: Sequence[np.ndarray], names: Sequence[str]) -> Exception:
-    for name, column in zip(names, columns, strict=True):
-        if not np.isfinite(column.astype(float)).all():
-            return InputError(f"Column {name!r} has values that are not finite; drop or impute those rows.", column=name)
-    return NotExactError("Powers of the columns overflow double precision; rescale the columns.")

@@ -24,7 +24,7 @@ from karat._cube.cells import Cells, label_list
 from karat._cube.gather import gather
 from karat._cube.kinds import joined_labels
 from karat._cube.present import Present
-from karat._data.checks import read_input
+from karat._data.batch import read_input
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
 

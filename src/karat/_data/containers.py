@@ -15,7 +15,7 @@ from scipy import sparse
 
 from karat._data.advice import about_time
 from karat.engine.offsets import WHOLE, all_exact
-from karat.engine.rows import is_long
+from karat.engine.parts import SideBySide, is_long
 from karat.errors import InputError, MissingExtraError
 
 FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
@@ -23,39 +23,12 @@ TOO_LONG = "whole numbers beyond 2^53, which double precision cannot tell apart"
 NUMERIC_TARGET = "karat needs a numeric target: encode it as numbers first"
 
 
-class Columns:
-    """Columns of several types side by side, where one array would turn large whole numbers into doubles.
-
-    Parameters
-    ----------
-    columns : list of 1-D arrays
-    """
-
-    def __init__(self, columns: list[np.ndarray]) -> None:
-        self.columns = columns
-        self.shape = (len(columns[0]), len(columns))
-        self.ndim = 2
-        self.dtype = np.result_type(*columns)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, where: Any) -> np.ndarray:
-        return np.column_stack([column[where] for column in self.columns])
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self[:] if dtype is None else self[:].astype(dtype)
-
-    def __abs__(self) -> np.ndarray:
-        return np.asarray(np.abs(self[:]))
-
-
 def parts_of(*tables: Any) -> list[Any]:
     """Tables side by side, as blocks of columns of one type."""
     parts: list[Any] = []
     for table in tables:
         if table is not None:
-            parts += [column[:, None] for column in table.columns] if isinstance(table, Columns) else [table]
+            parts += table.parts if isinstance(table, SideBySide) else [table]
     return parts
 
 
@@ -130,7 +103,7 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{name} cannot be read as an array of numbers: {error}. Rows must have equal length.") from error
-    if isinstance(array, Columns):
+    if isinstance(array, SideBySide):
         return array
     if isinstance(table, str | PathLike):
         raise InputError(f"{name} is a path; rows in files are read by karat.coreset_files({str(table)!r}).", argument=name)
@@ -162,7 +135,7 @@ def _check_integers(table: Any, name: str) -> None:
             )
 
 
-def _frame_values(table: Any, name: str, apart: bool) -> np.ndarray | Columns:
+def _frame_values(table: Any, name: str, apart: bool) -> np.ndarray | SideBySide:
     """The numbers of a frame or series; missing values become NaN, which the pass then reports with its place."""
     frame = as_narwhals(collected(table))
     if not hasattr(frame, "columns"):
@@ -180,7 +153,7 @@ def _frame_values(table: Any, name: str, apart: bool) -> np.ndarray | Columns:
             return whole
     columns = [_plain(frame[column]) for column in frame.columns]
     if np.result_type(*columns).kind == "f" and (apart or any(rounds(column) for column in columns)):
-        return Columns(columns)
+        return SideBySide([column[:, None] for column in columns])
     return np.column_stack(columns)
 
 

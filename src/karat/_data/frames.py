@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._data.advice import instead
-from karat._data.containers import Columns, as_narwhals, as_table, collected, dimensions, frame_library, is_frame, rounds
+from karat._data.containers import as_narwhals, as_table, collected, dimensions, frame_library, is_frame, parts_of, rounds
 from karat._data.groups import missing_values
 from karat._storage.text import as_objects, as_text
 from karat.errors import InputError
@@ -176,7 +176,7 @@ def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tup
     if kind == "sparse":
         return sparse.csr_array(X), y
     if kind != "array":
-        columns = X.columns if isinstance(X, Columns) else list(X.T)
+        columns = [column for part in parts_of(X) for column in part.T]
         kinds = described.get("types") or [None] * len(columns)
         columns = [c if kind is None else c.astype(kind) for c, kind in zip(columns, kinds, strict=True)]
         X = frame_of(kind, dict(zip(described["columns"], columns, strict=True)), False, index)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine.offsets import WHOLE, all_exact, all_small, nearby_offset
-from karat.engine.rows import Offsets, is_long
+from karat.engine.parts import Offsets, is_long
 from karat.errors import InputError
 from karat.problems.base import Problem
 

@@ -9,7 +9,6 @@ from typing import Any
 from karat._data.advice import instead
 from karat.errors import InputError
 from karat.problems import Problem
-from karat.problems.latent import HiddenMarkov, Latent, MultiView
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def column_roles(
     if columns is not None and not features:
         raise InputError("No columns are left for the features; keep at least one.")
     widths = None
-    if isinstance(problem, MultiView):
+    if problem is not None and problem.input_tables > 1:
         if len(features) != 3 or any(isinstance(view, str) for view in features):
             raise InputError(
                 "MultiView needs the columns of each of its three views.",
@@ -73,7 +72,7 @@ def column_roles(
             )
         widths = tuple(len(view) for view in features)
         features = tuple(name for view in features for name in view)
-    if isinstance(problem, Latent) and any(not isinstance(name, str) for name in features):
+    if problem is not None and problem.needs_sums and any(not isinstance(name, str) for name in features):
         raise InputError(f"{problem.describe()} takes columns as one list of names.", argument="columns")
     if widths is not None and not all(widths):
         raise InputError("Each of the three views needs a column.", argument="columns")
@@ -110,7 +109,7 @@ def _short(value: Any) -> str:
 
 
 def refuse_sequence(problem: Problem | None, sequence: Any) -> None:
-    if sequence is not None and not isinstance(problem, HiddenMarkov):
+    if sequence is not None and (problem is None or "lengths" not in problem.takes):
         name = "This problem" if problem is None else problem.describe()
         remedy = "The argument sequence is for HiddenMarkov only."
         raise InputError(f"{name} does not look at sequences.", remedy, argument="sequence")

@@ -5,7 +5,7 @@ scikit-learn takes milliseconds however few rows it is given, so none of these r
 
     held as an array         if all rows fit into ``held`` bytes,
     held as a CSR matrix     if only their non-zero entries do (one-hot columns),
-    held as codes            if it is known as such (:class:`~karat._data.indicators.Indicators`),
+    held as codes            if it is known as such (:class:`~karat.engine.parts.Indicators`),
     else                     :class:`LargeBlocks`: the blocks read last are held, and a read takes its rows from them.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._data import containers
-from karat._data.indicators import Indicators
+from karat.engine.parts import Indicators, LazyPart
 from karat.errors import InputError
 
 HELD = 2**28  # bytes of transformed columns that are held in memory
@@ -102,7 +102,7 @@ def _sparse_bytes(block: Any) -> int:
     return int(block.data.nbytes + block.indices.nbytes + block.indptr.nbytes)
 
 
-class LargeBlocks:
+class LargeBlocks(LazyPart):
     """A transformed table that does not fit into memory; the large blocks that were read last do.
 
     Parameters
@@ -117,14 +117,11 @@ class LargeBlocks:
 
     def __init__(self, raw: Any, transform: Transform, columns: int, held: int, block: int) -> None:
         self.raw, self.transform = raw, transform
-        self.shape, self.dtype = (containers.row_count(raw), columns), np.dtype(float)
+        self.shape = (containers.row_count(raw), columns)
         self.size = max(256, min(block, BLOCK_BYTES // (8 * max(1, columns))))
         self.most = max(4, held // (8 * self.size * max(1, columns)))
         self.held: OrderedDict[int, Any] = OrderedDict()
         self.lock = Lock()
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def __getitem__(self, where: Any) -> Any:
         positions = np.arange(*where.indices(len(self))) if isinstance(where, slice) else np.asarray(where)

@@ -8,8 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._data import containers
-from karat._data.batch import Batch
-from karat._data.checks import Table
+from karat._data.batch import Batch, Table
 from karat._stream.summary import Summary, weighed
 
 HARMLESS = 1e30  # sum of squares of a batch, in its own precision, beyond which its moments are looked at
@@ -32,18 +31,17 @@ def is_summable(table: Table, summary: Summary, before: Batch | None) -> bool:
 
     One whose moments overflow is refused before it waits among others.
     """
-    if all(_harmless(part) for part in (table.X, table.y) if part is not None):
+    if all(_harmless(part) for part in table.parts):
         return True
-    block, weights = weighed(summary.problem.view(table.rows()))
+    block, weights = weighed(table.rows())
     if not np.isfinite(block).all():
         return False
     with np.errstate(over="ignore", invalid="ignore"):
         if summary.running:
             fitted = next(iter(summary.running.values())).kernel
         else:
-            kernel = summary.problem.kernel(table.columns, table.targets)
-            pilot = (block, weights) if before is None else weighed(summary.problem.view(before.rows()))
-            fitted = kernel.prepare(*pilot)
+            pilot = (block, weights) if before is None else weighed(summary.problem.view(before.stored_rows()))
+            fitted = table.kernel.prepare(*pilot)
         sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
     return all(np.isfinite(part).all() for part in sums)
 

@@ -10,12 +10,10 @@ import numpy as np
 from karat._core.certify import certify, require_proven
 from karat._core.construct import NOTHING_ABSORBED
 from karat._core.coreset import Coreset
-from karat._data.batch import labels_of
-from karat._data.checks import stored_weights
+from karat._data.batch import stored_weights
 from karat._stream.summary import Summary
 from karat.engine.blas import one_blas_thread
 from karat.errors import InputError, NotExactError
-from karat.problems.latent import KnownMaps
 
 TOTAL = 1e-9  # relative; sums of weights in another order differ by less
 
@@ -27,7 +25,7 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     held = summary.held
     if held is None:
         raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
-    reductions = [summary.reduction(label) for label in labels_of(held)]
+    reductions = [summary.reduction(label) for label in held.labels]
     total = total_weight(summary)
     require_all_rows(summary)
     correction = None
@@ -35,14 +33,14 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
         assert held.weights is not None
         exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights, peeled=summary.peeled)
         inherited = replace(exact.inherited, loss_error=exact.claim.loss_error)  # absorbing is measured against the rows held
-        reductions[0], correction = summary.problem.absorb_rows(held.rows(), exact, seed, None, inherited=inherited)
+        reductions[0], correction = summary.problem.absorb_rows(held.stored_rows(), exact, seed, None, inherited=inherited)
         held = held.take(reductions[0].positions, reductions[0].weights)
     seconds = summary.seconds + time.perf_counter() - start
     notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == summary.n_rows)
     if correction is not None and not correction:
         notes.append(NOTHING_ABSORBED)
     if correction is None:  # what a sketch that went on from a checkpoint knows as well
-        sums = [summary.running[label].fitted_moments(last=True) for label in labels_of(held)]
+        sums = [summary.running[label].fitted_moments(last=True) for label in held.labels]
         reductions = [replace(found, fitted=fitted) for found, fitted in zip(reductions, sums, strict=True)]
     certificate = certify(summary.problem, reductions, total, summary.n_rows, seconds, notes, size=len(held))
     require_proven(certificate, reductions, summary.names)
@@ -70,7 +68,7 @@ def total_weight(summary: Summary) -> float:
     held = summary.held
     assert held is not None
     assert held.weights is not None
-    return sum(summary.running[label].total for label in labels_of(held)) + float(held.weights[summary.peeled].sum())
+    return sum(summary.running[label].total for label in held.labels) + float(held.weights[summary.peeled].sum())
 
 
 def require_all_rows(summary: Summary) -> None:
@@ -81,7 +79,7 @@ def require_all_rows(summary: Summary) -> None:
             f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were lost, so there is no "
             "coreset. Please report this."
         )
-    plain = summary.problem.mergeable and not isinstance(summary.problem, KnownMaps) and summary.problem.keeps_total
+    plain = summary.problem.mergeable and not summary.problem.has_view and summary.problem.keeps_total
     if plain and not abs(total - summary.mass) <= TOTAL * summary.mass:
         raise NotExactError(
             f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}; there is no coreset. Please "

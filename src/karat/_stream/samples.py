@@ -20,7 +20,7 @@ from karat._core.coreset import Coreset
 from karat._data.batch import Batch, stack
 from karat.engine.linalg import Indices
 from karat.errors import InputError
-from karat.problems.latent import KnownMaps, Latent, MultiView
+from karat.problems.latent import KnownMaps, Latent
 from karat.problems.latent.known import tables_of
 from karat.problems.latent.sample import Sample
 
@@ -105,13 +105,12 @@ def finished(core: Coreset, rows: int, notes: tuple[str, ...]) -> Coreset:
             "it to files first."
         )
     problem, X = known.problem, core.X
-    if isinstance(problem, MultiView):
-        assert known.widths is not None
+    if known.widths is not None:
         edges = np.cumsum([0, *known.widths])
         X = tuple(_columns(X, int(a), int(b)) for a, b in pairwise(edges))
     proof = core.certificate
     certificate = replace(proof, passes=proof.passes + 1, notes=(*notes, *problem.map_notes(known.maps), *proof.notes))
-    return replace(core, X=X, problem=problem, maps=None if problem.keep == "all" else known.maps, certificate=certificate)
+    return replace(core, X=X, problem=problem, maps=known.stored_maps, certificate=certificate)
 
 
 def _columns(table: Any, left: int, right: int) -> Any:

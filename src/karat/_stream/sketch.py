@@ -23,8 +23,7 @@ import numpy as np
 from karat._core.coreset import Coreset
 from karat._data import containers, frames
 from karat._data.advice import unknown_argument
-from karat._data.batch import Batch
-from karat._data.checks import RESCALE, check_absorbing, chosen_problem, read_input
+from karat._data.batch import RESCALE, Batch, check_absorbing, chosen_problem, read_input
 from karat._data.groups import same_kind
 from karat._data.named import named_columns
 from karat._data.offsets import find_offsets
@@ -38,6 +37,7 @@ from karat._stream.stored import admit
 from karat._stream.summary import Summary
 from karat.engine.carried import claimed_again, means_kernel
 from karat.engine.claim import NO_ERROR, Claim
+from karat.engine.parts import SideBySide
 from karat.engine.stream import held_debt
 from karat.errors import InputError, NotExactError, check_whole
 from karat.problems import Problem
@@ -157,11 +157,11 @@ class Sketch:
             if not is_summable(table, self.summary, self._before):
                 raise table.explain_non_finite()
             self.expect(table.columns, table.targets, frames.describe(X, y), table.names)
-            numbers = np.arange(self.n_rows, self.n_rows + table.count)
+            numbers = np.arange(self.n_rows, self.n_rows + len(table))
             weights = None if table.weights is None else table.weights * table.unit
             self.take(Batch(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False)
             self.is_open = False  # not before: rows that were refused decide nothing
-            self.summary.n_rows += table.count
+            self.summary.n_rows += len(table)
             self.summary.seconds += time.perf_counter() - start
             return self
 
@@ -226,7 +226,7 @@ class Sketch:
         if batch.offsets and before is not None and _types(batch) != _types(before):
             column = summary.names[min(batch.offsets)]
             raise InputError(f"Column {column} holds whole numbers beyond 2^53; every batch must have the types of the first.")
-        if batch.offsets and isinstance(summary.split(batch.take(slice(0, 1)))[1], containers.Columns):
+        if batch.offsets and isinstance(summary.split(batch.take(slice(0, 1)))[1], SideBySide):
             raise InputError("The targets mix whole numbers beyond 2^53 with other types; give them one type.")
         summary.offsets = batch.offsets
         return batch

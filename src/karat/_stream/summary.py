@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from karat._data import frames
-from karat._data.batch import Batch, labels_of, members, stack, stacked_rows
-from karat._data.checks import Table
+from karat._data.batch import Batch, stack, stacked_rows
+from karat._data.non_finite import explain_non_finite
 from karat._stream.fingerprint import Fingerprint
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Flags
+from karat.engine.parts import Offsets
 from karat.engine.reduce import NonFiniteError, Reduction
-from karat.engine.rows import Offsets, Rows, own_weights
+from karat.engine.rows import Rows, own_weights
 from karat.engine.stream import Running, fold, prove_held
 from karat.errors import InputError
 from karat.problems import Problem
@@ -106,9 +107,9 @@ class Summary:
         running, reductions = dict(self.running), dict(self.reductions)
         kept, weights, peeled = [], [], []
         try:
-            for label in labels_of(joint):
-                index = members(joint, label)
-                rows = self.problem.view(joint.rows(index))
+            for label in joint.labels:
+                index = joint.index(label)
+                rows = self.problem.view(joint.stored_rows(index))
                 new = self.problem.view(stacked_rows(waiting, None if index is None else index[index >= held] - held))
                 before = self.peeled if index is None else self.peeled[index[index < held]]
                 if len(new):
@@ -120,7 +121,7 @@ class Summary:
                 weights.append(mass)
                 peeled.append(alone)
         except NonFiniteError:
-            raise self.non_finite(joint) from None
+            raise explain_non_finite(joint.parts, self.names) from None
         where = np.concatenate(kept)
         order = np.argsort(joint.numbers[where], kind="stable")
         self.held = joint.take(where[order], np.concatenate(weights)[order])
@@ -138,8 +139,8 @@ class Summary:
     def held_rows(self, label: Any) -> tuple[Rows, Flags]:
         """The rows held of a group, as the kernel reads them, and which of them are peeled."""
         assert self.held is not None
-        index = members(self.held, label)
-        return self.problem.view(self.held.rows(index)), self.peeled if index is None else self.peeled[index]
+        index = self.held.index(label)
+        return self.problem.view(self.held.stored_rows(index)), self.peeled if index is None else self.peeled[index]
 
     def split(self, batch: Batch) -> tuple[Any, Any]:
         """X and y of some rows."""
@@ -150,11 +151,6 @@ class Summary:
         """X and y of some rows, in the containers of the first batch."""
         assert self.like is not None
         return frames.restore(self.like, *self.split(batch), batch.numbers)
-
-    def non_finite(self, batch: Batch) -> InputError:
-        """Where rows are not finite, or their powers overflow."""
-        X, y = self.split(batch.take(np.arange(len(batch))))
-        return Table(X, y, None, None, self.names, len(batch)).explain_non_finite()
 
 
 def weighed(rows: Rows) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 A coreset of degree 2, from the rows to the proof, is told by eight files, best read in this order:
 
     kernel        what is kept: features of a row, and their sum over all rows (here the paper is cited)
-    rows          rows as blocks of doubles, and one pass over them
+    rows          rows as blocks of doubles, and one pass over them (parts: the column blocks that they are read from)
     coordinates   shift, scale, whiten; which directions of the columns vanish
     powers        the kernel of powers of a linear form: monomials of whitened columns
     points        candidate rows as points

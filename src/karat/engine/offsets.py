@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from karat.engine.rows import distances
+from karat.engine.parts import distances
 
 WHOLE = 2**53  # whole numbers up to here are doubles
 GRID = 2**11  # offsets are multiples of it, so that they are doubles themselves: 2^64 = 2^53 * 2^11

@@ -15,8 +15,7 @@ ranges, and the order in which their sums are added, depend on the shape of the 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -27,6 +26,7 @@ from scipy import sparse
 from karat.engine import linalg
 from karat.engine.blas import one_blas_thread, threads
 from karat.engine.linalg import Array, Indices
+from karat.engine.parts import LazyPart, Offsets, Part, has_views, minus_offsets, run
 from karat.engine.threads import share
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ TALL = 256  # rows of a block, where a product of so many is efficient without a
 PARTS = 16  # ranges of rows that threads take
 LARGE_STATISTIC = 2**17  # numbers in the statistic of a block from which on there is one range
 
-Offsets = Mapping[int, int]  # by column; columns without one are read as they are
 Progress = Callable[[int, int], None]
 Statistic = tuple[Array, ...]
 
@@ -50,8 +49,8 @@ class Rows:
 
     Parameters
     ----------
-    parts : sequence of 2-D arrays or CSR matrices
-        Column blocks with the same number of rows.
+    parts : sequence of column blocks
+        Arrays, CSR matrices or lazy blocks (:mod:`karat.engine.parts`) with the same number of rows.
     weights : array or None
         One positive weight per row of ``parts``; None means 1.
     index : array or None
@@ -61,9 +60,9 @@ class Rows:
     """
 
     def __init__(
-        self, parts: Sequence[Any], weights: Array | None = None, index: Indices | None = None, offsets: Offsets | None = None
+        self, parts: Sequence[Part], weights: Array | None = None, index: Indices | None = None, offsets: Offsets | None = None
     ) -> None:
-        self.parts = lowered(list(parts), offsets)
+        self.parts: list[Any] = minus_offsets(parts, offsets) if offsets else list(parts)
         self.index = index
         self.weights = weights if index is None or weights is None else weights[index]
         self.count = len(index) if index is not None else int(self.parts[0].shape[0])
@@ -85,16 +84,16 @@ class Rows:
         return chosen
 
     def run(self, start: int, stop: int) -> Rows:
-        """Consecutive rows ``start:stop``; where they lie together in arrays, a view, which is read faster than an index."""
+        """Consecutive rows ``start:stop``; where blocks have views of them, these, which are read faster than an index."""
         where = slice(start, stop)
         index = None if self.index is None else self.index[where]
-        if index is not None and all(isinstance(part, np.ndarray) for part in self.parts) and (run := consecutive(index)):
-            where, index = run, None
-        other = Rows(self.parts if index is not None else [part[where] for part in self.parts], index=index)
+        if index is not None and all(has_views(part) for part in self.parts) and (together := consecutive(index)):
+            where, index = together, None
+        other = Rows(self.parts if index is not None else [run(part, where) for part in self.parts], index=index)
         other.weights = None if self.weights is None else self.weights[start:stop]
         return other
 
-    def replaced(self, parts: Sequence[Any]) -> Rows:
+    def replaced(self, parts: Sequence[Part]) -> Rows:
         """Other column blocks for the same rows."""
         other = Rows(parts, index=self.index)
         other.weights = self.weights
@@ -170,8 +169,8 @@ class Blocks:
     def __init__(self, rows: Rows, shift: Array, size: int) -> None:
         self.rows, self.shift = rows, shift
         # Columns that lie apart are copied three times as fast into columns as into rows.
-        by_columns = all(getattr(part, "by_columns", part.shape[1] == 1) for part in rows.parts)
-        self.buffer = np.ones((rows.columns + 1, size)).T if by_columns else np.ones((size, rows.columns + 1))
+        apart = all(part.shape[1] == 1 or (isinstance(part, LazyPart) and part.by_columns) for part in rows.parts)
+        self.buffer = np.ones((rows.columns + 1, size)).T if apart else np.ones((size, rows.columns + 1))
         self.shifted = np.flatnonzero(shift).tolist()
         many = len(self.shifted) > FEW * len(shift)
         self.shifts = np.tile(np.concatenate([[0.0], shift]), (size, 1)) if many else None
@@ -279,80 +278,12 @@ def column_sizes(rows: Rows, shift: Array) -> Array:
     return np.asarray(largest)
 
 
-def is_long(kind: np.dtype[Any]) -> bool:
-    """Whether a type holds whole numbers that a double may not."""
-    return kind.kind in "iu" and kind.itemsize > 4
+def column_sums(rows: Rows, shift: Array) -> Array:
+    """Total weight, sums and sums of squares of the shifted columns (3, d)."""
 
+    def visit(block: Array, weights: Array | None, start: int) -> Array:
+        values = block[:, 1:]
+        w = np.ones(len(block)) if weights is None else weights
+        return np.stack([np.full(values.shape[1], w.sum()), w @ values, w @ np.square(values)])
 
-def less(values: np.ndarray, offset: int) -> Array:
-    """``values - offset`` in double precision, without rounding where the difference is a double."""
-    if not is_long(values.dtype):
-        return values.astype(float) - float(offset)
-    size, below = distances(values, offset)
-    difference = size.astype(float)
-    return np.where(below, -difference, difference)
-
-
-def distances(values: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distances of whole numbers to an offset, and which are below it.  Modulo 2^64 signed numbers subtract as unsigned."""
-    above = values.astype(np.uint64) - np.uint64(offset % 2**64)
-    below = values < offset
-    return np.where(below, ~above + np.uint64(1), above), below
-
-
-class Lowered:
-    """A block of columns, some of them less an offset."""
-
-    def __init__(self, part: Any, offsets: Offsets) -> None:
-        self.part, self.offsets = part, offsets
-        self.shape, self.dtype = part.shape, np.dtype(float)
-
-    def __getitem__(self, where: Any) -> Any:
-        values = self.part[where]
-        block = values.astype(float)
-        for column, offset in self.offsets.items():
-            block[:, column] = less(values[:, column], offset)
-        return block
-
-
-def lowered(parts: list[Any], offsets: Offsets | None) -> list[Any]:
-    """Column blocks less their offsets, which are numbered through all blocks."""
-    if not offsets:
-        return parts
-    blocks, left = [], 0
-    for part in parts:
-        right = left + int(part.shape[1])
-        own = {column - left: offset for column, offset in offsets.items() if left <= column < right}
-        blocks.append(Lowered(part, own) if own else part)
-        left = right
-    return blocks
-
-
-class Chunked:
-    """A column or block of columns, its rows in several arrays one after the other; a slice of one of them is not copied."""
-
-    def __init__(self, chunks: Sequence[Any]) -> None:
-        self.chunks = [chunk for chunk in chunks if len(chunk)]
-        self.edges = np.cumsum([0, *(len(chunk) for chunk in self.chunks)]).tolist()
-        self.shape = (self.edges[-1], *chunks[0].shape[1:])
-        self.dtype = np.result_type(*(chunk.dtype for chunk in self.chunks))
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
-    def __getitem__(self, where: Any) -> Any:
-        if isinstance(where, slice):
-            start, stop, _ = where.indices(len(self))
-            first = bisect_right(self.edges, start) - 1
-            if stop <= self.edges[min(first + 1, len(self.chunks))]:
-                return self.chunks[min(first, len(self.chunks) - 1)][start - self.edges[first] : stop - self.edges[first]]
-            last = bisect_right(self.edges, stop - 1)
-            spans = zip(self.chunks[first:last], self.edges[first:last], strict=True)
-            return np.concatenate([c[max(start - edge, 0) : max(stop - edge, 0)] for c, edge in spans])
-        positions = np.asarray(where)
-        owner = np.searchsorted(self.edges, positions, side="right") - 1
-        values = np.empty((len(positions), *self.shape[1:]), dtype=self.dtype)
-        for i in np.unique(owner):
-            mine = np.flatnonzero(owner == i)
-            values[mine] = self.chunks[i][positions[mine] - self.edges[i]]
-        return values
+    return np.asarray(sweep(rows, shift, visit, np.add, (rows.columns + 1, 3)))

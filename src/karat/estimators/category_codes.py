@@ -2,7 +2,7 @@
 
 A cover (:mod:`karat.estimators.covers`) needs the indicators of all categories.  scikit-learn's encoder takes longer to make
 them than a coreset takes, because it looks every value up several times.  Here every value is looked up once, and the
-table stays narrow (:class:`~karat._data.indicators.Indicators`).  The most frequent category has no indicator: with the
+table stays narrow (:class:`~karat.engine.parts.Indicators`).  The most frequent category has no indicator: with the
 constant, those of the others span it, and no direction of the columns vanishes.
 """
 
@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 
 from karat._data import containers
-from karat._data.indicators import Indicators
+from karat.engine.parts import Indicators
 from karat.errors import InputError
 from karat.estimators.fitting import key_of
 from karat.estimators.registry import ENCODERS

@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn import config_context
 
 from karat._data import containers
-from karat._data.indicators import Indicators
+from karat.engine.parts import Indicators
 from karat.estimators.transformers import transform
 
 

@@ -31,7 +31,7 @@ from karat.estimators.fitting import fit_weighted, join_pipeline, key_of, split_
 from karat.estimators.folds import ExactCV, cores_of_splits
 from karat.estimators.moment_scores import linear_score
 from karat.estimators.monomials import changes_nothing, monomial_problem
-from karat.estimators.training_rows import Kept, TrainingRows, hash_of
+from karat.estimators.training_rows import TrainingRows, WeightedRows, hash_of
 from karat.estimators.transformers import fit_and_transform, narrows, transform
 from karat.estimators.width import made_columns, moments_of
 from karat.problems import Problem
@@ -67,7 +67,7 @@ class Parts:
         self.covered: set[str] = set()
         self.settled: dict[str, Any] = {}
         self.fronts: dict[tuple[str, int], Any] = {}
-        self.few: dict[tuple[int, bool], Kept] = {}
+        self.few: dict[tuple[int, bool], WeightedRows] = {}
         self.made: OrderedDict[tuple[str, int, bool], Any] = OrderedDict()
         self.whole: dict[tuple[int, bool], TrainingRows] = {(ALL, False): rows}
         self.seen: OrderedDict[tuple[tuple[int, ...], int, bool], tuple[Any, Any]] = OrderedDict()
@@ -189,20 +189,20 @@ class Parts:
                 self._held(key, number, False, table)
         return self.fronts[key, number]
 
-    def kept(self, number: int, test: bool = False) -> Kept:
+    def kept(self, number: int, test: bool = False) -> WeightedRows:
         """The few rows that stand for a training or test part."""
         if (number, test) not in self.few:
             self.few[number, test] = self._taken(number, test)
         return self.few[number, test]
 
-    def _taken(self, number: int, test: bool) -> Kept:
+    def _taken(self, number: int, test: bool) -> WeightedRows:
         assert self.folds is not None
         if number == ALL:
             core = self.folds.refit
-            return Kept(self.rows.seen(core.X), containers.in_double(core.y), core.weights)
+            return WeightedRows(self.rows.seen(core.X), containers.in_double(core.y), core.weights)
         core, positions = self.folds.core, self.folds.cv[number][int(test)]
         X, y = (containers.take_rows(table, positions) for table in (core.X, core.y))
-        return Kept(self.rows.seen(X), containers.in_double(y), core.weights[positions])
+        return WeightedRows(self.rows.seen(X), containers.in_double(y), core.weights[positions])
 
     def full(self, number: int, test: bool = False) -> TrainingRows:
         """All rows of a training or test part."""

@@ -21,6 +21,7 @@ from sklearn.dummy import DummyRegressor
 from karat._core.coreset import Coreset, coreset
 from karat._data import containers
 from karat.engine.linalg import Array
+from karat.engine.rows import consecutive
 from karat.estimators.covers import covered
 from karat.estimators.features import FeatureMap
 from karat.estimators.transformers import (
@@ -37,7 +38,7 @@ MADE = "made"  # where a table is remembered that the last transformer made of a
 
 
 @dataclass(frozen=True)
-class Kept:
+class WeightedRows:
     """Few rows with weights that stand for all rows of a part."""
 
     X: Any
@@ -101,10 +102,7 @@ class TrainingRows:
     @cached_property
     def _run(self) -> slice | None:
         """The rows as a slice, if they follow one another."""
-        if self.positions is None or not len(self.positions):
-            return None
-        first, count = int(self.positions[0]), len(self.positions)
-        return slice(first, first + count) if np.array_equal(self.positions, np.arange(first, first + count)) else None
+        return None if self.positions is None else consecutive(self.positions)
 
     def seen(self, raw: Any) -> Any:
         """Raw rows behind the transformers, in double precision."""
@@ -202,10 +200,10 @@ class TrainingRows:
         raw = self.table if raw is None and self.positions is None else raw
         return Transformed(kept, FeatureMap([fitted for fitted, _ in covers], self.fronts, raw, known))
 
-    def kept(self, problem: Problem | None = None) -> Kept:
+    def kept(self, problem: Problem | None = None) -> WeightedRows:
         """The rows of the coreset as a model sees them."""
         core = self.core(problem)
-        return Kept(self.seen(core.X), containers.in_double(core.groups if self.classifies else core.y), core.weights)
+        return WeightedRows(self.seen(core.X), containers.in_double(core.groups if self.classifies else core.y), core.weights)
 
     def _once(self, key: Any, make: Callable[[], Made]) -> Made:
         if key not in self.memo:

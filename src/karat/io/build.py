@@ -20,7 +20,7 @@ from karat._core.plan import FOLD, fold_memory
 from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._data.advice import unknown_argument
-from karat._data.checks import check_taken, chosen_problem
+from karat._data.batch import check_taken, chosen_problem
 from karat._data.roles import column_roles, listed_names
 from karat._storage.archive import prefixed, without_prefix
 from karat._storage.damage import reading
@@ -38,7 +38,7 @@ from karat.io.row_hashes import RowHashes
 from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source
 from karat.problems import Kernel, Moments, Problem
-from karat.problems.latent import KnownMaps, Latent, MultiView
+from karat.problems.latent import KnownMaps, Latent
 
 MEMORY = 10**9
 LEAST_ROWS = 1000
@@ -133,7 +133,7 @@ def coreset_files(
     if digest not in (None, ALGORITHM):
         raise InputError(f"digest must be {ALGORITHM!r} or None, not {digest!r}.")
     # Refuses what is wrong before any file is opened.
-    Sketch(Moments(1) if isinstance(problem, Latent) else problem, random_state=random_state)
+    Sketch(Moments(1) if problem.needs_sums else problem, random_state=random_state)
     if batch_rows is not None:
         check_whole("batch_rows", batch_rows)
     opened = open_source(source, rows=batch_rows or FOLD)
@@ -174,8 +174,7 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     if layout.pipeline is not None or isinstance(problem, Kernel):  # the number of features is not known yet
         fixed, each = 0, 8 * 8 * width
     else:
-        tables = 3 if isinstance(problem, MultiView) else 1
-        fixed, each = fold_memory(problem, -(-layout.width // tables), len(roles.targets))
+        fixed, each = fold_memory(problem, -(-layout.width // problem.input_tables), len(roles.targets))
     if isinstance(memory, bool) or not isinstance(memory, int):
         raise InputError(f"memory must be a whole number of bytes, such as 10**9, not {memory!r}.", argument="memory")
     if memory < fixed + each * LEAST_ROWS:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat._data.batch import Batch, column_sums, labels_of, members, stack, stacked_rows
-from karat._data.checks import Table
+from karat._data.batch import Batch, Table, stack, stacked_rows
 from karat._data.groups import same_kind
+from karat._data.non_finite import explain_non_finite
 from karat._data.offsets import find_offsets
 from karat._storage.archive import Stored, flat, prefixed, unflat, without_prefix
 from karat._stream.buffer import Buffer
@@ -30,14 +30,13 @@ from karat._stream.summary import weighed
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.reduce import NonFiniteError
-from karat.engine.rows import Rows
+from karat.engine.rows import Rows, column_sums
 from karat.engine.stream import Running
 from karat.errors import InputError
-from karat.io.kept import Kept
 from karat.io.layout import Layout
 from karat.io.row_hashes import RowHashes
 from karat.io.source import Chunk
-from karat.problems.latent import KnownMaps, Latent
+from karat.problems.latent import Latent
 from karat.problems.latent.sums import Sums, add
 
 ROUNDS = 3  # passes until the coordinates fit; one is enough for the data that the coreset was made from
@@ -89,7 +88,7 @@ class Reduce(Consumer):
     def _like(self, batch: Batch) -> dict[str, Any]:
         """The container in which rows are given back: windows and sparse samples have no names of columns."""
         problem, dense = self.sketch.problem, not sparse.issparse(batch.parts[0])
-        if self.layout is not None and (not isinstance(problem, KnownMaps) or (problem.problem.rows_per_sample == 1 and dense)):
+        if self.layout is not None and (not problem.has_view or (problem.rows_per_sample == 1 and dense)):
             return self.layout.like(batch)
         return {"container": "array" if dense else "sparse", "columns": None, "target": None, "flat": False}
 
@@ -139,7 +138,7 @@ class LatentSums(Consumer):
             self.plus(self.problem.sums(found, whole=False))
         except NonFiniteError:
             columns = sum(part.shape[1] for part in batch.parts)
-            error = _non_finite(batch, columns, [repr(name) for name in names or range(columns)])
+            error = explain_non_finite(batch.parts, [repr(name) for name in names or range(columns)])
             raise InputError(f"Counting from {where(0)}: {error}") from None
 
     def plus(self, sums: Sums) -> None:
@@ -178,7 +177,8 @@ class Moments(Consumer):
 
     Parameters
     ----------
-    kept : Kept
+    kept : Table
+        The rows of the coreset.
     rows : int
         Summed at a time.
     apart : array of bool
@@ -190,22 +190,23 @@ class Moments(Consumer):
     """
 
     def __init__(
-        self, kept: Kept, rows: int, apart: Flags | None = None, together: bool = False,
+        self, kept: Table, rows: int, apart: Flags | None = None, together: bool = False,
         coordinates: dict[Any, Kernel] | None = None,
     ) -> None:  # fmt: skip
         self.kept, self.together, self.fixed = kept, together, coordinates is not None
-        self.apart = np.zeros(len(kept.batch), dtype=bool) if apart is None else apart
+        self.apart = np.zeros(len(kept), dtype=bool) if apart is None else apart
         self.buffer = Buffer(rows, BUFFER_BYTES)
         self.passes = 0
-        labels = self._labels(kept.batch)
+        labels = self._labels(kept)
         self._begin(coordinates or {label: kept.kernel.prepare(*weighed(self.rest(label))) for label in labels})
 
     def _labels(self, batch: Batch) -> list[Any]:
-        return [None] if self.together else labels_of(batch)
+        return [None] if self.together else batch.labels
 
     def rest(self, label: Any) -> Rows:
         """The kept rows of a group, without those that are left out."""
-        return self.kept.rows(label, self.apart)
+        index = self.kept.index(label)
+        return self.kept.rows(label).subset(np.flatnonzero(~(self.apart if index is None else self.apart[index])))
 
     def _begin(self, coordinates: dict[Any, Kernel]) -> None:
         """Sums of nothing, in some coordinates for each group."""
@@ -218,14 +219,14 @@ class Moments(Consumer):
     def add(self, chunk: Chunk, batch: Batch) -> None:
         kept = self.kept
         if self.apart.any():
-            batch = batch.take(~np.isin(batch.numbers, kept.batch.numbers[self.apart]))
+            batch = batch.take(~np.isin(batch.numbers, kept.numbers[self.apart]))
         if batch.weights is not None and not batch.weights.all():
             batch = batch.take(batch.weights > 0)
         if not len(batch):
             return
-        offsets = find_offsets(batch.parts, kept.names, kept.problem, kept.batch.offsets)  # compared about one origin
-        if kept.batch.groups is not None and batch.groups is not None:
-            same_kind(kept.batch.groups, batch.groups)
+        offsets = find_offsets(batch.parts, kept.names, kept.problem, kept.offsets)  # compared about one origin
+        if kept.groups is not None and batch.groups is not None:
+            same_kind(kept.groups, batch.groups)
         self.buffer.add(replace(batch, offsets=offsets), owned=True)
         if self.buffer.full:
             self._sum()
@@ -237,12 +238,12 @@ class Moments(Consumer):
         try:
             for label in self._labels(joint):
                 if label in self.running:
-                    rows = stacked_rows(self.buffer.batches, members(joint, label))
+                    rows = stacked_rows(self.buffer.batches, joint.index(label))
                     self.running[label] = self.running[label].plus(self.kept.problem.view(rows))
                 else:
                     self.strange.add(label)
         except NonFiniteError:
-            raise _non_finite(joint, self.kept.columns, self.kept.names) from None
+            raise explain_non_finite(joint.parts, self.kept.names) from None
         self.buffer.clear()
 
     def another_pass(self) -> bool:
@@ -258,19 +259,18 @@ class Moments(Consumer):
 class KeptRows(Consumer):
     """Looks whether the kept rows are rows of the data under their numbers; ``moved`` are the numbers of those that are not."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: Table) -> None:
         self.kept = kept
-        self.moved = set(kept.batch.numbers.tolist())
+        self.moved = set(kept.numbers.tolist())
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         if not len(batch):
             return
-        kept = self.kept.batch
-        columns = sum(part.shape[1] for part in batch.parts) - self.kept.targets
-        if columns != self.kept.columns:
+        kept = self.kept
+        columns = sum(part.shape[1] for part in batch.parts) - kept.targets
+        if columns != kept.columns:
             raise InputError(
-                f"The coreset has {self.kept.columns} columns and {self.kept.targets} targets, the data has {columns} and "
-                f"{self.kept.targets}."
+                f"The coreset has {kept.columns} columns and {kept.targets} targets, the data has {columns} and {kept.targets}."
             )
         wanted = np.arange(*np.searchsorted(kept.numbers, [batch.numbers[0], batch.numbers[-1] + 1]))
         place = np.searchsorted(batch.numbers, kept.numbers[wanted])
@@ -278,7 +278,7 @@ class KeptRows(Consumer):
         wanted, place = wanted[there], place[there]
         if len(wanted):
             found = replace(batch.take(place), offsets=kept.offsets)
-            same = (dense_rows(Rows(kept.parts, offsets=kept.offsets), wanted) == dense_rows(found.rows())).all(axis=1)
+            same = (dense_rows(kept.stored_rows(), wanted) == dense_rows(found.stored_rows())).all(axis=1)
             for labels, theirs in ((kept.groups, found.groups), (kept.keys, found.keys)):
                 if labels is not None and theirs is not None:
                     same &= labels[wanted] == theirs
@@ -288,13 +288,13 @@ class KeptRows(Consumer):
 class Present(Consumer):
     """Looks whether the kept rows are anywhere among the rows of the data; ``missing`` are those that are not."""
 
-    def __init__(self, kept: Kept) -> None:
-        self.offsets = kept.batch.offsets
-        rows = dense_rows(kept.batch.rows())
+    def __init__(self, kept: Table) -> None:
+        self.offsets = kept.offsets
+        rows = dense_rows(kept.stored_rows())
         self.first, self.missing = rows[:, 0], {row.tobytes() for row in rows}
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
-        rows = replace(batch, offsets=self.offsets).rows()
+        rows = replace(batch, offsets=self.offsets).stored_rows()
         near = np.flatnonzero(np.isin(_first(rows), self.first))  # few rows share the first number of a kept one
         self.missing -= {row.tobytes() for row in dense_rows(rows, near)}
 
@@ -371,11 +371,3 @@ def dense_rows(rows: Rows, positions: Indices | None = None) -> Array:
 def _first(rows: Rows) -> Array:
     first = rows.parts[0][:, [0]]
     return np.asarray(first.toarray() if sparse.issparse(first) else first)[:, 0].astype(float) + 0.0
-
-
-def _non_finite(batch: Batch, columns: int, names: list[str]) -> InputError:
-    """Where rows are not finite, or their powers overflow."""
-    batch = batch.take(np.arange(len(batch)))
-    width = sum(part.shape[1] for part in batch.parts)
-    y = batch.block(columns, width) if width > columns else None
-    return Table(batch.block(0, columns), y, None, None, names, len(batch)).explain_non_finite()

@@ -19,12 +19,11 @@ import numpy as np
 
 from karat._core.certify import centred_kernel, certify_again, measure_again
 from karat._core.coreset import Coreset, load
-from karat._core.latent import changed_maps
 from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._core.verify import shared_groups
 from karat._data import containers, frames
-from karat._data.checks import OTHER_ROWS
+from karat._data.batch import OTHER_ROWS, Table, kept_table
 from karat._data.roles import ColumnRoles
 from karat._stream.samples import Samples
 from karat._stream.sketch import Sketch
@@ -35,7 +34,6 @@ from karat.io.build import MEMORY, fold_rows, refuse_once, short_names
 from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, Present, Reduce
 from karat.io.content_digest import Digest
 from karat.io.find import open_source
-from karat.io.kept import Kept
 from karat.io.layout import Layout
 from karat.io.read_all import own_targets, stored_encoding
 from karat.io.row_hashes import RowHashes, joined_hashes
@@ -157,7 +155,7 @@ class FileCheck:
     memory: int = MEMORY
     progress: Progress | None = None
     beside: Callable[[FileCheck], Sequence[Consumer]] | None = None
-    kept: Kept = field(init=False)
+    kept: Table = field(init=False)
     sums: Moments | Reduce = field(init=False)
     rows: int = field(init=False)
     first_hashes: RowHashes | None = field(default=None, init=False)
@@ -178,7 +176,7 @@ class FileCheck:
         self.rows = fold_rows(core.problem, layout, self.memory, None)
         files = source.identity()
         problem, notes, other_maps = self._lowered()
-        self.kept = kept = Kept.of(core, problem)
+        self.kept = kept = kept_table(core, problem)
         stored = joined_hashes([part.content for part in known.parts])
         if stored is not None and stored["columns"] != sorted(layout.columns):
             stored = None
@@ -226,13 +224,13 @@ class FileCheck:
         assert isinstance(fresh, KnownMaps)
         if core.maps is None:
             return fresh, first.notes, ()
-        return KnownMaps(core.problem, core.maps, fresh.widths), first.notes, changed_maps(core.problem, core.maps, fresh.maps)
+        return KnownMaps(core.problem, core.maps, fresh.widths), first.notes, fresh.changed_maps(core.maps, fresh.maps)
 
     def _sketch(self) -> Sketch:
         """An empty one; a key that comes twice is a change, not an error."""
         sketch = Sketch(self.kept.problem, self.layout.roles.key, buffer_rows=self.rows)
         sketch.checks_keys = False
-        sketch.summary.offsets = self.kept.batch.offsets  # moments are compared about one origin
+        sketch.summary.offsets = self.kept.offsets  # moments are compared about one origin
         return sketch
 
     def _scans(self, consumers: list[Consumer]) -> tuple[Position, int]:
@@ -298,8 +296,7 @@ class FileCheck:
         core, summary, kept = self.core, sums.sketch.summary, self.kept.rows(label)
         running, reduction = summary.running[label], summary.reduction(label)
         fitted = running.fitted_moments()
-        held = Kept(summary.problem, summary.held, summary.columns, summary.targets, summary.names)
-        rows = held.rows(label)
+        rows, _ = summary.held_rows(label)
         if fitted.needs_pass or core.absorbed or reduction.peeled.any():
             fitted, _ = fit_moments(rows, summary.kernel, np.arange(len(rows)))
             found = measure_again(core, rows, fitted, kept, passes)

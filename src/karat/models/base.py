@@ -106,7 +106,7 @@ class Learner(BaseEstimator):
 
     def _take_names(self, core: Coreset) -> None:
         """The names of the columns, where the rows of the coreset have them."""
-        table = core.X if core.problem.rows_per_sample == 1 else np.zeros((1, 1))  # type: ignore[attr-defined]
+        table = core.X if core.problem.rows_per_sample == 1 else np.zeros((1, 1))
         validate_data(self, table, reset=True, skip_check_array=True)
 
     def _matching(self, core: Coreset) -> Latent:

@@ -26,7 +26,7 @@ NEVER_KEPT = ("medians and absolute errors", "leave-one-out scores", "privacy (k
 LIKELIHOODS = "likelihoods other than of exponential families whose statistics are kept"
 
 
-class KeptRows(Protocol):
+class CoresetLike(Protocol):
     """The part of a coreset that a problem reads."""
 
     @property
@@ -57,7 +57,12 @@ class Problem(ABC):
     needs_target: ClassVar[bool] = False
     mergeable: ClassVar[bool] = True  # the features of a row depend on that row only; else a pass over all rows comes first
     needs_sums: ClassVar[bool] = False  # of a first pass over all rows, before it can be lowered
+    rows_per_sample: ClassVar[int] = 1  # rows of the input side by side in a kept row
+    input_tables: ClassVar[int] = 1  # tables that X consists of
+    tables: ClassVar[int] = 1  # tables of as many columns that are stored of a sample
     storable: ClassVar[bool] = True  # the parameters can be written to a file
+    has_view: ClassVar[bool] = False  # the kernel reads something else than the stored rows (:meth:`view`)
+    stored_maps: dict[str, Array] | None = None  # what a coreset stores of the sums of a first pass
     transform: Callable[[Any], Any] | None = None  # row-wise map to the columns that the kernel reads
     absorb: str | None = None  # how a regulariser carries a part of the data, if it does
     total_weight: bool | None  # whether the total weight was asked for
@@ -94,7 +99,7 @@ class Problem(ABC):
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         """``sum_i weights_i f(row_i, query)`` on any weighted rows."""
 
-    def loss_on(self, core: KeptRows, query: Any) -> float:
+    def loss_on(self, core: CoresetLike, query: Any) -> float:
         """The loss of all rows at a query, from a coreset."""
         X, y, away = core.lowered()
         if any(away):
@@ -122,6 +127,18 @@ class Problem(ABC):
         ``widths`` are the columns of each table, where a row has several.
         """
         return self
+
+    def kept_parts(self, core: CoresetLike) -> list[Any] | None:
+        """The column blocks of a coreset, where they are not those of X and y."""
+        return None
+
+    def changed_maps(self, stored: dict[str, Array] | None, fresh: dict[str, Array] | None) -> list[str]:
+        """How the stored maps of a coreset differ from those of the data; empty if they do not, or there are none."""
+        return []
+
+    def sums_size(self, columns: int) -> int:
+        """Approximate number of entries of the sums of a first pass."""
+        return 0
 
     def width(self, columns: int, targets: int = 1) -> int:
         """Number of kernel features, which bounds the number of rows a coreset needs."""

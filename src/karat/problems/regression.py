@@ -43,7 +43,7 @@ from karat.errors import InputError
 from karat.problems.absorb.absorb import absorb, measure_absorbed
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.minimise import Solution, minimise_power
-from karat.problems.base import LIKELIHOODS, NEVER_KEPT, KeptRows, Problem, query_matrix
+from karat.problems.base import LIKELIHOODS, NEVER_KEPT, CoresetLike, Problem, query_matrix
 
 Absorb = Literal["diagonal", "box"] | None
 ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
@@ -98,14 +98,14 @@ class _Regression(Problem):
         value = float(weights @ (residual**self.power).sum(axis=1))
         return value + self.penalty * float((np.abs(coefficients) ** self.power).sum())
 
-    def loss_on(self, core: KeptRows, query: Any) -> float:
+    def loss_on(self, core: CoresetLike, query: Any) -> float:
         value = super().loss_on(core, query)
         if core.absorbed is None:
             return value
         coefficients, _ = query_matrix(query, core.absorbed.columns, self.fit_intercept)
         return value + core.absorbed.value(coefficients[:, 0])
 
-    def regulariser_weights(self, core: KeptRows) -> Array:
+    def regulariser_weights(self, core: CoresetLike) -> Array:
         """Weights W_a >= 0 of the regulariser's rows e_a, for ``absorb="diagonal"``; all 1 if nothing was absorbed.
 
         Together with the kept rows they are the paper's coreset: ``sum_i w_i (d_i . z)^p + alpha sum_a W_a |w_a|^p`` is the
@@ -123,7 +123,7 @@ class _Regression(Problem):
             )
         return np.where(weights > REGULARISER_ZERO, weights, 0.0)
 
-    def solve(self, core: KeptRows) -> Solution:
+    def solve(self, core: CoresetLike) -> Solution:
         """The exact minimiser on the full data, from the coreset alone.
 
         Returns

@@ -11,20 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
+from karat._core.construct import read_rows
 from karat._core.coreset import Coreset
 from karat._core.facts import kept_columns
-from karat._core.latent import read_sample
 from karat._data import containers
-from karat._data.batch import column_sums
-from karat._data.checks import read_input
-from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Progress, Rows, sample
+from karat.engine.linalg import Array
+from karat.engine.rows import Progress, Rows, column_sums, sample
 from karat.errors import InputError
 from karat.problems.latent import Latent
-from karat.problems.latent.sample import Sample
-from karat.report.moments import ColumnMatch, Data, MomentMatch, match_columns, match_in_memory, match_latent, measured_facts
+from karat.report.moments import ColumnMatch, Data, MomentMatch, match_columns, match_in_memory, measured_facts
 
 SAMPLE = 2000  # rows of the data that a picture shows
 
@@ -71,33 +67,20 @@ class MemoryData(Data):
     ) -> None:
         self.core, self.given = core, (X, y, sample_weight, groups, lengths)
         self.size, self.seed = size, seed
-        self.views: Sample | None = None
-        if isinstance(core.problem, Latent):
-            self.views, _ = read_sample(X, core.problem, sample_weight, lengths)
-            self.rows = Rows(self.views.views, self.views.weights)
-            self.origin = np.zeros(self.rows.columns)
-        else:
-            self.table = read_input(X, y, core.problem, sample_weight, None)
-            self.rows = self.table.rows()
-            self.origin = self.table.origin
+        self.table = read_rows(X, y, core.problem, sample_weight, None, lengths)
+        self.rows = self.table.stored_rows(self.table.index())
 
     def sample(self) -> Array:
         positions = sample(np.random.default_rng(self.seed), len(self.rows), self.size)
-        if self.views is not None:
-            return _beside(self.views, positions)
-        return self.rows.take(positions, -self.origin)[:, 1:]
+        return self.rows.take(positions, -self.table.origin)[:, 1:]
 
     def moments(self) -> MomentMatch | None:
-        if self.core.absorbed is not None:
-            return None
-        if self.views is not None:
-            return match_latent(self.core, self.views)
-        return match_in_memory(self.core, self.table)
+        return None if self.core.absorbed is not None else match_in_memory(self.core, self.table)
 
     def columns(self) -> ColumnMatch:
         kept = Rows([kept_block(self.core)], self.core.weights)
         shift = np.average(kept.parts[0], axis=0, weights=kept.weights)
-        return match_columns(column_sums(self.rows, shift - self.origin), column_sums(kept, shift), shift)
+        return match_columns(column_sums(self.rows, shift - self.table.origin), column_sums(kept, shift), shift)
 
     def verify(self) -> dict[str, Any]:
         X, y, sample_weight, groups, lengths = self.given
@@ -108,8 +91,8 @@ class MemoryData(Data):
 def kept_block(core: Coreset) -> Array:
     """The kept rows as the problem looks at them (k, d)."""
     if isinstance(core.problem, Latent):
-        views = core.problem.kept_sample(core)
-        return _beside(views, np.arange(len(views)))
+        views = Rows(core.problem.kept_sample(core).views)
+        return views.take(np.arange(len(core)), np.zeros(views.columns))[:, 1:]
     X, y = core.arrays()
     return X if y is None else np.column_stack([X, y])
 
@@ -123,8 +106,3 @@ def row_names(core: Coreset) -> list[str]:
     if len(features) != width - len(targets):
         features = [f"feature {i}" for i in range(width - len(targets))]
     return features + targets
-
-
-def _beside(views: Sample, positions: Indices) -> Array:
-    blocks = [view[positions] for view in views.views]
-    return np.hstack([np.asarray(b.toarray() if sparse.issparse(b) else b, dtype=float) for b in blocks])

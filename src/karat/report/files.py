@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._data.batch import Batch, column_sums
-from karat.engine.rows import Progress, Rows
+from karat._data.batch import Batch, Table
+from karat.engine.rows import Progress, Rows, column_sums
 from karat.io.consumers import ColumnSums, Consumer, Moments, Sample
 from karat.io.find import open_source
-from karat.io.kept import Kept
 from karat.io.read_all import layout_of
 from karat.io.verify import FileCheck, file_layout
 from karat.problems.latent import KnownMaps
@@ -34,16 +33,15 @@ class FileData(Data):
     def _consumers(self, check: FileCheck) -> list[Consumer]:
         """What is read beside the verification."""
         kept = check.kept
-        self.kept = viewed(kept, kept.batch)
+        self.kept = viewed(kept, kept)
         everything = self.kept.take(np.arange(len(self.kept)), np.zeros(self.kept.columns))[:, 1:]
         self.shift = np.average(everything, axis=0, weights=self.core.weights)
-        offsets = kept.batch.offsets or {}
-        self.origin = np.array([float(offsets.get(i, 0)) for i in range(self.kept.columns)])
+        self.origin = kept.origin if kept.offsets else np.zeros(self.kept.columns)
         self.drawn = Sample(self.size, self.seed, lambda batch: viewed(kept, batch, raw=True))
         self.sums = ColumnSums(self.shift, lambda batch: viewed(kept, batch))
         if self.core.absorbed is not None:  # the rows alone do not carry the moments
             return [self.drawn, self.sums]
-        if isinstance(check.sums, Moments) and kept.batch.groups is None and not check.sums.apart.any():
+        if isinstance(check.sums, Moments) and kept.groups is None and not check.sums.apart.any():
             self.all_moments = check.sums
             return [self.drawn, self.sums]
         self.all_moments = Moments(kept, check.rows, together=True)
@@ -65,10 +63,10 @@ class FileData(Data):
         return measured_facts(found.certificate, found.ok, found.data, changed, len(found.columns))
 
 
-def viewed(kept: Kept, batch: Batch, raw: bool = False) -> Rows:
+def viewed(kept: Table, batch: Batch, raw: bool = False) -> Rows:
     """The rows of a batch as a report shows them: with views side by side; ``raw``: large whole numbers are not shifted."""
     problem = kept.problem
     if not isinstance(problem, KnownMaps):
-        return Rows(batch.parts, batch.weights, offsets=None if raw else kept.batch.offsets)
+        return Rows(batch.parts, batch.weights, offsets=None if raw else kept.offsets)
     views = problem.problem.views(tables_of(batch.parts, problem.widths), problem.maps)
     return Rows([view[:] for view in views], batch.weights)

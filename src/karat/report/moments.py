@@ -15,14 +15,12 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
-from karat._data.checks import Table, read_input
+from karat._data.batch import Table, read_input
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
 from karat.engine.powers import Polynomial
 from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows, sample
-from karat.problems.latent import Latent
-from karat.problems.latent.sample import Sample
 
 PILOT = 16384
 
@@ -95,21 +93,10 @@ def match(fitted: FittedMoments, kept: Rows) -> MomentMatch:
 
 
 def match_in_memory(core: Coreset, table: Table) -> MomentMatch:
-    """Compare the moments of rows ``[X | y]`` in memory, in one pass."""
-    own = read_input(core.X, core.y, core.problem, core.weights, None, table.unit, table.offsets)
+    """Compare the moments of rows in memory, in one pass."""
     rows = table.rows()
-    fitted, _ = fit_moments(rows, own.kernel(core.problem), sample(np.random.default_rng(1), len(rows), PILOT))
-    return match(fitted, own.rows())
-
-
-def match_latent(core: Coreset, data: Sample) -> MomentMatch:
-    """Compare the moments of a latent-variable model, in the coordinates of the full data's maps."""
-    problem = core.problem
-    assert isinstance(problem, Latent)
-    maps = problem.maps(data)
-    rows, kernel = problem.kernelize(data, maps)
-    fitted, _ = fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), PILOT))
-    return match(fitted, problem.kept_sample(core).rows(problem.reader(maps, problem.keep), kernel.columns))
+    fitted, _ = fit_moments(rows, table.kernel, sample(np.random.default_rng(1), len(rows), PILOT))
+    return match(fitted, table.kept(core).rows())
 
 
 def match_columns(full: Array, kept: Array, shift: Array) -> ColumnMatch:
@@ -124,8 +111,8 @@ def match_columns(full: Array, kept: Array, shift: Array) -> ColumnMatch:
 
 def keeps_columns(core: Coreset) -> bool:
     """Whether the problem keeps the mean and standard deviation of every column."""
-    if isinstance(core.problem, Latent) or core.absorbed is not None:
+    if core.problem.needs_sums or core.absorbed is not None:
         return False
     own = read_input(core.X, core.y, core.problem, core.weights, None)
-    kernel = own.kernel(core.problem)
+    kernel = own.kernel
     return isinstance(kernel, Polynomial) and kernel.affine and kernel.degree >= 2

@@ -17,7 +17,7 @@ from sklearn.covariance import graphical_lasso
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from karat._data.checks import weights_or_ones
+from karat._data.batch import weights_or_ones
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS
 from karat.errors import InputError

@@ -21,14 +21,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import Rows, add, sweep
+from karat.engine.rows import add, sweep
 from karat.engine.tolerances import EPS, EXACT
 from karat.errors import InputError, check_whole
-from karat.problems.base import NEVER_KEPT, KeptRows, Problem
+from karat.problems.base import NEVER_KEPT, CoresetLike, Problem
 from karat.problems.latent.known import KnownMaps
 from karat.problems.latent.sample import Reader, Sample
 from karat.problems.latent.sums import Sums
-from karat.problems.latent.terms import Columns, Term, TermKernel, expand
+from karat.problems.latent.terms import LinearTerm, Term, TermKernel, expand
 
 Keep = Literal["tensor", "moments", "all"]
 Maps = dict[str, Array]
@@ -47,9 +47,6 @@ class Latent(Problem):
     order: ClassVar[int] = 3
     parts: ClassVar[str]
     why_dropped: ClassVar[str] = ""  # why inputs are left out
-    rows_per_sample: ClassVar[int] = 1
-    tables: ClassVar[int] = 1  # tables of d columns that are stored of a sample
-    input_tables: ClassVar[int] = 1  # tables that X consists of
     keep: Keep
     total_weight: bool
 
@@ -101,13 +98,13 @@ class Latent(Problem):
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
         """The views of samples that are stored side by side, as in a coreset; they are computed when they are read."""
 
-    def kept_sample(self, core: KeptRows) -> Sample:
+    def kept_sample(self, core: CoresetLike) -> Sample:
         """The samples that a coreset keeps."""
         count = len(core.weights)
         views = self.views(core.tables(), core.maps)
         return Sample(tuple(view[:] for view in views), core.weights, None, count, count)
 
-    def kept_maps(self, core: KeptRows, kept: Sample) -> Maps:
+    def kept_maps(self, core: CoresetLike, kept: Sample) -> Maps:
         """The stored maps of the full data; in mode C those of the kept rows, which are the same."""
         if core.maps is not None:
             return core.maps
@@ -127,10 +124,6 @@ class Latent(Problem):
     @abstractmethod
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
         """Pass one: the sums that the maps are made of; ``whole`` means that no other samples are added."""
-
-    @abstractmethod
-    def sums_size(self, columns: int) -> int:
-        """Approximate number of entries of the sums."""
 
     @abstractmethod
     def maps_of(self, sums: Sums) -> Maps:
@@ -204,11 +197,6 @@ class Latent(Problem):
         """A kernelization of the right width for planning; its features are known once the maps are."""
         return self._kernel((columns,), None)
 
-    def kernelize(self, sample: Sample, maps: Maps) -> tuple[Rows, TermKernel]:
-        """The samples in the coordinates of the maps, and the kernel of what must be kept."""
-        kernel = self.known_kernel(maps)
-        return sample.rows(self.reader(maps, self.keep), kernel.columns), kernel
-
     def known_kernel(self, maps: Maps) -> TermKernel:
         """The kernelization once the maps are known."""
         kernel = self._kernel(self.columns_of(maps), maps)
@@ -224,7 +212,7 @@ class Latent(Problem):
     def _kernel(self, columns: tuple[int, ...], maps: Maps | None) -> TermKernel:
         terms, count = self.kept_terms(columns, maps)
         if self.keep != "tensor" or (self.total_weight and not self.lifted):
-            terms = [*terms, Columns("total", None)]
+            terms = [*terms, LinearTerm("total", None)]
         return TermKernel(terms, count, sum(columns) * self.k)
 
     def statistics(self, sample: Sample, maps: Maps) -> dict[str, Array]:
@@ -244,7 +232,7 @@ class Latent(Problem):
     def loss(self, X: Any, y: Any, weights: Array, query: Any) -> float:
         raise InputError("The loss of a latent-variable problem needs its maps: use core.loss(query).")
 
-    def loss_on(self, core: KeptRows, query: Any) -> float:
+    def loss_on(self, core: CoresetLike, query: Any) -> float:
         """The contraction of the whitened tensor, ``sum_i w_i t~_i(query, .., query)``, at a vector of k numbers."""
         vector = np.asarray(query, dtype=float)
         if vector.shape != (self.k,):

@@ -21,7 +21,7 @@ from karat.problems.latent.mixture import whitening_matrix
 from karat.problems.latent.plain import PlainRows, mean_and_covariance
 from karat.problems.latent.sample import Reader
 from karat.problems.latent.sums import Sums
-from karat.problems.latent.terms import Columns, Power, Term
+from karat.problems.latent.terms import LinearTerm, Power, Term
 from karat.problems.latent.whiten import whiten
 
 
@@ -72,8 +72,8 @@ class ICA(PlainRows, Latent):
         terms: list[Term] = [Power("tensor", z, 4)]
         if keep == "all":
             x = slice(k, k + d)
-            return [*terms, Columns("first", x), Power("second", x, 2)], k + d
+            return [*terms, LinearTerm("first", x), Power("second", x, 2)], k + d
         terms += [Power("second", z, 2)]
         if keep == "moments":
-            terms += [Columns("first", z), Power("third", z, 3)]
+            terms += [LinearTerm("first", z), Power("third", z, 3)]
         return terms, k

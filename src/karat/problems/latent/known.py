@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from karat.engine.linalg import Array
+from karat.engine.parts import SideBySide
 from karat.engine.rows import Rows
-from karat.problems.base import Problem
-from karat.problems.latent.sample import Coordinates, Reader, SideBySide
+from karat.engine.tolerances import EXACT
+from karat.problems.base import CoresetLike, Problem
+from karat.problems.latent.sample import Reader, coordinates
 from karat.problems.latent.terms import TermKernel
 
 if TYPE_CHECKING:
     from karat.problems.latent.base import Latent, Maps
+
+BASIS = ("centre", "axes")  # maps that only choose coordinates of a span; others would do as well
 
 
 @final
@@ -30,17 +34,21 @@ class KnownMaps(Problem):
     maps : dict of arrays
     widths : tuple of int or None
         Columns of each stored table, where there are several.
+    of_views : bool
+        Rows are the views of samples already, as they are in memory.
     """
 
     storable: ClassVar[bool] = False
+    has_view: ClassVar[bool] = True
 
-    def __init__(self, problem: Latent, maps: Maps, widths: tuple[int, ...] | None = None) -> None:
-        self.problem, self.maps, self.widths = problem, maps, widths
+    def __init__(self, problem: Latent, maps: Maps, widths: tuple[int, ...] | None = None, of_views: bool = False) -> None:
+        self.problem, self.maps, self.widths, self.of_views = problem, maps, widths, of_views
         self.total_weight = problem.total_weight
-        vars(self).update(keeps=problem.keeps, excludes=problem.excludes)
+        self.stored_maps = None if problem.keep == "all" else maps
+        vars(self).update(keeps=problem.keeps, excludes=problem.excludes, rows_per_sample=problem.rows_per_sample)
 
     def __reduce__(self) -> Any:
-        return KnownMaps, (self.problem, self.maps, self.widths)
+        return KnownMaps, (self.problem, self.maps, self.widths, self.of_views)
 
     def describe(self) -> str:
         return self.problem.describe()
@@ -57,8 +65,20 @@ class KnownMaps(Problem):
         return self._kernel
 
     def view(self, rows: Rows) -> Rows:
-        views = self.problem.views(tables_of(rows.parts, self.widths), self.maps)
-        return rows.replaced([Coordinates(views, self._reader, self._kernel.columns)])
+        views = tuple(rows.parts)
+        if not self.of_views:
+            views = self.problem.views(tables_of(rows.parts, self.widths), self.maps)
+        return rows.replaced([coordinates(views, self._reader, self._kernel.columns)])
+
+    def kept_parts(self, core: CoresetLike) -> list[Any]:
+        return list(self.problem.kept_sample(core).views if self.of_views else core.tables())
+
+    def changed_maps(self, stored: Maps | None, fresh: Maps | None) -> list[str]:
+        assert fresh is not None
+        allowed = min(1e-8, max(EXACT, 100 * self.problem.map_rounding(fresh)))
+        compared = {name: value for name, value in (stored or {}).items() if name not in BASIS}
+        apart = [name for name, value in compared.items() if not _same_map(value, fresh.get(name), allowed)]
+        return [f"The stored maps are not those of this data ({', '.join(apart)} differ)."] if apart else []
 
     def loss(self, X: Any, y: Any, weights: Array, query: Any) -> float:
         return self.problem.loss(X, y, weights, query)
@@ -71,3 +91,9 @@ def tables_of(parts: list[Any], widths: tuple[int, ...] | None) -> tuple[Any, ..
     ends = np.cumsum([part.shape[1] for part in parts]).tolist()
     cuts = [ends.index(edge) + 1 for edge in np.cumsum(widths).tolist()]
     return tuple(tables_of(parts[a:b], None)[0] for a, b in zip([0, *cuts], cuts, strict=False))
+
+
+def _same_map(stored: Array, fresh: Array | None, allowed: float) -> bool:
+    if fresh is None or np.shape(stored) != np.shape(fresh):
+        return False
+    return bool(np.abs(stored - fresh).max(initial=0.0) <= allowed * max(np.abs(fresh).max(initial=0.0), 1e-300))

@@ -19,9 +19,10 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine.linalg import Array, Indices
+from karat.engine.parts import Computed
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Maps
-from karat.problems.latent.sample import Sample, Through, select
+from karat.problems.latent.sample import Sample, select
 from karat.problems.latent.views import ThreeViews
 
 
@@ -107,8 +108,9 @@ class HiddenMarkov(ThreeViews):
         d = int(table.shape[1]) // 3
         symbols = d if self.emissions == "gaussian" else int(table[:].max()) + 1 if maps is None else len(maps["M"])
 
-        def step(a: int) -> Through:
-            return Through(table, lambda block: self._observations(np.asarray(block)[:, a * d : (a + 1) * d], symbols), symbols)
+        def step(a: int) -> Computed:
+            own = slice(a * d, (a + 1) * d)
+            return Computed(lambda block: self._observations(np.asarray(block)[:, own], symbols), table, columns=symbols)
 
         return step(0), step(1), step(2)
 

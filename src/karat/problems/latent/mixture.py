@@ -27,7 +27,7 @@ from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.plain import PlainRows, mean_and_covariance
 from karat.problems.latent.sample import Reader
 from karat.problems.latent.sums import Sums, effective
-from karat.problems.latent.terms import Columns, Cubes, Cubic, Power, Product, Term
+from karat.problems.latent.terms import Cubes, Cubic, LinearTerm, Power, Product, Term
 from karat.problems.latent.whiten import largest_eigenpairs, unit_axes, whitened
 
 SHOWN = 8  # eigenvalues that are stored beyond those that k components have
@@ -129,11 +129,11 @@ class GaussianMixture(PlainRows, Latent):
             count += free
             terms += [Power("third", whole, 3)] if free else []
             if keep == "moments" and free:
-                terms += [Columns("first", whole), Power("second", whole, 2)]
+                terms += [LinearTerm("first", whole), Power("second", whole, 2)]
             elif keep == "all":
                 x = slice(count, count + d)
                 count += d
-                terms += [Columns("first", x), Power("second", x, 2)]
+                terms += [LinearTerm("first", x), Power("second", x, 2)]
         if own:  # q itself is a combination of second moments
             terms += [Product("spread", slice(k, k + 1), slice(0, free) if keep == "all" else z)]
         return [term for term in terms if term.width], count

@@ -16,9 +16,10 @@ from scipy import sparse
 from karat.engine import linalg
 from karat.engine.blas import one_blas_thread, threads
 from karat.engine.linalg import Array, Indices
+from karat.engine.parts import Computed
 from karat.engine.rows import CACHE, PARTS, Rows, Statistic, add, sweep, useful_shift
 from karat.engine.threads import share
-from karat.problems.latent.sample import Sample, Through, check_wide, plain_sample
+from karat.problems.latent.sample import Sample, check_wide, plain_sample
 from karat.problems.latent.sums import Sums, counted
 
 HARMLESS = 3.0  # means up to so many standard deviations cost the scatter one digit: no shift is needed
@@ -85,7 +86,7 @@ def gram_in_place(table: Array) -> Array:
 
 
 def _dense(table: Any) -> Any:
-    return Through(table, lambda block: block.toarray(), int(table.shape[1])) if sparse.issparse(table) else table
+    return Computed(lambda block: block.toarray(), table, columns=int(table.shape[1])) if sparse.issparse(table) else table
 
 
 def mean_and_covariance(sums: Sums) -> tuple[Array, Array]:

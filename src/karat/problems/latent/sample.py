@@ -6,7 +6,7 @@ is never copied: it is three lazy selections of rows of X.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine.linalg import Array, Indices
+from karat.engine.parts import Computed, SelectedRows
 from karat.engine.rows import Rows, consecutive
 from karat.errors import InputError
 
@@ -46,45 +47,12 @@ def check_wide(columns: int, most: int) -> None:
         )
 
 
-class Selected:
-    """Some rows of a dense table, selected when they are read."""
-
-    def __init__(self, table: Any, index: Indices) -> None:
-        self.table, self.index = table, index
-        self.shape = (len(index), int(table.shape[1]))
-
-    def __getitem__(self, where: Any) -> Any:
-        return self.table[self.index[where]]
-
-
 def select(table: Any, index: Indices) -> Any:
     """The rows of a table at ``index``; dense ones are not copied."""
     run = consecutive(index)
     if run is not None:
         return table[run]
-    return table[index] if sparse.issparse(table) else Selected(table, index)
-
-
-class Through:
-    """A table whose blocks are mapped by a function when they are read."""
-
-    def __init__(self, table: Any, function: Callable[[Any], Any], columns: int) -> None:
-        self.table, self.function = table, function
-        self.shape = (int(table.shape[0]), columns)
-
-    def __getitem__(self, where: Any) -> Any:
-        return self.function(self.table[where])
-
-
-class SideBySide:
-    """Column blocks as one table, put together when rows are read."""
-
-    def __init__(self, parts: Sequence[Any]) -> None:
-        self.parts = list(parts)
-        self.shape = (int(parts[0].shape[0]), sum(int(part.shape[1]) for part in parts))
-
-    def __getitem__(self, where: Any) -> Any:
-        return np.hstack([part[where] for part in self.parts])
+    return table[index] if sparse.issparse(table) else SelectedRows(table, index)
 
 
 @dataclass(frozen=True)
@@ -137,7 +105,7 @@ class Sample:
 
     def rows(self, reader: Reader, columns: int) -> Rows:
         """The samples as the engine sees them: rows of coordinates, computed when a block is read."""
-        return Rows([Coordinates(self.views, reader, columns)], self.weights)
+        return Rows([coordinates(self.views, reader, columns)], self.weights)
 
 
 def plain_sample(tables: tuple[Any, ...], weights: Array | None) -> Sample:
@@ -151,19 +119,14 @@ def plain_sample(tables: tuple[Any, ...], weights: Array | None) -> Sample:
 
 def read(view: Any, where: Any) -> Any:
     """Some rows of a view, as float64, sparse ones as CSR."""
-    block = view[where]
+    return in_double(view[where])
+
+
+def in_double(block: Any) -> Any:
     return block if sparse.issparse(block) else np.asarray(block, dtype=float)
 
 
-class Coordinates:
-    """A table whose rows are computed from the views of a sample when they are read."""
-
-    dtype = np.dtype(float)
-    by_columns = True  # kernels of latent-variable problems read blocks column by column
-
-    def __init__(self, views: tuple[Any, ...], reader: Reader, columns: int) -> None:
-        self.views, self.reader = views, reader
-        self.shape = (int(views[0].shape[0]), columns)
-
-    def __getitem__(self, where: Any) -> Array:
-        return self.reader(*(read(view, where) for view in self.views))
+def coordinates(views: tuple[Any, ...], reader: Reader, columns: int) -> Computed:
+    """The coordinates of samples, computed from their views when they are read."""
+    # kernels of latent-variable problems read blocks column by column
+    return Computed(lambda *blocks: reader(*map(in_double, blocks)), *views, columns=columns, by_columns=True)

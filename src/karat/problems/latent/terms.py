@@ -9,7 +9,7 @@ the n x k^3 features are never formed:
     Cubic      z (x) z (x) z - q [z | G]                          the same, and sum q z
     Symmetric  mean over the orders of a (x) b (x) c              (a (x) b) c'
     Product    a_i b_j                                            a b'
-    Columns    the coordinates themselves                         their sum
+    LinearTerm the coordinates themselves                         their sum
 
 with ``[a | S] = a_i S_jl + a_j S_il + a_l S_ij``.  Symmetric tensors are held by their unique entries times ``sqrt(c_t)``,
 c_t the number of orders of the multiset t, which keeps inner products.
@@ -89,7 +89,7 @@ def _weighted(values: Array, weights: Array | None) -> Array:
 
 
 @final
-class Columns(Term):
+class LinearTerm(Term):
     """Coordinates as they are; with no columns, the constant 1."""
 
     def __init__(self, name: str, columns: slice | None) -> None:

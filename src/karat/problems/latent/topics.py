@@ -30,11 +30,12 @@ from scipy.sparse.linalg import LinearOperator
 
 from karat.engine.linalg import Array, Indices
 from karat.engine.monomials import monomials
+from karat.engine.parts import Computed
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.sample import Reader, Sample, Through
+from karat.problems.latent.sample import Reader, Sample
 from karat.problems.latent.sums import Sums, counted
-from karat.problems.latent.terms import Columns, Term, bracket
+from karat.problems.latent.terms import LinearTerm, Term, bracket
 from karat.problems.latent.whiten import standardise, whiten
 
 NEGLIGIBLE = 1e-12  # entries of a document's tensor, relative to its largest, that are rounding
@@ -68,7 +69,7 @@ class _Topics(Latent):
         return "No document of at least 3 words has a positive weight."
 
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
-        return (Through(tables[0], lambda block: sparse.csr_array(block, dtype=float), int(tables[0].shape[1])),)
+        return (Computed(lambda block: sparse.csr_array(block, dtype=float), tables[0], columns=int(tables[0].shape[1])),)
 
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
         (counts,) = sample.views
@@ -155,10 +156,10 @@ class _Topics(Latent):
     def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
         k, (d,) = self.k, columns
         cube = len(monomials(k, 3))
-        terms: list[Term] = [Columns("tensor", slice(0, cube))]
+        terms: list[Term] = [LinearTerm("tensor", slice(0, cube))]
         more = {"tensor": 0, "moments": k * (k + 3) // 2, "all": d * (d + 1) // 2}[keep]
         if more:
-            terms += [Columns("second", slice(cube, cube + more))]
+            terms += [LinearTerm("second", slice(cube, cube + more))]
         return terms, cube + more
 
 

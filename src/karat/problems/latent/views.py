@@ -30,7 +30,7 @@ from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.sample import Reader, Sample, check_wide, plain_sample
 from karat.problems.latent.sums import Sums, counted
-from karat.problems.latent.terms import Columns, Product, Symmetric, Term
+from karat.problems.latent.terms import LinearTerm, Product, Symmetric, Term
 from karat.problems.latent.whiten import unit_axes, whiten
 
 PAIRS = ((0, 1), (0, 2), (1, 2))
@@ -115,7 +115,10 @@ class ThreeViews(Latent):
         P12, P13, P23, seen = self.without_unseen(P12, P13, P23)
         inverse, singular = self._inverse(P13, k)
         C1, C3 = P23 @ inverse, P12.T @ inverse.T
-        second = C1 @ P12
+        with np.errstate(over="ignore", invalid="ignore"):
+            second = C1 @ P12
+        if not np.isfinite(second).all():
+            raise InputError("Products of the second moments overflow double precision; rescale the columns.")
         white = whiten((second + second.T) / 2, k, self.parts, lifted)
         M = white.M
         maps = {
@@ -217,16 +220,16 @@ class ThreeViews(Latent):
         terms: list[Term] = [Symmetric("tensor", *z)] if free else []
         count = 3 * k
         if self.with_variances:
-            terms += [Columns("spread", slice(count, count + k))]
+            terms += [LinearTerm("spread", slice(count, count + k))]
             count += k
         if keep == "moments":
-            terms += [Columns("first", own) for own in z] + [Product(f"pair{a + 1}{b + 1}", z[a], z[b]) for a, b in PAIRS]
+            terms += [LinearTerm("first", own) for own in z] + [Product(f"pair{a + 1}{b + 1}", z[a], z[b]) for a, b in PAIRS]
         if keep == "all":
             sizes = columns if len(columns) == 3 else (columns[0],) * 3
             edges = np.cumsum([count, *sizes]).tolist()
             x = [slice(edges[a], edges[a + 1]) for a in range(3)]
             terms += [Product(f"pair{a + 1}{b + 1}", x[a], x[b]) for a, b in PAIRS]
-            terms += [Columns("first", slice(edges[0], edges[-1]))] if lifted else []
+            terms += [LinearTerm("first", slice(edges[0], edges[-1]))] if lifted else []
             count = edges[-1]
         return [term for term in terms if term.width], count
 

@@ -1,0 +1,62 @@
+"""Where the NaN is: the error for rows whose moments are not finite.
+
+Nobody looks for NaN and infinity before the pass, which sums them up like other numbers.  If a moment is then not a number, one
+more pass finds the column to blame: the first with NaN or infinity, or else the one whose values are furthest from 1, since
+its powers overflow or underflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from karat.engine.linalg import Array
+from karat.engine.parts import Part
+from karat.engine.rows import Rows, sweep
+from karat.errors import InputError
+
+
+def explain_non_finite(parts: Sequence[Part], names: Sequence[str]) -> InputError:
+    """The error that names the first column with NaN or infinity; if there is none, the one to rescale."""
+    rows = Rows(parts)
+
+    def visit(block: Array, _weights: Array | None, start: int) -> tuple[Any, ...]:
+        values = block[:, 1:]
+        bad = ~np.isfinite(values)
+        first = np.where(bad.any(axis=0), start + bad.argmax(axis=0), len(rows))
+        return bad.sum(axis=0), np.isnan(values).any(axis=0), first, values.max(axis=0), values.min(axis=0)
+
+    def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return a[0] + b[0], a[1] | b[1], np.minimum(a[2], b[2]), np.maximum(a[3], b[3]), np.minimum(a[4], b[4])
+
+    counts, nan, first, high, low = sweep(rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 1))
+    if not counts.any():
+        return _explain_sizes(high, low, names)
+    i = int(np.flatnonzero(counts)[0])
+    name, row = names[i], int(first[i])
+    many = f"{counts[i]} {'NaN' if nan[i] else 'infinite'} value{'s' if counts[i] > 1 else ''}"
+    message = f"Column {name} has {many}, the first in row {row}; drop or impute those rows."
+    return InputError(message, column=name, row=row)
+
+
+def _explain_sizes(high: Array, low: Array, names: Sequence[str]) -> InputError:
+    """The error that names the column furthest from 1: the one to rescale, whether it is too large or too small.
+
+    ``high`` and ``low`` are the largest and the smallest value of every column.
+    """
+    with np.errstate(over="ignore"):  # infinite if they are of either sign and as large as doubles can be
+        sizes, spreads = np.maximum(np.abs(high), np.abs(low)), high - low
+    smallest = np.where(spreads > 0, np.minimum(sizes, spreads), np.where(sizes > 0, sizes, 1.0))
+    above, below = np.log2(sizes.clip(1.0)), -np.log2(smallest)
+    i = int(np.argmax(np.maximum(above, below)))
+    name = names[i]
+    if above[i] >= below[i]:
+        said = f"has values up to {sizes[i]:.1e}; its powers overflow double precision. Rescale the column."
+    else:
+        kind = "values up to" if smallest[i] == sizes[i] else "values that differ by at most"
+        said = (
+            f"has {kind} {smallest[i]:.1e}, so small that double precision loses their digits. Rescale the column, or drop it."
+        )
+    return InputError(f"Column {name} {said}", column=name)

@@ -1,0 +1,252 @@
+"""Column blocks: what rows are read from.
+
+A block is an array, a CSR matrix, or one of the lazy blocks below, which hold less than they show and make rows where these are
+read: whole numbers less an offset, rows in several chunks, indicators held as codes, blocks side by side, and what a function
+makes of the rows of other blocks.  The engine reads a block by slices and by positions, ``block[where]``, and asks for no more
+than :class:`Part` says.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Offsets = Mapping[int, int]  # by column; columns without one are read as they are
+
+
+class Part(Protocol):
+    """A block of columns."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def __getitem__(self, where: Any, /) -> Any: ...
+
+
+class LazyPart(ABC):
+    """Base class of blocks whose rows are made when they are read.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : dtype
+        Of the rows that are read.
+    ndim : int
+    by_columns : bool
+        Whether the columns of what is read lie apart, so that a buffer should hold them one after the other.
+    has_views : bool
+        Whether :meth:`run` costs nothing.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any] = np.dtype(float)
+    by_columns = False
+    has_views = False
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @abstractmethod
+    def __getitem__(self, where: Any) -> Any:
+        """Rows at a slice or at positions."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[:], dtype=dtype)
+
+    def run(self, where: slice) -> Part:
+        """Consecutive rows as a block."""
+        return self[where]  # type: ignore[no-any-return]
+
+
+def has_views(part: Part) -> bool:
+    """Whether consecutive rows of a block can be had without a copy."""
+    return part.has_views if isinstance(part, LazyPart) else isinstance(part, np.ndarray)
+
+
+def run(part: Part, where: slice) -> Part:
+    """Consecutive rows of a block, as a view where there is one."""
+    return part.run(where) if isinstance(part, LazyPart) else part[where]
+
+
+def is_long(kind: np.dtype[Any]) -> bool:
+    """Whether a type holds whole numbers that a double may not."""
+    return kind.kind in "iu" and kind.itemsize > 4
+
+
+def distances(values: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
+    """Distances of whole numbers to an offset, and which are below it.  Modulo 2^64 signed numbers subtract as unsigned."""
+    above = values.astype(np.uint64) - np.uint64(offset % 2**64)
+    below = values < offset
+    return np.where(below, ~above + np.uint64(1), above), below
+
+
+def less(values: np.ndarray, offset: int) -> npt.NDArray[np.float64]:
+    """``values - offset`` in double precision, without rounding where the difference is a double."""
+    if not is_long(values.dtype):
+        return values.astype(float) - float(offset)
+    size, below = distances(values, offset)
+    difference = size.astype(float)
+    return np.where(below, -difference, difference)
+
+
+class OffsetColumns(LazyPart):
+    """A block of columns, some of them less an offset."""
+
+    def __init__(self, part: Any, offsets: Offsets) -> None:
+        self.part, self.offsets = part, offsets
+        self.shape, self.has_views = part.shape, has_views(part)
+
+    def run(self, where: slice) -> Part:
+        return OffsetColumns(run(self.part, where), self.offsets)
+
+    def __getitem__(self, where: Any) -> Any:
+        values = self.part[where]
+        block = values.astype(float)
+        for column, offset in self.offsets.items():
+            block[:, column] = less(values[:, column], offset)
+        return block
+
+
+def minus_offsets(parts: Sequence[Any], offsets: Offsets) -> list[Any]:
+    """Column blocks less their offsets, which are numbered through all blocks."""
+    blocks, left = [], 0
+    for part in parts:
+        right = left + int(part.shape[1])
+        own = {column - left: offset for column, offset in offsets.items() if left <= column < right}
+        blocks.append(OffsetColumns(part, own) if own else part)
+        left = right
+    return blocks
+
+
+class Chunked(LazyPart):
+    """A column or block of columns, its rows in several arrays one after the other; a slice of one of them is not copied."""
+
+    def __init__(self, chunks: Sequence[Any]) -> None:
+        self.chunks = [chunk for chunk in chunks if len(chunk)]
+        self.edges = np.cumsum([0, *(len(chunk) for chunk in self.chunks)]).tolist()
+        self.shape = (self.edges[-1], *chunks[0].shape[1:])
+        self.dtype = np.result_type(*(chunk.dtype for chunk in self.chunks))
+
+    def __getitem__(self, where: Any) -> Any:
+        if isinstance(where, slice):
+            start, stop, _ = where.indices(len(self))
+            first = bisect_right(self.edges, start) - 1
+            if stop <= self.edges[min(first + 1, len(self.chunks))]:
+                return self.chunks[min(first, len(self.chunks) - 1)][start - self.edges[first] : stop - self.edges[first]]
+            last = bisect_right(self.edges, stop - 1)
+            spans = zip(self.chunks[first:last], self.edges[first:last], strict=True)
+            return np.concatenate([c[max(start - edge, 0) : max(stop - edge, 0)] for c, edge in spans])
+        positions = np.asarray(where)
+        owner = np.searchsorted(self.edges, positions, side="right") - 1
+        values = np.empty((len(positions), *self.shape[1:]), dtype=self.dtype)
+        for i in np.unique(owner):
+            mine = np.flatnonzero(owner == i)
+            values[mine] = self.chunks[i][positions[mine] - self.edges[i]]
+        return values
+
+
+class SideBySide(LazyPart):
+    """Blocks side by side, put together when rows are read: one array might round whole numbers among them."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = list(parts)
+        self.shape = (int(parts[0].shape[0]), sum(int(part.shape[1]) for part in parts))
+        self.dtype = np.result_type(*(part.dtype for part in parts))
+
+    def __getitem__(self, where: Any) -> Any:
+        return np.hstack([part[where] for part in self.parts])
+
+
+class SelectedRows(LazyPart):
+    """Some rows of a block, selected when they are read."""
+
+    def __init__(self, part: Any, index: np.ndarray) -> None:
+        self.part, self.index = part, index
+        self.shape, self.dtype = (len(index), int(part.shape[1])), part.dtype
+
+    def __getitem__(self, where: Any) -> Any:
+        return self.part[self.index[where]]
+
+
+class Computed(LazyPart):
+    """What a function makes of the same rows of one or several blocks.
+
+    Parameters
+    ----------
+    function : callable
+        Gets rows of every block; a row of its result must not depend on other rows.
+    parts : blocks
+    columns : int
+        Of the result.
+    by_columns : bool
+    """
+
+    def __init__(self, function: Callable[..., Any], *parts: Any, columns: int, by_columns: bool = False) -> None:
+        self.function, self.parts, self.by_columns = function, parts, by_columns
+        self.shape = (int(parts[0].shape[0]), columns)
+
+    def __getitem__(self, where: Any) -> Any:
+        return self.function(*(part[where] for part in self.parts))
+
+
+class Indicators(LazyPart):
+    """Columns of numbers, followed by indicators of categories, which are held as codes.
+
+    One-hot columns hold one number per row, its category.  They are written out block by block, where a block is in the cache
+    of a processor; a pass over codes reads a tenth of the memory that a pass over the written-out table does.
+
+    Parameters
+    ----------
+    numbers : array of shape (n, c)
+        Columns that are read as they are.
+    places : array of int, of shape (n, k)
+        The indicators that are 1 in a row, counted from the first; ``width`` for none.
+    width : int
+        How many indicators there are.
+    """
+
+    has_views = True
+
+    def __init__(self, numbers: np.ndarray, places: np.ndarray, width: int) -> None:
+        self.numbers, self.places, self.width = numbers, places, width
+        self.shape = (len(numbers), numbers.shape[1] + width)
+
+    @classmethod
+    def of_codes(cls, table: np.ndarray, categories: dict[int, int]) -> Indicators:
+        """A table in which some columns (the keys) hold codes of categories, from 0 to a number (the values).
+
+        Category 0 has no indicator: with the constant, those of the others span it.
+        """
+        plain = [column for column in range(table.shape[1]) if column not in categories]
+        places, width = np.empty((len(table), len(categories)), dtype=np.int32), sum(categories.values())
+        first = 0
+        for number, (column, count) in enumerate(categories.items()):
+            codes = table[:, column].astype(np.int32)
+            places[:, number] = np.where(codes > 0, codes + (first - 1), width)
+            first += count
+        together = plain == list(range(len(plain)))
+        return cls(table[:, : len(plain)] if together else table[:, plain], places, width)
+
+    def run(self, where: slice) -> Indicators:
+        return Indicators(self.numbers[where], self.places[where], self.width)
+
+    def __getitem__(self, where: Any) -> np.ndarray:
+        places = self.places[where]
+        count = self.numbers.shape[1]
+        block = np.zeros((len(places), self.shape[1] + 1))  # the last column is for rows without an indicator
+        block[:, :count] = self.numbers[where]
+        flat = places + (np.arange(len(places)) * block.shape[1] + count)[:, None]
+        block.reshape(-1)[flat] = 1.0
+        return block[:, :-1]
