@@ -59,6 +59,7 @@ from karat.engine.tolerances import COORDINATES, EPS, EXACT, FLOOR_SHARES, MEASU
 
 REFINEMENTS = 3
 WITNESSES = 2**21  # features of rows looked at,
+HEAVY = 8  # rows with the largest values of each feature that are witnesses as well
 MOST_WITNESSES = 16384  # and rows
 CUTS = tuple(10.0**k for k in range(-14, -1, 2))  # relative singular values below which c leaves a direction to the remainder
 TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho is tried,
@@ -265,19 +266,34 @@ def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, li
 def _spread(
     fitted: FittedMoments, rho: Array, size: Array, x: Array, rows: Rows, features: Array, weights: Array, limit: float
 ) -> tuple[float, float]:
-    """The same on all rows: the x of the witnesses, brought to the length that all rows need, then the rest on witnesses."""
+    """The same on all rows: the x of the witnesses, brought to the length that all rows need, then the rest on witnesses.
+
+    Rows with large features, which a sample may miss, are witnesses as well.
+    """
     kernel = fitted.kernel
     share = float(weights.sum() / fitted.total)
     direction = x * share / size
 
-    def visit(block: Array, u: Array | None, _: int) -> tuple[Array, float]:
+    def visit(block: Array, u: Array | None, start: int) -> tuple[Array, float, Array]:
         values = kernel.features(block)
         c = values @ direction
-        return exact_sum(values, c if u is None else u * c), float(np.abs(c).max())
+        heavy = np.abs(values / size if u is None else values * u[:, None] / size)
+        largest = np.array([start + heavy.argmax(axis=0), heavy.max(axis=0)])
+        return exact_sum(values, c if u is None else u * c), float(np.abs(c).max()), largest[None]
 
-    carried, largest = sweep(rows, kernel.shift, visit, lambda a, b: (a[0] + b[0], max(a[1], b[1])), (kernel.width, 1))
+    def combine(a: tuple[Array, float, Array], b: tuple[Array, float, Array]) -> tuple[Array, float, Array]:
+        return a[0] + b[0], max(a[1], b[1]), np.concatenate([a[2], b[2]])
+
+    carried, most, heavy = sweep(rows, kernel.shift, visit, combine, (kernel.width, 1))
+    order = np.argsort(-heavy[:, 1], axis=0)[:HEAVY]
+    extra = np.unique(np.take_along_axis(heavy[:, 0], order, axis=0).astype(np.intp))
+    features = np.vstack([features, kernel.features(rows.take(extra, kernel.shift))])
+    weights = np.concatenate([weights, own_weights(rows, extra)])
+    plain, rest, _ = _weight_changes(rho, size, features, weights, limit)
+    if rest <= limit and plain <= EXACT:
+        return plain, rest
     error, rest, _ = _weight_changes(rho - carried / size, size, features, weights, limit)
-    return largest + error, rest
+    return most + error, rest
 
 
 def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, limit: float) -> Proof:
