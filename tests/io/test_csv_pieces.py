@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 import karat
 from karat import InputError
-from karat.io.background import in_order
 from karat.io.csv_blocks import CsvBytes, Header
-from karat.io.source import ResumePoint, open_source
+from karat.io.source import ResumePoint, in_order, open_source
 
 cells = st.one_of(
     st.integers(-999, 999).map(str),

@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from karat._core.construct import Progress
 from karat._cube.base import Cube, stamped
+from karat._cube.build import gather
 from karat._cube.file import output_path
-from karat._cube.gather import gather
 from karat._cube.layout import CellLayout
-from karat._stream.sketch import Sketch
-from karat.errors import InputError, check_memory
-from karat.io.build import MEMORY, checked_problem
+from karat._data.checks import check_mergeable
+from karat._data.roles import column_problem
+from karat.errors import InputError, check_memory, check_whole
+from karat.io.build import MEMORY
 from karat.problems import Problem
 
 
@@ -78,8 +79,8 @@ def cube(
     >>> cube.select(region=["EU", "US"]).n_rows
     6000
     """
-    problem = checked_problem(problem, target)
-    Sketch(problem, random_state=random_state)  # refuses what cannot be merged
+    problem = check_mergeable(column_problem(problem, target))
+    check_whole("random_state", random_state, 0)
     if problem.absorb is not None:
         raise InputError("absorb and cells do not go together: an absorbed coreset serves one fit of one alpha.")
     check_memory(memory)

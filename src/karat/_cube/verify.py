@@ -1,6 +1,6 @@
 """A cube against the data that it was made of: every cell is proven or refuted by itself.
 
-    fresh     the cells of the data, made anew in one pass (:mod:`karat._cube.gather`), each with its proof
+    fresh     the cells of the data, made anew in one pass (:mod:`karat._cube.build`), each with its proof
     present   which kept rows of the cube are rows of the data, found in the same pass (:mod:`karat._cube.present`)
     measure   the kept rows of a cell against those of the fresh one
 
@@ -21,8 +21,8 @@ from karat._core.certify import Certificate
 from karat._core.construct import Progress
 from karat._core.verify import measured
 from karat._core.wording import several, verdict
+from karat._cube.build import gather
 from karat._cube.cells import Cells, label_list
-from karat._cube.gather import gather
 from karat._cube.kinds import joined_labels
 from karat._cube.present import Present
 from karat._data.checks import read_input

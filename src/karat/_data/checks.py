@@ -51,6 +51,21 @@ def chosen_problem(problem: Any, with_target: bool) -> Problem:
     return check_problem(problem)
 
 
+def check_mergeable(problem: Problem) -> Problem:
+    """Raise unless parts of the data can be summed up one by one and merged; the problem is returned."""
+    if problem.transform is not None:
+        raise InputError(
+            f"A sketch keeps columns as they are, so {problem.describe()} is not for it; transform the rows before you add "
+            "them, and pass the inner problem."
+        )
+    if not problem.mergeable:
+        raise NotExactError(
+            f"A sketch of {problem.describe()} cannot be exact: its features depend on the full data. Build it in two "
+            "passes over all rows, karat.coreset(X, problem=...), or karat.coreset_files(source, problem=...)."
+        )
+    return problem
+
+
 def check_taken(problem: Problem, **arguments: Any) -> None:
     """Raise if an argument (``y``, ``groups``, ``lengths``) was passed that the problem does not take."""
     for name, value in arguments.items():

@@ -13,9 +13,8 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from karat.errors import InputError
-from karat.io.background import ahead
 from karat.io.find import File
-from karat.io.source import Chunk, Expected, Files, ResumePoint, Source, refuse_twins, with_folders
+from karat.io.source import Chunk, Expected, Files, ResumePoint, Source, ahead, refuse_twins, with_folders
 
 READAHEAD = 2  # batches decoded ahead of the one in work
 RESERVED = {"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"}  # pyarrow's scanner has its own of these

@@ -11,7 +11,8 @@ ColumnSums      sums and sums of squares of the columns            report
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,6 +66,32 @@ class Consumer:
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Go on from a checkpoint, which also holds what others stored."""
+
+    # On a cluster every partition has a consumer of its own (:mod:`karat._cluster.partitions`).
+
+    def begin(self, partition: int) -> None:
+        """The rows of a partition come next, and no others."""
+
+    def add_arrays(self, arrays: dict[str, Any]) -> None:
+        """Take the rows of a partition that comes as arrays."""
+        raise NotImplementedError
+
+    def merge(self, other: Any) -> None:
+        """Add what the consumer of a partition that follows has found."""
+        raise NotImplementedError
+
+    def merge_all(self, others: Sequence[Any]) -> None:
+        """Add what several have found; by default one after the other."""
+        for other in others:
+            self.merge(other)
+
+    def pack(self) -> bytes:
+        """What travels of a consumer that has taken all of its rows."""
+        return pickle.dumps(self)
+
+    def unpack(self, message: bytes) -> Any:
+        """The consumer that was packed; this one is empty and of the same kind."""
+        return pickle.loads(message)
 
 
 class Reduce(Consumer):

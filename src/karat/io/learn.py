@@ -29,17 +29,15 @@ MOST = 10_000  # levels of a column
 
 
 def learned(
-    source: Source, layout: Layout, rows: int, checkpoint: str | Path | None, progress: Progress | None
+    source: Source, layout: Layout, encoding: Encoding, rows: int, checkpoint: str | Path | None, progress: Progress | None
 ) -> tuple[Layout, Progress | None]:
     """The layout with the encoding of all rows, and the progress of the passes that follow."""
-    if layout.encoding is None:
-        return layout, progress
     if source.once:
         raise InputError("A stream comes only once; one_hot and on_missing='mean' read the data twice. Write it to files.")
-    stored = _stored(checkpoint, layout.encoding)
+    stored = _stored(checkpoint, encoding)
     if stored is not None:
         return replace(layout, encoding=stored), progress
-    learn = Learn(layout.encoding, layout.roles.features)
+    learn = Learn(encoding, layout.roles.features)
     first = None if progress is None else lambda done, total: progress(done, 2 * total)
     require_rows(source, layout, scan(source, layout, [learn], rows, progress=first))
     encoding = learn.learned()

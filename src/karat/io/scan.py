@@ -11,7 +11,9 @@ Pauses happen at places that depend on the files alone, so a resumed scan repeat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,7 +23,6 @@ from karat._core.construct import Progress
 from karat._core.plan import FOLD
 from karat._stream.samples import Samples
 from karat.errors import InputError
-from karat.io.background import background_calls
 from karat.io.consumers import Consumer, taken
 from karat.io.layout import Layout
 from karat.io.source import ResumePoint, Source
@@ -115,6 +116,32 @@ def scan(
         raise InputError(f"{changed_file(source.identity(), identity)} changed while it was read; run again.")
     position.point = ResumePoint(len(source.names))
     return position
+
+
+class BackgroundCalls:
+    """Calls made by a thread, in order."""
+
+    def __init__(self, worker: ThreadPoolExecutor) -> None:
+        self.worker = worker
+        self.pending: list[Future[None]] = []
+
+    def call(self, work: Callable[..., None], *items: Any) -> None:
+        self.pending.append(self.worker.submit(work, *items))
+
+    def wait(self) -> None:
+        """Until all is done; raises what went wrong."""
+        for call in self.pending:
+            call.result()
+        self.pending.clear()
+
+
+@contextmanager
+def background_calls() -> Iterator[BackgroundCalls]:
+    """A thread for work whose result is needed only later; it ends with the context."""
+    with ThreadPoolExecutor(1) as worker:
+        calls = BackgroundCalls(worker)
+        yield calls
+        calls.wait()
 
 
 def changed_file(before: list[list[Any]], now: list[list[Any]]) -> str:

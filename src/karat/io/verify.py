@@ -33,7 +33,7 @@ from karat._stream.sketch import Sketch
 from karat.engine.reduce import Reduction, better, fit_moments
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
-from karat.io.build import MEMORY, fold_rows, refuse_once, short_names
+from karat.io.build import MEMORY, fold_rows, refuse_once
 from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, Present, Reduce
 from karat.io.content_digest import Digest
 from karat.io.kept import Kept
@@ -41,7 +41,7 @@ from karat.io.layout import Layout
 from karat.io.read_all import own_targets, stored_encoding
 from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import Position, changed_file, require_rows, scan
-from karat.io.source import Source, open_source
+from karat.io.source import Source, open_source, short_names
 from karat.io.verdict import FileVerification, compare, read_changed
 from karat.problems import Problem
 from karat.problems.latent import KnownMaps, Latent
