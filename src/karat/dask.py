@@ -19,7 +19,7 @@ except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
 
 from karat._cluster.arrays import VIEW
-from karat._cluster.partitions import PartitionPass, as_text, positions, tree
+from karat._cluster.partitions import PartitionPass, labels_as_text, positions, tree
 from karat._cluster.sketches import finish, last_pass, two_passes
 from karat._core.coreset import Coreset
 from karat._data.checks import check_mergeable, check_taken
@@ -83,8 +83,8 @@ def coreset(
         check_taken(problem, y=target, groups=groups)
         return _of_latent(data, problem, columns, sample_weight, sequence, key, on_missing, random_state, compute)
     refuse_sequence(problem, sequence)
-    if is_frame(data):
-        problem = column_problem(problem, as_text(target, list(data.columns)))
+    if is_dask_frame(data):
+        problem = column_problem(problem, labels_as_text(target, list(data.columns)))
         layout = _frame_layout(data, problem, (target, columns, sample_weight, groups, key, None), on_missing)
         work = last_pass(check_mergeable(problem), layout, random_state)
         task, parts = _frame_messages(data, work)
@@ -101,7 +101,7 @@ def coreset(
 
 def frame_schema(data: Any) -> pa.Schema:
     """The columns of a Dask data frame, as numbers or text."""
-    if not is_frame(data):
+    if not is_dask_frame(data):
         raise _wrong_kind(data, "a Dask data frame")
     kinds = ((str(name), kind) for name, kind in zip(data.columns, data.dtypes, strict=True))
     return pa.schema([(name, pa.float64() if getattr(kind, "kind", "O") in "fiub" else pa.string()) for name, kind in kinds])
@@ -130,7 +130,7 @@ def _array_messages(aligned: list[dict[str, Any]], work: PartitionPass) -> tuple
     return task, [task.part_of_arrays(number, arrays) for number, arrays in enumerate(aligned)]
 
 
-def is_frame(data: Any) -> bool:
+def is_dask_frame(data: Any) -> bool:
     """Whether data is a Dask data frame; a Delayed object claims to have any attribute."""
     return (
         not isinstance(data, Delayed)
@@ -164,7 +164,7 @@ def _refuse_names(columns: Any, key: Any, on_missing: str) -> None:
 def _frame_layout(data: Any, problem: Problem, named: Sequence[Any], on_missing: str) -> Layout:
     """How the rows of a data frame are read; ``named`` are the columns that :func:`column_roles` takes."""
     labels = list(data.columns)
-    roles = column_roles(problem, *(as_text(one, labels) for one in named)).among([str(label) for label in labels])
+    roles = column_roles(problem, *(labels_as_text(one, labels) for one in named)).among([str(label) for label in labels])
     return Layout.of(problem, roles, None, on_missing)
 
 
@@ -219,7 +219,7 @@ def _of_latent(
     """
     views = data if isinstance(data, tuple | list) else (data,)
     layout = None
-    if is_frame(data):
+    if is_dask_frame(data):
         layout = _frame_layout(data, problem, (None, columns, sample_weight, None, key, sequence), on_missing)
         widths = layout.roles.widths
         run = partial(messages, data)

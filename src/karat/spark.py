@@ -90,10 +90,10 @@ def _check_frame(df: Any) -> None:
 def frame_schema(df: Any) -> pa.Schema:
     """The columns of a Spark data frame, as numbers or text."""
     _check_frame(df)
-    return pa.schema([(field.name, pa.float64() if _is_number(field.dataType) else pa.string()) for field in df.schema])
+    return pa.schema([(field.name, pa.float64() if _holds_numbers(field.dataType) else pa.string()) for field in df.schema])
 
 
-def _is_number(kind: DataType) -> bool:
+def _holds_numbers(kind: DataType) -> bool:
     return isinstance(kind, NumericType | BooleanType)
 
 
@@ -106,19 +106,19 @@ def messages(df: Any, work: PartitionPass) -> list[bytes]:
     names, kinds = work.layout.columns, [field.dataType for field in df.schema]
     chosen = positions(names, df.columns)
     for name, i in zip(names, chosen, strict=True):
-        if name in work.layout.numeric and not _is_number(kinds[i]):
+        if name in work.layout.numeric and not _holds_numbers(kinds[i]):
             raise InputError(
                 f"Column {name!r} has type {kinds[i].simpleString()}, which is not numeric; encode it or choose columns=."
             )
     plain = df.toDF(*(f"c{i}" for i in range(len(kinds)))).select(*(f"c{i}" for i in chosen))
-    rows = sorted(plain.mapInArrow(_parts(work, names), SCHEMA).collect(), key=lambda row: row["part"])
+    rows = sorted(plain.mapInArrow(_worker(work, names), SCHEMA).collect(), key=lambda row: row["part"])
     for row in rows:
         if row["error"] is not None:
             raise pickle.loads(row["error"])
     return tree(work, [bytes(row["message"]) for row in rows])
 
 
-def _parts(work: PartitionPass, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _worker(work: PartitionPass, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What a worker does; an error of karat's is sent as a value, because Spark tells the driver no more than its text."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -238,7 +238,7 @@ class TestSpark:
 
     def test_no_partitions(self, spark):
         df = spark.createDataFrame([], "a double, y double").limit(0)
-        with pytest.raises(karat.InputError, match="no rows"):
+        with pytest.raises(karat.InputError, match="no row of positive weight"):
             karat.spark.coreset(df, "y")
 
     def test_errors_of_others_are_theirs(self, spark):

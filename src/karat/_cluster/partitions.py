@@ -187,10 +187,10 @@ class Partition(Source):
 # call them by the text that the roles use.
 
 
-def as_text(value: Any, labels: Sequence[Any]) -> Any:
+def labels_as_text(value: Any, labels: Sequence[Any]) -> Any:
     """An argument that names columns, with labels of the data as text; lists of them too."""
     if isinstance(value, list | tuple) and value not in labels:
-        return [as_text(one, labels) for one in value]
+        return [labels_as_text(one, labels) for one in value]
     if isinstance(value, str) or value is None:
         return value
     try:

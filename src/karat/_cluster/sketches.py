@@ -32,7 +32,7 @@ from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
 from karat.engine.linalg import Flags
 from karat.errors import InputError
-from karat.io.consumers import Reduce, taken
+from karat.io.consumers import Reduce, next_samples
 from karat.io.layout import Layout
 from karat.io.source import Chunk
 from karat.problems import Problem
@@ -85,7 +85,7 @@ class PartitionSketch(Reduce):
     def _add(self, batch: Batch, count: int, where: Callable[[int], str]) -> None:
         """Add a batch that stands for ``count`` rows; ``where`` puts a row in words."""
         if self.samples is not None and count:
-            batch = taken(self.samples, batch, count, where)[1]
+            batch = next_samples(self.samples, batch, count, where)[1]
         if not self.has_keys:
             batch = replace(batch, keys=offsets(self.partition, batch.numbers))
         self.add_batch(batch, count)
@@ -210,7 +210,7 @@ def _compact(waiting: Sequence[Batch]) -> list[Batch]:
     """The same rows in few batches: those of equal types become one."""
     if not waiting:
         return []
-    ends = [i for i, (a, b) in enumerate(pairwise(waiting), start=1) if _types(a) != _types(b)]
+    ends = [i for i, (a, b) in enumerate(pairwise(waiting), start=1) if _block_types(a) != _block_types(b)]
     return [joined(waiting[a:b]) for a, b in pairwise([0, *ends, len(waiting)])]
 
 
@@ -234,6 +234,6 @@ def _divided(waiting: Sequence[Batch], most: int, apart: Sequence[Any]) -> tuple
     return small, large
 
 
-def _types(batch: Batch) -> list[Any]:
+def _block_types(batch: Batch) -> list[Any]:
     carried = [None if value is None else value.dtype.kind for value in (batch.weights, batch.groups, batch.keys)]
     return [*((part.shape[1], part.dtype, sparse.issparse(part)) for part in batch.parts), *carried]

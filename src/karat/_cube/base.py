@@ -17,7 +17,7 @@ from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
 from karat._core.unions import union_certificate
-from karat._cube.build import gather, new_reducer
+from karat._cube.build import gather_cells, new_reducer
 from karat._cube.cells import Cells, joined_cells, label_list
 from karat._cube.compare import Comparison, chow
 from karat._cube.file import cube_path, identity, locked, output_path, pack_cube, unpack_cube, write_cube
@@ -312,7 +312,7 @@ class Cube:
         check_memory(memory)
 
         def changed(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
-            new, found, _ = gather(rows, self.layout, self.problem, self.seed, len(history), memory, content)
+            new, found, _ = gather_cells(rows, self.layout, self.problem, self.seed, len(history), memory, content)
             if kind == "update" and found["content"]:
                 self._refuse_again(cells, history, [found["content"]])
             return put(cells, new), {"change": kind} | found

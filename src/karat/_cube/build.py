@@ -43,7 +43,7 @@ SHARE = 4  # parts of the memory: rows wait in one, and are sorted and reduced i
 MANY = 4  # rows per feature above which a cell is reduced before the end
 
 
-def gather(
+def gather_cells(
     data: Any, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int, content: bool,
     progress: Progress | None = None, present: Present | None = None,
 ) -> tuple[Cells, dict[str, Any], CellLayout]:  # fmt: skip

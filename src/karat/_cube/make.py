@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from karat._core.construct import Progress
 from karat._cube.base import Cube, stamped
-from karat._cube.build import gather
+from karat._cube.build import gather_cells
 from karat._cube.file import output_path
 from karat._cube.layout import CellLayout
 from karat._data.checks import check_mergeable
@@ -90,7 +90,7 @@ def cube(
         output_path(path)
     layout = CellLayout.for_cells(problem, target, by, columns, sample_weight, key, on_missing)
     seed = int(random_state)
-    cells, record, layout = gather(data, layout, problem, seed, 0, memory, content, progress)
+    cells, record, layout = gather_cells(data, layout, problem, seed, 0, memory, content, progress)
     made = Cube(cells, problem, layout, [stamped({"change": "build"} | record)], seed=seed)
     if path is not None:
         made.save(path)

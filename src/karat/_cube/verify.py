@@ -21,7 +21,7 @@ from karat._core.certify import Certificate
 from karat._core.construct import Progress
 from karat._core.verify import measured
 from karat._core.wording import several, verdict
-from karat._cube.build import gather
+from karat._cube.build import gather_cells
 from karat._cube.cells import Cells, label_list
 from karat._cube.kinds import joined_labels
 from karat._cube.present import Present
@@ -109,7 +109,7 @@ class CubeVerification:
 def verify_cube(cube: Cube, data: Any, memory: int, progress: Progress | None) -> CubeVerification:
     """See :meth:`karat.Cube.verify`."""
     cells, present = cube.cells, Present(cube.cells)
-    fresh, record, _ = gather(data, cube.layout, cube.problem, cube.seed, 0, memory, False, progress, present)
+    fresh, record, _ = gather_cells(data, cube.layout, cube.problem, cube.seed, 0, memory, False, progress, present)
     both, other = _shared(cells, fresh)
     certificates = [replace(one, refuted=True, notes=(NO_ROWS,)) for one in cells.certificates]
     if len(both):

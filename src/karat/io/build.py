@@ -136,7 +136,7 @@ def coreset_files(
     if batch_rows is not None:
         check_whole("batch_rows", batch_rows)
     opened = open_source(source, rows=batch_rows or FOLD)
-    refuse_once(problem, opened)
+    require_rereadable(problem, opened)
     layout = layout.among(opened.schema())
     with progress_bar(progress, "B") as advance:
         rest = advance
@@ -147,7 +147,7 @@ def coreset_files(
         return build.finish()
 
 
-def refuse_once(problem: Problem, source: Source) -> None:
+def require_rereadable(problem: Problem, source: Source) -> None:
     """Refuse a stream where a problem takes two passes."""
     if problem.needs_sums and source.once:
         raise InputError(

@@ -2,10 +2,11 @@
 
 Reduce          a sketch keeps a few rows                          build
 LatentSums      what the maps of a latent problem are made of      its first pass
-Moments         the moments of all rows, beside kept ones          verify, report
-KeptRows        whether kept rows are at their places              verify
+SumMoments      the moments of all rows, beside kept ones          verify, report
+CheckKeptRows   whether kept rows are at their places              verify
+FindAnywhere    whether kept rows are anywhere                     verify
 Hashes          hashes of all rows                                 build, verify
-Sample          a few rows, drawn at random                        report
+SampleRows      a few rows, drawn at random                        report
 ColumnSums      sums and sums of squares of the columns            report
 """
 
@@ -34,7 +35,7 @@ from karat.engine.reduce import NonFiniteError
 from karat.engine.rows import Rows
 from karat.engine.stream import Running
 from karat.errors import InputError
-from karat.io.kept import Kept
+from karat.io.kept import CoresetRows
 from karat.io.layout import Layout
 from karat.io.row_hashes import RowHashes
 from karat.io.source import Chunk
@@ -159,7 +160,7 @@ class LatentSums(Consumer):
 
     def add_batch(self, batch: Batch, count: int, where: Callable[[int], str], names: list[str] | None = None) -> None:
         """Add a batch that stands for ``count`` rows; ``where`` puts a row in words, as do the ``names`` of the columns."""
-        found, _ = taken(self.samples, batch, count, where)
+        found, _ = next_samples(self.samples, batch, count, where)
         if not len(found):
             return
         try:
@@ -192,7 +193,7 @@ class LatentSums(Consumer):
         self.sums = unflat(without_prefix("sums", arrays)) or None
 
 
-def taken(samples: Samples, batch: Batch, count: int, where: Callable[[int], str]) -> Any:
+def next_samples(samples: Samples, batch: Batch, count: int, where: Callable[[int], str]) -> Any:
     """``samples.take``, where an error says which rows it is about."""
     try:
         return samples.take(batch, count)
@@ -200,12 +201,12 @@ def taken(samples: Samples, batch: Batch, count: int, where: Callable[[int], str
         raise InputError(f"Counting from {where(0)}: {error}") from error
 
 
-class Moments(Consumer):
+class SumMoments(Consumer):
     """Sums the moments of all rows, by group, in coordinates of the kept rows: if these are exact, nothing fits better.
 
     Parameters
     ----------
-    kept : Kept
+    kept : CoresetRows
     rows : int
         Summed at a time.
     apart : array of bool
@@ -217,7 +218,7 @@ class Moments(Consumer):
     """
 
     def __init__(
-        self, kept: Kept, rows: int, apart: Flags | None = None, together: bool = False,
+        self, kept: CoresetRows, rows: int, apart: Flags | None = None, together: bool = False,
         coordinates: dict[Any, Kernel] | None = None,
     ) -> None:  # fmt: skip
         self.kept, self.together, self.fixed = kept, together, coordinates is not None
@@ -282,10 +283,10 @@ class Moments(Consumer):
         return True
 
 
-class KeptRows(Consumer):
+class CheckKeptRows(Consumer):
     """Looks whether the kept rows are rows of the data under their numbers; ``moved`` are the numbers of those that are not."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: CoresetRows) -> None:
         self.kept = kept
         self.moved = set(kept.batch.numbers.tolist())
 
@@ -312,10 +313,10 @@ class KeptRows(Consumer):
             self.moved -= set(kept.numbers[wanted[same]].tolist())
 
 
-class Present(Consumer):
+class FindAnywhere(Consumer):
     """Looks whether the kept rows are anywhere among the rows of the data; ``missing`` are those that are not."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: CoresetRows) -> None:
         self.offsets = kept.batch.offsets
         rows = dense_rows(kept.batch.rows())
         self.first, self.missing = rows[:, 0], {row.tobytes() for row in rows}
@@ -344,11 +345,11 @@ class Hashes(Consumer):
         self.rows = RowHashes.from_dict(header["content"], self.rows.gaps)
 
 
-class Sample(Consumer):
+class SampleRows(Consumer):
     """Draws rows at random, without replacement: ``rows`` are at most ``count`` of them, as ``read`` sees a batch."""
 
     def __init__(self, count: int, seed: int, read: Callable[[Batch], Rows]) -> None:
-        self.draws, self.read = Draws(count, seed), read
+        self.draws, self.read = BottomKSample(count, seed), read
         self.rows = np.empty((0, 0))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
@@ -358,7 +359,7 @@ class Sample(Consumer):
         self.rows = (np.concatenate([self.rows, chosen]) if len(self.rows) else chosen)[stay]
 
 
-class Draws:
+class BottomKSample:
     """Which rows of a source of unknown length are in a uniform sample: every row draws a number, and the smallest stay."""
 
     def __init__(self, count: int, seed: int) -> None:

@@ -31,9 +31,9 @@ from karat.io.source import (
     Files,
     ResumePoint,
     ahead,
-    in_order,
     refuse_twins,
     with_folders,
+    worked_in_order,
 )
 
 NOTHING = {None, *pacsv.ConvertOptions().null_values}
@@ -181,7 +181,7 @@ class CsvFiles(Files):
 
         self.places, self.stored = [], {}
         last, row = start.file, start.row
-        for (file, piece), parsed in in_order(parse, ahead(pieces), min(pa.cpu_count(), THREADS)):
+        for (file, piece), parsed in worked_in_order(parse, ahead(pieces), min(pa.cpu_count(), THREADS)):
             if file != last:
                 last, row = file, 0
             table, bad = self._settle(parsed, piece, file, columns, types, numbers, strict)

@@ -19,7 +19,7 @@ from karat.problems.latent import Latent
 
 
 @dataclass(frozen=True)
-class Kept:
+class CoresetRows:
     """Kept rows, and the problem as which they are measured.
 
     Attributes
@@ -40,17 +40,17 @@ class Kept:
     names: list[str]
 
     @staticmethod
-    def of(core: Coreset, problem: Problem) -> Kept:
+    def of(core: Coreset, problem: Problem) -> CoresetRows:
         """The rows of a coreset; ``problem``: its own, lowered."""
         if isinstance(core.problem, Latent):
             views = core.X if isinstance(core.X, tuple) else (core.X,)
             parts = [containers.as_table(view, "X") for view in views]
             columns = sum(int(part.shape[1]) for part in parts)
             batch = Batch(parts, core.indices, core.weights, None, core.keys)
-            return Kept(problem, batch, columns, 0, [str(i) for i in range(columns)])
+            return CoresetRows(problem, batch, columns, 0, [str(i) for i in range(columns)])
         own = read_input(core.X, core.y, problem, core.weights, core.groups, unit=1.0)
         batch = Batch(own.parts, core.indices, own.weights, own.groups, core.keys, own.offsets)
-        return Kept(problem, batch, own.columns, own.targets, own.names)
+        return CoresetRows(problem, batch, own.columns, own.targets, own.names)
 
     @property
     def kernel(self) -> Kernel:

@@ -37,7 +37,7 @@ def learned(
     stored = _stored(checkpoint, encoding)
     if stored is not None:
         return replace(layout, encoding=stored), progress
-    learn = Learn(encoding, layout.roles.features)
+    learn = LearnEncoding(encoding, layout.roles.features)
     first = None if progress is None else lambda done, total: progress(done, 2 * total)
     require_rows(source, layout, scan(source, layout, [learn], rows, progress=first))
     encoding = learn.learned()
@@ -59,7 +59,7 @@ def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
     return replace(found, lenient=False)
 
 
-class Learn(Consumer):
+class LearnEncoding(Consumer):
     """Collects levels, and sums for the means, of the rows that count."""
 
     def __init__(self, encoding: Encoding, features: Sequence[str]) -> None:
@@ -82,7 +82,7 @@ class Learn(Consumer):
                 )
         if self.encoding.fill:
             for name, place in self.places.items():
-                self.sums[name].append(_sums(batch.parts[place][:, 0], batch.weights))
+                self.sums[name].append(_weighted_sum(batch.parts[place][:, 0], batch.weights))
 
     def learned(self) -> Encoding:
         """The encoding of all rows."""
@@ -91,7 +91,7 @@ class Learn(Consumer):
         return replace(self.encoding, levels=levels, means=means)
 
 
-def _sums(values: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:
+def _weighted_sum(values: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:
     """Total weight, and weighted sum, of the values that are there."""
     there = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), dtype=bool)
     mass = there.astype(float) if weights is None else np.where(there, weights, 0.0)

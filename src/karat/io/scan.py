@@ -23,7 +23,7 @@ from karat._core.construct import Progress
 from karat._core.plan import FOLD
 from karat._stream.samples import Samples
 from karat.errors import InputError
-from karat.io.consumers import Consumer, taken
+from karat.io.consumers import Consumer, next_samples
 from karat.io.layout import Layout
 from karat.io.source import ResumePoint, Source
 
@@ -92,7 +92,7 @@ def scan(
                 count = chunk.table.num_rows
                 batch, dropped = layout.batch(chunk.table, position.rows, chunk.where)
                 if samples is not None:
-                    batch = taken(samples, batch, count, chunk.where)[1]
+                    batch = next_samples(samples, batch, count, chunk.where)[1]
                 for consumer in consumers:
                     if consumer.background:
                         beside.call(consumer.add, chunk, batch)

@@ -271,7 +271,7 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
             yield item  # type: ignore[misc]
 
 
-def in_order(work: Callable[[T], U], items: Iterator[T], threads: int) -> Iterator[tuple[T, U]]:
+def worked_in_order(work: Callable[[T], U], items: Iterator[T], threads: int) -> Iterator[tuple[T, U]]:
     """Each item with what ``work`` makes of it, in their order; threads work ahead.  Errors appear where their item would."""
     with ThreadPoolExecutor(threads) as workers:
 

@@ -12,8 +12,8 @@ import numpy as np
 from karat._core.coreset import Coreset
 from karat._data.batch import Batch, column_sums
 from karat.engine.rows import Progress, Rows
-from karat.io.consumers import ColumnSums, Consumer, Moments, Sample
-from karat.io.kept import Kept
+from karat.io.consumers import ColumnSums, Consumer, SampleRows, SumMoments
+from karat.io.kept import CoresetRows
 from karat.io.read_all import layout_of
 from karat.io.source import open_source
 from karat.io.verify import FileCheck, file_layout
@@ -40,14 +40,14 @@ class FileData(Data):
         self.shift = np.average(everything, axis=0, weights=self.core.weights)
         offsets = kept.batch.offsets or {}
         self.origin = np.array([float(offsets.get(i, 0)) for i in range(self.kept.columns)])
-        self.drawn = Sample(self.size, self.seed, lambda batch: viewed(kept, batch, raw=True))
+        self.drawn = SampleRows(self.size, self.seed, lambda batch: viewed(kept, batch, raw=True))
         self.sums = ColumnSums(self.shift, lambda batch: viewed(kept, batch))
         if self.core.absorbed is not None:  # the rows alone do not carry the moments
             return [self.drawn, self.sums]
-        if isinstance(check.sums, Moments) and kept.batch.groups is None and not check.sums.apart.any():
+        if isinstance(check.sums, SumMoments) and kept.batch.groups is None and not check.sums.apart.any():
             self.all_moments = check.sums
             return [self.drawn, self.sums]
-        self.all_moments = Moments(kept, check.rows, together=True)
+        self.all_moments = SumMoments(kept, check.rows, together=True)
         return [self.drawn, self.sums, self.all_moments]
 
     def sample(self) -> np.ndarray:
@@ -66,7 +66,7 @@ class FileData(Data):
         return measured_facts(found.certificate, found.ok, found.data, changed, len(found.columns))
 
 
-def viewed(kept: Kept, batch: Batch, raw: bool = False) -> Rows:
+def viewed(kept: CoresetRows, batch: Batch, raw: bool = False) -> Rows:
     """The rows of a batch as a report shows them: with views side by side; ``raw``: large whole numbers are not shifted."""
     problem = kept.problem
     if not isinstance(problem, KnownMaps):
