@@ -18,20 +18,23 @@ try:
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
 
-from karat._cluster.latent import FirstTask
-from karat._cluster.names import as_text, positions
-from karat._cluster.task import Task, tree
+from karat._cluster.arrays import VIEW
+from karat._cluster.partitions import PartitionPass, labels_as_text, positions, tree
+from karat._cluster.sketches import finish, last_pass, two_passes
 from karat._core.coreset import Coreset
 from karat._data.batch import check_taken
-from karat._data.roles import column_roles, refuse_sequence
-from karat.errors import InputError
-from karat.io.build import checked_problem
+from karat._data.roles import column_problem, column_roles, refuse_sequence
+from karat._stream.admission import check_mergeable
+from karat.errors import InputError, check_whole
 from karat.io.layout import Layout
 from karat.problems import Problem
 from karat.problems.latent import Latent
 
 NAME = "Dask"
-WAY = "partitions merged by Dask"
+ARGUMENTS = {  # what error messages call the arrays that travel together
+    "y": "target", "weight": "sample_weight", "group": "groups", "sequence": "sequence",
+    f"{VIEW}1_": "The second view", f"{VIEW}2_": "The third view",
+}  # fmt: skip
 
 
 def coreset(
@@ -76,51 +79,59 @@ def coreset(
     -------
     Coreset or Delayed
     """
+    check_whole("random_state", random_state, 0)
     if isinstance(problem, Latent):
         check_taken(problem, y=target, groups=groups)
-        return _two_passes(data, problem, columns, sample_weight, sequence, key, on_missing, random_state, compute)
+        return _of_latent(data, problem, columns, sample_weight, sequence, key, on_missing, random_state, compute)
     refuse_sequence(problem, sequence)
-    if is_frame(data):
-        problem = checked_problem(problem, as_text(target, list(data.columns)))
+    if is_dask_frame(data):
+        problem = column_problem(problem, labels_as_text(target, list(data.columns)))
         layout = _frame_layout(data, problem, (target, columns, sample_weight, groups, key, None), on_missing)
-        work = _sent(Task(problem, layout, random_state))
-        parts = _part_messages(work, data, layout)
+        work = last_pass(check_mergeable(problem), layout, random_state)
+        task, parts = _frame_messages(data, work)
     elif isinstance(data, Array):
         _refuse_names(columns, key, on_missing)
-        problem = checked_problem(problem, None if target is None else "y")
-        aligned = _aligned(data, {"target": target, "sample_weight": sample_weight, "groups": groups})
-        work = _sent(Task(problem, None, random_state))
-        parts = [work.part_of_arrays(i, *part) for i, part in enumerate(aligned)]
+        problem = column_problem(problem, None if target is None else "y")
+        aligned = _aligned({"x": data}, {"y": target, "weight": sample_weight, "group": groups})
+        task, parts = _array_messages(aligned, last_pass(check_mergeable(problem), None, random_state))
     else:
         raise _wrong_kind(data)
-    core = work.finish(tree(work, parts), WAY)
+    core = delayed(finish, pure=False)(task, tree(task, parts), NAME)
     return core.compute() if compute else core
 
 
 def frame_schema(data: Any) -> pa.Schema:
     """The columns of a Dask data frame, as numbers or text."""
-    if not is_frame(data):
+    if not is_dask_frame(data):
         raise _wrong_kind(data, "a Dask data frame")
     kinds = ((str(name), kind) for name, kind in zip(data.columns, data.dtypes, strict=True))
     return pa.schema([(name, pa.float64() if getattr(kind, "kind", "O") in "fiub" else pa.string()) for name, kind in kinds])
 
 
-def messages(data: Any, layout: Layout, work: Any) -> list[bytes]:
-    """What the partitions of a data frame have to say (``work.part``), joined until few messages are left (``work.join``)."""
-    task = _sent(work)
-    return list(compute(*tree(task, _part_messages(task, data, layout))))
+def messages(data: Any, work: PartitionPass) -> list[bytes]:
+    """What the partitions of a data frame have to say, joined until few messages are left."""
+    return _computed(*_frame_messages(data, work))
 
 
-def _sent(work: Any) -> Delayed:
-    """What a worker must know, sent once."""
-    return delayed(work, pure=False, traverse=False)
+def _computed(task: Delayed, parts: list[Any]) -> list[bytes]:
+    return list(compute(*tree(task, parts)))
 
 
-def _part_messages(work: Delayed, data: Any, layout: Layout) -> list[Any]:
-    return [delayed(part_of_frame, pure=False)(work, i, part) for i, part in enumerate(partitions(data, layout.columns))]
+def _frame_messages(data: Any, work: PartitionPass) -> tuple[Delayed, list[Any]]:
+    """The pass, sent once, and the messages of the partitions of a data frame."""
+    assert work.layout is not None
+    task = delayed(work, pure=False, traverse=False)
+    parts = enumerate(partitions(data, work.layout.columns))
+    return task, [delayed(part_of_frame, pure=False)(task, number, part) for number, part in parts]
 
 
-def is_frame(data: Any) -> bool:
+def _array_messages(aligned: list[dict[str, Any]], work: PartitionPass) -> tuple[Delayed, list[Any]]:
+    """The same for the chunks of arrays."""
+    task = delayed(work, pure=False, traverse=False)
+    return task, [task.part_of_arrays(number, arrays) for number, arrays in enumerate(aligned)]
+
+
+def is_dask_frame(data: Any) -> bool:
     """Whether data is a Dask data frame; a Delayed object claims to have any attribute."""
     return (
         not isinstance(data, Delayed)
@@ -154,7 +165,7 @@ def _refuse_names(columns: Any, key: Any, on_missing: str) -> None:
 def _frame_layout(data: Any, problem: Problem, named: Sequence[Any], on_missing: str) -> Layout:
     """How the rows of a data frame are read; ``named`` are the columns that :func:`column_roles` takes."""
     labels = list(data.columns)
-    roles = column_roles(problem, *(as_text(one, labels) for one in named)).among([str(label) for label in labels])
+    roles = column_roles(problem, *(labels_as_text(one, labels) for one in named)).among([str(label) for label in labels])
     return Layout.of(problem, roles, None, on_missing)
 
 
@@ -167,72 +178,65 @@ def partitions(data: Any, wanted: list[str]) -> list[Any]:
     return list(data[[labels[i] for i in positions(wanted, labels)]].to_delayed())
 
 
-def part_of_frame(work: Any, number: int, frame: Any) -> bytes:
+def part_of_frame(work: PartitionPass, number: int, frame: Any) -> bytes:
     """The message of a partition of a data frame."""
+    assert work.layout is not None
     table = pa.Table.from_pandas(frame.set_axis(work.layout.columns, axis=1), preserve_index=False)
     work.layout.among(table.schema)
-    return bytes(work.part(number, [table]))
+    return work.part(number, [table])
 
 
-def _aligned(X: Any, others: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """The chunks of rows of an array, each with the same rows of others."""
+def _aligned(tables: dict[str, Any], others: dict[str, Any]) -> list[dict[str, Any]]:
+    """The chunks of rows of some arrays, the first of which decides where rows are cut; None stands for no array."""
+    (name, X), *more = tables.items()
     if X.ndim not in (1, 2):
         raise InputError(f"data has {X.ndim} dimensions; it must be a table of rows and columns.", argument="data")
     X = X if X.ndim == 1 else X.rechunk({1: -1})
-    aligned = [list(np.ravel(X.to_delayed()))]
-    for name, other in others.items():
+    columns = {name: list(np.ravel(X.to_delayed()))}
+    for name, other in [*more, *others.items()]:
         if other is None:
-            aligned.append([None] * len(X.chunks[0]))
+            columns[name] = [None] * len(X.chunks[0])
             continue
+        said = ARGUMENTS[name]
         if not isinstance(other, Array):
-            raise InputError(f"{name} must be a Dask array with as many rows as the data, not a {type(other).__name__}.")
+            raise InputError(f"{said} must be a Dask array with as many rows as the data, not a {type(other).__name__}.")
         if np.isnan(X.shape[0]) or np.isnan(other.shape[0]):
-            raise InputError(f"The rows of the data or of {name} are not counted; call compute_chunk_sizes() on both first.")
+            raise InputError(f"The rows of the data or of {said} are not counted; call compute_chunk_sizes() on both first.")
         if other.ndim not in (1, 2) or other.shape[0] != X.shape[0]:
-            raise InputError(f"{name} must be a Dask array with as many rows as the data, {X.shape[0]}.")
+            raise InputError(f"{said} must be a Dask array with as many rows as the data, {X.shape[0]}.")
         chunks = (X.chunks[0],) if other.ndim == 1 else (X.chunks[0], -1)
-        aligned.append(list(np.ravel(other.rechunk(chunks).to_delayed())))
-    return list(zip(*aligned, strict=True))
+        columns[name] = list(np.ravel(other.rechunk(chunks).to_delayed()))
+    return [dict(zip(columns, chunk, strict=True)) for chunk in zip(*columns.values(), strict=True)]
 
 
-def _two_passes(
+def _of_latent(
     data: Any, problem: Latent, columns: Any, sample_weight: Any, sequence: Any, key: str | None, on_missing: str,
     random_state: int, compute: bool,
 ) -> Coreset | Delayed:  # fmt: skip
-    """The coreset of a latent-variable problem."""
+    """The coreset of a latent-variable problem.
+
+    One pass is computed after the other: in one graph partitions would wait for the second pass in memory.  Where the passes
+    are to be computed later, they are a task that starts tasks.
+    """
     views = data if isinstance(data, tuple | list) else (data,)
-    if is_frame(data):
+    layout = None
+    if is_dask_frame(data):
         layout = _frame_layout(data, problem, (None, columns, sample_weight, None, key, sequence), on_missing)
-        work = FirstTask(problem, layout, layout.roles.widths, int(random_state))
-        parts = list(enumerate(partitions(data, layout.columns)))
+        widths = layout.roles.widths
+        run = partial(messages, data)
     elif all(isinstance(view, Array) for view in views) and len(views) == problem.input_tables:
         refuse_sequence(problem, sequence)
         _refuse_names(columns, key, on_missing)
-        others = {"The second view": views[1], "The third view": views[2]} if len(views) == 3 else {}
-        aligned = _aligned(views[0], others | {"sample_weight": sample_weight, "sequence": sequence})
+        named = {f"{VIEW}{i}_": view for i, view in enumerate(views)}
+        aligned = _aligned(named, {"weight": sample_weight, "sequence": sequence})
         widths = tuple(1 if view.ndim == 1 else int(view.shape[1]) for view in views) if len(views) == 3 else None
-        work = FirstTask(problem, None, widths, int(random_state))
-        parts = [(i, list(part[: len(views)]), *part[len(views) :]) for i, part in enumerate(aligned)]
+        run = partial(_run_on_arrays, aligned)
     else:
         more = " (for MultiView a tuple of three arrays)" if problem.input_tables > 1 else ""
         raise _wrong_kind(data, f"a Dask data frame or array{more}")
-    passes = partial(_run_passes, work, parts)
+    passes = partial(two_passes, run, problem, layout, widths, random_state, NAME)
     return passes() if compute else delayed(passes, pure=False, traverse=False)()
 
 
-def _run_passes(work: FirstTask, parts: list[Any]) -> Coreset:
-    """Both passes, one computed after the other: in one graph partitions would wait for the second pass in memory.
-
-    Where the passes are to be computed later, this is a task that starts tasks.
-    """
-    opening = _sent(work)
-    sums = [delayed(_part_of_latent, pure=False)(opening, *part) for part in parts]
-    again = _sent(opening.second(tree(opening, sums)).compute())
-    rows = [delayed(_part_of_latent, pure=False)(again, *part) for part in parts]
-    core: Coreset = again.finish(tree(again, rows), WAY).compute()
-    return core
-
-
-def _part_of_latent(work: FirstTask | Task, number: int, rows: Any, *others: Any) -> bytes:
-    """The message of a partition of a data frame, or of a list of views."""
-    return work.part_of_views(number, rows, *others) if isinstance(rows, list) else part_of_frame(work, number, rows)
+def _run_on_arrays(aligned: list[dict[str, Any]], work: PartitionPass) -> list[bytes]:
+    return _computed(*_array_messages(aligned, work))

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import re
+import pickle
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+from karat._stream.admission import check_mergeable
 from karat.errors import MissingExtraError
 
 try:
     import pyarrow as pa
     from pyspark import TaskContext
-    from pyspark.errors import PythonException
+    from pyspark.sql.types import BooleanType, DataType, NumericType
 except ImportError:
     raise MissingExtraError("karat.spark", "spark") from None
 
-from karat._cluster.latent import FirstTask
-from karat._cluster.names import positions
-from karat._cluster.task import Task, tree
+from karat._cluster.partitions import PartitionPass, positions, tree
+from karat._cluster.sketches import finish, last_pass, two_passes
 from karat._core.coreset import Coreset
 from karat._data.batch import check_taken
-from karat._data.roles import column_roles
-from karat.errors import InputError, NotExactError
-from karat.io.build import checked_problem
+from karat._data.roles import column_problem, column_roles
+from karat.errors import InputError, NotExactError, check_whole
 from karat.io.layout import Layout
 from karat.problems import Problem
 from karat.problems.latent import Latent
 
-NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean"}
 NAME = "Spark"
-SCHEMA = "part int, message binary"
-ARROW = pa.schema([("part", pa.int32()), ("message", pa.binary())])
+SCHEMA = "part int, message binary, error binary"
+ARROW = pa.schema([("part", pa.int32()), ("message", pa.binary()), ("error", pa.binary())])
 
 
 def coreset(
@@ -70,53 +69,68 @@ def coreset(
     -------
     Coreset
     """
-    if not hasattr(df, "mapInArrow"):
-        raise InputError(f"df must be a Spark data frame, not {type(df).__name__}; use karat.coreset.")
-    problem = checked_problem(problem, target)
+    _check_frame(df)
+    check_whole("random_state", random_state, 0)
+    problem = column_problem(problem, target)
     if isinstance(problem, Latent):
         check_taken(problem, y=target, groups=groups)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence).among(df.columns)
     layout = Layout.of(problem, roles, None, on_missing)
     if isinstance(problem, Latent):
-        first = FirstTask(problem, layout, roles.widths, int(random_state))
-        work = first.second(messages(df, layout, first))
-    else:
-        work = Task(problem, layout, random_state)
-    return work.finish(messages(df, layout, work), "partitions merged by Spark")
+        return two_passes(partial(messages, df), problem, layout, roles.widths, random_state, NAME)
+    work = last_pass(check_mergeable(problem), layout, random_state)
+    return finish(work, messages(df, work), NAME)
+
+
+def _check_frame(df: Any) -> None:
+    if not hasattr(df, "mapInArrow"):
+        remedy = "make a Spark data frame of it by to_spark()" if hasattr(df, "to_spark") else "use karat.coreset"
+        raise InputError(f"df must be a Spark data frame, not {type(df).__name__}; {remedy}.")
 
 
 def frame_schema(df: Any) -> pa.Schema:
     """The columns of a Spark data frame, as numbers or text."""
-    kinds = ((name, kind.partition("(")[0]) for name, kind in df.dtypes)
-    return pa.schema([(name, pa.float64() if kind in NUMBERS else pa.string()) for name, kind in kinds])
+    _check_frame(df)
+    return pa.schema([(field.name, pa.float64() if _holds_numbers(field.dataType) else pa.string()) for field in df.schema])
 
 
-def messages(df: Any, layout: Layout, work: Any) -> list[bytes]:
-    """What the partitions have to say, by one job (``work.part``); joined here until few are left (``work.join``).
+def _holds_numbers(kind: DataType) -> bool:
+    return isinstance(kind, NumericType | BooleanType)
+
+
+def messages(df: Any, work: PartitionPass) -> list[bytes]:
+    """What the partitions have to say, by one job; joined here until few messages are left.
 
     The number of partitions is known when the job has run: to ask for it before would compute the data another time.
     """
-    chosen = positions(layout.columns, df.columns)
-    kinds = [kind for _, kind in df.dtypes]
-    for name, i in zip(layout.columns, chosen, strict=True):
-        if name in layout.numeric and kinds[i].partition("(")[0] not in NUMBERS:
-            raise InputError(f"Column {name!r} has type {kinds[i]}, which is not numeric; encode it or choose columns=.")
+    assert work.layout is not None
+    names, kinds = work.layout.columns, [field.dataType for field in df.schema]
+    chosen = positions(names, df.columns)
+    for name, i in zip(names, chosen, strict=True):
+        if name in work.layout.numeric and not _holds_numbers(kinds[i]):
+            raise InputError(
+                f"Column {name!r} has type {kinds[i].simpleString()}, which is not numeric; encode it or choose columns=."
+            )
     plain = df.toDF(*(f"c{i}" for i in range(len(kinds)))).select(*(f"c{i}" for i in chosen))
-    try:
-        rows = plain.mapInArrow(_parts(work, layout.columns), SCHEMA).collect()
-    except PythonException as error:  # what a worker has to say is one line of a long trace
-        said = re.search(r"karat\.errors\.(InputError|NotExactError): (.*)", str(error))
-        if said is None:
-            raise
-        raise {"InputError": InputError, "NotExactError": NotExactError}[said[1]](said[2]) from error
-    return tree(work, [bytes(row["message"]) for row in sorted(rows, key=lambda row: row["part"])])
+    rows = sorted(plain.mapInArrow(_worker(work, names), SCHEMA).collect(), key=lambda row: row["part"])
+    for row in rows:
+        if row["error"] is not None:
+            raise pickle.loads(row["error"])
+    return tree(work, [bytes(row["message"]) for row in rows])
 
 
-def _parts(work: Any, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _worker(work: PartitionPass, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a worker does; an error of karat's is sent as a value, because Spark tells the driver no more than its text."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = TaskContext.get().partitionId()
         renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
-        message = work.part(number, renamed)
-        yield pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), pa.array([message], pa.binary())], schema=ARROW)
+        message = refusal = None
+        try:
+            message = work.part(number, renamed)
+        except (InputError, NotExactError) as error:
+            refusal = pickle.dumps(error)
+        values = ([number], [message], [refusal])
+        yield pa.RecordBatch.from_arrays([pa.array(*pair) for pair in zip(values, ARROW.types, strict=True)], schema=ARROW)
 
     return run

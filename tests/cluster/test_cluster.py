@@ -158,6 +158,22 @@ class TestDask:
             karat.dask.coreset(ddf, problem=Latent())
 
 
+def test_data_of_clusters_is_told_by_its_type(table):
+    from karat._cluster.partitions import cluster_of
+
+    class Own(type(dd.from_pandas(table.to_pandas(), npartitions=1))):
+        """A subclass in another module, such as a frame of dask-geopandas."""
+
+    class Alike:
+        npartitions, to_delayed, mapInArrow = 1, None, None
+
+    ddf = dd.from_pandas(table.to_pandas(), npartitions=1)
+    for data in (ddf, Own(ddf.expr), ddf["a"], da.ones(3), dask.delayed(3)):
+        assert cluster_of(data) is karat.dask
+    for data in (table, table.to_pandas(), Alike(), "rows.csv", None):
+        assert cluster_of(data) is None
+
+
 def slowly(frame):
     time.sleep(0.2)
     return frame
@@ -210,14 +226,26 @@ class TestSpark:
 
     def test_a_missing_value_is_named(self, spark, folder, table):
         df = spark.read.parquet(str(folder)).coalesce(1).selectExpr(*COLUMNS[1:], "y", "IF(id % 7001 = 5, NULL, a) AS a")
-        with pytest.raises(karat.InputError, match=r"^Partition 0, row [\d,]+: column 'a' has no value"):
+        with pytest.raises(karat.InputError, match=r"^Partition 0, row [\d,]+: column 'a' has no value") as refused:
             karat.spark.coreset(df, "y", columns=COLUMNS)
+        assert refused.value.argument == "on_missing"  # the error itself has come, not only its text
         core = karat.spark.coreset(df, "y", columns=COLUMNS, on_missing="drop")
         weights = (table["id"].to_numpy() % 7001 != 5).astype(float)
         proof = core.verify(*arrays(table), sample_weight=weights)
         assert proof.proven
         assert proof.loss_error <= 1e-11
         assert core.provenance["dropped"] == {"missing": int((weights == 0).sum()), "broken": 0}
+
+    def test_no_partitions(self, spark):
+        df = spark.createDataFrame([], "a double, y double").limit(0)
+        with pytest.raises(karat.InputError, match="no row of positive weight"):
+            karat.spark.coreset(df, "y")
+
+    def test_errors_of_others_are_theirs(self, spark):
+        df = spark.range(10).selectExpr("CAST(id AS DOUBLE) AS a", "raise_error('mine: karat.errors.InputError: no') AS y")
+        with pytest.raises(Exception, match="mine") as raised:
+            karat.spark.coreset(df.selectExpr("a", "CAST(y AS DOUBLE) AS y"), "y")
+        assert not isinstance(raised.value, karat.InputError)
 
     def test_refusals(self, spark, folder):
         df = spark.read.parquet(str(folder))

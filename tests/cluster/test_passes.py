@@ -12,7 +12,7 @@ from latent_tables import case_of
 
 import karat
 from karat import problems as P
-from karat._cluster import latent
+from karat._cluster.latent import PartitionSums
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
@@ -27,18 +27,18 @@ class Watched:
     """A frame that writes down when its partitions are read, and when the first pass is over."""
 
     def __init__(self, monkeypatch):
-        self.events, lock, second = [], threading.Lock(), latent.FirstTask.second
+        self.events, lock, total = [], threading.Lock(), PartitionSums.total
 
         def note(event):
             with lock:
                 self.events.append(event)
 
-        def ends(task, messages):
+        def ends(sums):
             note("first pass is over")
-            return second(task, messages)
+            return total(sums)
 
         self.note = note
-        monkeypatch.setattr(latent.FirstTask, "second", ends)
+        monkeypatch.setattr(PartitionSums, "total", ends)
 
     def __dask_tokenize__(self):
         return id(self)

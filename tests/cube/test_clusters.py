@@ -70,3 +70,35 @@ def test_a_partition_of_which_no_row_is_left_counts(gaps):
     assert cube.verify(in_partitions(gaps)).n_rows == 4000
     with pytest.raises(InputError, match="no rows that could be used"):
         karat.cube(in_partitions(gaps.iloc[1000:2000]), **options)
+
+
+@pytest.mark.parametrize("cells", ["day", ["region", "day"]])
+def test_rows_without_weight_in_a_partition(frame, cells):
+    """Before, a cell was refused whose rows in one partition had no weight, though it has weight in others."""
+    rows = frame.iloc[:4000].copy()
+    rows["w"] = np.random.default_rng(0).exponential(size=4000)
+    rows.loc[rows.index[1000:2000], "w"] = 0.0  # one partition
+    rows["day"] = np.arange(4000) % 7
+    options = {"target": "y", "by": cells, "columns": FEATURES, "sample_weight": "w", "key": "id"}
+    cube, expected = karat.cube(in_partitions(rows), **options), karat.cube(rows, **options)
+    assert {**cube.history[0], "time": 0} == {**expected.history[0], "time": 0}
+    mine, theirs = cube.table(), expected.table()
+    for name in ("day", "rows", "ok"):
+        np.testing.assert_array_equal(mine[name], theirs[name])
+    np.testing.assert_allclose(mine["weight"], theirs["weight"], rtol=1e-12)
+    assert not set(cube.cells.keys) & set(rows.id[1000:2000])
+    assert cube.verify(rows).ok
+    assert cube.verify(in_partitions(rows, 3)).ok
+    without = rows.assign(w=np.where(rows.day == 3, 0.0, rows.w))
+    for data in (without, in_partitions(without)):
+        with pytest.raises(InputError, match=r"Cell .*day=3 has no row of positive weight"):
+            karat.cube(data, **options)
+
+
+def test_a_coreset_of_partitions_without_weight(frame):
+    """A Dask or Spark partition whose rows have no weight adds its rows to the count, and nothing else."""
+    pytest.importorskip("dask")
+    rows = frame.iloc[:4000].assign(w=np.repeat([1.0, 0.0, 2.0, 1.0], 1000))
+    core = karat.dask.coreset(in_partitions(rows), "y", columns=FEATURES, sample_weight="w", groups="region")
+    assert core.n_rows == 4000
+    assert core.verify(rows[FEATURES], rows.y, sample_weight=rows.w.to_numpy(), groups=rows.region.to_numpy()).ok

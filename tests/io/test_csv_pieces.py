@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 import karat
 from karat import InputError
-from karat.io.background import in_order
 from karat.io.csv_blocks import CsvBytes, Header
 from karat.io.find import open_source
-from karat.io.source import ResumePoint
+from karat.io.source import ResumePoint, worked_in_order
 
 cells = st.one_of(
     st.integers(-999, 999).map(str),
@@ -59,7 +58,7 @@ def test_pieces_are_the_file_cut_between_rows(tmp_path_factory, lines, sign, blo
 def test_many_threads_keep_the_order():
     rng = np.random.default_rng(0)
     waits = rng.uniform(0, 0.002, 100)
-    found = list(in_order(lambda i: time.sleep(waits[i]) or 2 * i, iter(range(100)), 4))
+    found = list(worked_in_order(lambda i: time.sleep(waits[i]) or 2 * i, iter(range(100)), 4))
     assert found == [(i, 2 * i) for i in range(100)]
 
 
@@ -76,7 +75,7 @@ def test_an_error_appears_where_its_item_would(where):
             raise ValueError("seven")
         return i
 
-    found = in_order(work, items(), 3)
+    found = worked_in_order(work, items(), 3)
     assert [next(found)[0] for _ in range(7)] == list(range(7))
     with pytest.raises(ValueError, match="seven"):
         next(found)

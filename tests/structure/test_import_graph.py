@@ -19,8 +19,8 @@ LATE = {
 }
 # (module, what it imports) -> why that is no circle
 UPWARDS = {
-    ("karat._cluster.task", "karat.dask"): "chosen by the library of a frame; karat.dask schedules what this module does",
-    ("karat._cluster.task", "karat.spark"): "chosen by the library of a frame; karat.spark schedules what this module does",
+    ("karat._cluster.partitions", "karat.dask"): "chosen by the library of a frame; it schedules what this module does",
+    ("karat._cluster.partitions", "karat.spark"): "chosen by the library of a frame; it schedules what this module does",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,14 @@ from karat.errors import InputError
 from karat.io.row_hashes import RowHashes
 from karat.problems import Problem
 
+VIEW = "view"  # the names of the tables of latent-variable problems begin so
 SHIFT = 40  # a partition and an offset in one number, while they travel
 MIXED = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits that look random
 
 
-def offsets(number: int, start: int, count: int) -> np.ndarray:
-    """The keys of rows of a partition."""
-    return (number << SHIFT) + np.arange(start, start + count)
+def offsets(number: int, rows: np.ndarray) -> np.ndarray:
+    """The keys of rows of a partition, by their numbers in it."""
+    return (number << SHIFT) + rows
 
 
 def place(number: int) -> Callable[[int], str]:
@@ -37,8 +38,10 @@ def local(array: Any) -> Any:
     return array.to_scipy_sparse() if hasattr(array, "to_scipy_sparse") else array
 
 
-def views_batch(number: int, problem: Problem, views: Sequence[Any], weights: Any, sequence: Any) -> Batch:
+def views_batch(number: int, problem: Problem, arrays: dict[str, Any]) -> Batch:
     """The checked rows of a partition of a latent-variable problem."""
+    views = [array for name, array in arrays.items() if name.startswith(VIEW)]
+    weights, sequence = arrays["weight"], arrays["sequence"]
     count = containers.row_count(views[0])
     if not count:
         return Batch([], np.zeros(0, dtype=np.int64))
@@ -53,7 +56,7 @@ def views_batch(number: int, problem: Problem, views: Sequence[Any], weights: An
         raise InputError(f"Partition {number}: {str(error).replace('groups', 'sequence')}") from error
     for part in parts:
         _refuse_non_finite(part, place(number))
-    return Batch(parts, np.arange(count), own, labels, offsets(number, 0, count))
+    return Batch(parts, np.arange(count), own, labels)
 
 
 def _weights(weights: Any, count: int) -> Array | None:

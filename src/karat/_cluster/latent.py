@@ -1,113 +1,139 @@
-"""What every cluster does first for latent-variable problems: sums where the rows lie, added in a tree.
+"""Latent-variable problems on a cluster: sums where the rows lie, added in a tree; and sequences, which must stay whole.
 
 first pass     message = the sums of a partition               # a few matrices
 lowered        where the last sums meet; sent to every worker
-second pass    as for every other problem (:mod:`karat._cluster.task`)
+second pass    as for every other problem (:mod:`karat._cluster.sketches`)
+
+Each sequence of a hidden Markov model must lie in one partition, its rows one after the other: a window of three steps that two
+partitions share would be lost without a word.  So every partition sends the names of its sequences, and where the same name
+comes twice the rows are refused.  Two passes may find the sequences in other partitions; what must agree are the rows and their
+places in their sequences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from karat._cluster.arrays import local, place, views_batch
-from karat._cluster.sequences import Sequences, StepHashes, joined_names
-from karat._cluster.task import WHOLE, Partition, Task, views_hashes
-from karat._storage.archive import flat, pack, prefixed, unflat, unpack, without_prefix
+from karat._cluster.arrays import place, views_batch
+from karat._data.batch import Batch
 from karat.errors import InputError
-from karat.io.consumers import Hashes, LatentSums
+from karat.io.consumers import Consumer, LatentSums
 from karat.io.layout import Layout
-from karat.io.row_hashes import RowHashes, joined_hashes
-from karat.io.scan import scan
+from karat.io.numbers import decoded
+from karat.io.row_hashes import RowHashes
+from karat.io.source import Chunk
 from karat.problems.latent import HiddenMarkov, Latent
 
-SEEN = ("rows", "inputs", "dropped")
+COUNTS = ("rows", "inputs", "dropped")
+UNNAMED = ""  # the one sequence of rows that name none; names are written as Python would, so none is empty
 
 
-@dataclass(frozen=True)
-class FirstTask:
-    """What a worker must know in the first pass.
+class PartitionSums(LatentSums):
+    """The sums of a partition, and the names of its sequences where the places of rows in these count."""
 
-    Attributes
-    ----------
-    problem : Latent
-    layout : Layout or None
-        How rows are read; None where they come as arrays.
-    widths : tuple of int or None
-        Columns of each view, where there are several.
-    seed : int
-    """
+    def __init__(self, problem: Latent, layout: Layout | None, widths: tuple[int, ...] | None) -> None:
+        super().__init__(problem, layout, widths)
+        self.partition = 0
+        self.names: list[str] = []  # of the sequences, in their order
 
-    problem: Latent
-    layout: Layout | None
-    widths: tuple[int, ...] | None
-    seed: int
+    def begin(self, partition: int) -> None:
+        self.partition = partition
 
-    @property
-    def ordered(self) -> bool:
-        """Whether the places of rows in their sequences count."""
-        return isinstance(self.problem, HiddenMarkov)
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        self._note_sequences(batch)
+        super().add(chunk, batch)
 
-    def part(self, number: int, tables: Iterable[Any]) -> bytes:
-        """The sums of one partition, given as Arrow tables or batches."""
-        assert self.layout is not None
-        layout = replace(self.layout, roles=replace(self.layout.roles, key=None))
-        first, sequences = LatentSums(self.problem, layout, self.widths), Sequences(number)
-        columns = self.layout.columns
-        hashes = StepHashes(columns, layout.roles.sequence) if self.ordered else Hashes(RowHashes(columns, layout.gaps))
-        position = scan(Partition(number, tables), layout, [hashes, sequences, first], WHOLE)
-        return self._first_message(first, sequences, {"missing": position.dropped, "content": hashes.rows.to_dict()})
-
-    def part_of_views(self, number: int, views: Sequence[Any], weights: Any, sequence: Any) -> bytes:
-        """The sums of one partition, given as arrays."""
-        views = [local(view) for view in views]
-        first, sequences = LatentSums(self.problem, None, self.widths), Sequences(number)
-        batch = views_batch(number, self.problem, views, weights, sequence)
+    def add_arrays(self, arrays: dict[str, Any]) -> None:
+        batch = views_batch(self.partition, self.problem, arrays)
         if len(batch):
-            sequences.add_batch(batch)
-            first.add_batch(batch, len(batch), place(number))
-        return self._first_message(
-            first, sequences, {"missing": 0, "content": views_hashes(views, weights, sequence, self.ordered)}
-        )
+            self._note_sequences(batch)
+            self.add_batch(batch, len(batch), place(self.partition))
 
-    def _first_message(self, first: LatentSums, sequences: Sequences, state: dict[str, Any]) -> bytes:
-        names = sequences.checked() if self.ordered else np.zeros(0, dtype=str)
-        return self._message(first, names, state | {"parts": 1, "travelled": 0})
+    def _note_sequences(self, batch: Batch) -> None:
+        """Go on with the names; each comes once while the rows of its sequence follow each other."""
+        if isinstance(self.problem, HiddenMarkov) and len(batch):
+            names = [UNNAMED] if batch.groups is None else [_written(name) for name in _runs(batch.groups).tolist()]
+            self.names += names[1:] if self.names[-1:] == names[:1] else names
 
-    @staticmethod
-    def _message(first: LatentSums, names: np.ndarray, state: dict[str, Any]) -> bytes:
-        header = {name: getattr(first.samples, name) for name in SEEN}
-        return pack(header | state, prefixed("sums", flat(first.sums or {})) | {"names": names})
+    def pack(self) -> bytes:
+        repeated = _repeated(self.names)
+        if repeated is not None:
+            raise InputError(
+                f"Partition {self.partition}: sequence {repeated} is interrupted by the rows of another, so windows of three "
+                "steps would be lost; sort the rows of the partition by sequence and time."
+            )
+        return super().pack()
 
-    def join(self, messages: Sequence[bytes]) -> bytes:
-        """One message from several."""
-        return self._message(*self._added(messages))
+    def merge(self, other: PartitionSums) -> None:
+        if other.sums is not None:
+            self.plus(other.sums)
+        for name in COUNTS:
+            setattr(self.samples, name, getattr(self.samples, name) + getattr(other.samples, name))
+        self.names += other.names
+        repeated = _repeated(self.names)
+        if repeated == UNNAMED:
+            raise InputError(
+                "Without sequence= all rows are one sequence, and here they lie in several partitions; name the column that "
+                "tells sequences apart, or put all rows into one partition."
+            )
+        if repeated is not None:
+            raise InputError(
+                f"Sequence {repeated} lies in several partitions, so windows of three steps would be lost; partition the rows "
+                "such that each sequence lies in one partition."
+            )
 
-    def _added(self, messages: Sequence[bytes]) -> tuple[LatentSums, np.ndarray, dict[str, Any]]:
-        first = LatentSums(self.problem, None, self.widths)
-        counts = dict.fromkeys((*SEEN, "missing", "parts"), 0)
-        travelled, names, contents = sum(map(len, messages)), [], []
-        for message in messages:
-            header, arrays = unpack(message, "The message", "a sum")
-            counts = {name: value + header[name] for name, value in counts.items()}
-            travelled += header["travelled"]
-            sums = unflat(without_prefix("sums", arrays))
-            if sums:
-                first.plus(sums)
-            names.append(arrays["names"])
-            contents.append(header["content"])
-        for name in SEEN:
-            setattr(first.samples, name, counts[name])
-        content = joined_hashes(contents)
-        if content is None:
-            raise InputError("Some chunks are sparse and others are not, or their columns differ; give all of them one kind.")
-        return first, joined_names(names), counts | {"travelled": travelled, "content": content}
 
-    def second(self, messages: Sequence[bytes]) -> Task:
-        """What a worker must know in the second pass: the problem lowered, above all."""
-        first, _, state = self._added(messages)
-        lowered = self.problem.lower(first.total(), self.widths)
-        return Task(lowered, self.layout, self.seed, state["travelled"], state["rows"], first.notes, state["content"])
+class StepHashes(Consumer):
+    """Hashes of the rows of a partition, each with its place in its sequence."""
+
+    background = True
+
+    def __init__(self, columns: Sequence[str], sequence: str | None) -> None:
+        self.columns, self.sequence = list(columns), sequence
+        self.step_name = "/".join(["step", *self.columns])  # a name that no column has
+        self.rows = RowHashes([*self.columns, self.step_name])
+        self.last: Any = None
+        self.next = 0
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        table = pa.table({name: chunk.table.column(name) for name in self.columns})
+        labels = None if self.sequence is None else decoded(table.column(self.sequence)).to_numpy()
+        self.rows.add(table.append_column(self.step_name, [pa.array(self.steps(labels, table.num_rows))]))
+
+    def steps(self, labels: np.ndarray | None, count: int) -> np.ndarray:
+        """The places of the next rows in their sequences."""
+        place = np.arange(count)
+        if not count:
+            return place
+        begins = np.zeros(count, dtype=bool)
+        if labels is not None:
+            begins = np.concatenate([[bool(labels[0] != self.last)], labels[1:] != labels[:-1]])
+            self.last = labels[-1]
+        steps = np.asarray(place - np.maximum.accumulate(np.where(begins, place, -self.next)))
+        self.next = int(steps[-1]) + 1
+        return steps
+
+
+def steps_of(labels: Any, count: int) -> np.ndarray:
+    """The places of the rows of a partition in their sequences."""
+    return StepHashes([], None).steps(None if labels is None else np.asarray(labels), count)
+
+
+def _repeated(names: Sequence[str]) -> str | None:
+    """The first in order of the names that come several times; None if all differ."""
+    found, counts = np.unique(np.array(names, dtype=str), return_counts=True)
+    return str(found[counts > 1][0]) if (counts > 1).any() else None
+
+
+def _runs(labels: np.ndarray) -> np.ndarray:
+    """The labels, once wherever they change."""
+    return np.asarray(labels[np.concatenate([[True], labels[1:] != labels[:-1]])])
+
+
+def _written(name: Any) -> str:
+    """A name in words; 1 and 1.0 are the same, whatever type a partition has read."""
+    return repr(int(name)) if isinstance(name, float) and name.is_integer() else repr(name)

@@ -16,12 +16,11 @@ from karat import __version__
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
-from karat._cube.build import new_reducer
-from karat._cube.cells import Cells, joined, label_list
+from karat._cube.build import gather_cells, new_reducer
+from karat._cube.cells import Cells, joined_cells, label_list
 from karat._cube.compare import Comparison, chow
 from karat._cube.file import cube_path, identity, locked, output_path, pack_cube, unpack_cube, write_cube
 from karat._cube.fits import Fits, check_estimator, fit_cells
-from karat._cube.gather import gather
 from karat._cube.history import alive, contents_of, same_rows, unlabelled
 from karat._cube.layout import CellLayout
 from karat._cube.reduce import Reducer
@@ -256,7 +255,9 @@ class Cube:
         content : bool
             Hash the rows, so that the same rows are not added twice.
         """
-        return self._with_rows("update", rows, memory, content, lambda cells, new: self.reducer.merged(joined([cells, new])))
+        return self._with_rows(
+            "update", rows, memory, content, lambda cells, new: self.reducer.merged(joined_cells([cells, new]))
+        )
 
     def replace(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
         """Rebuild the cells that occur in ``rows``, which has all their rows; other cells stay as they are.
@@ -265,7 +266,7 @@ class Cube:
         """
 
         def rebuilt(cells: Cells, new: Cells) -> Cells:
-            both = joined([cells, new])  # whose labels are of one type
+            both = joined_cells([cells, new])  # whose labels are of one type
             labels = label_list(both)
             known, count = set(labels[len(cells) :]), len(cells)
             kept = [i for i, label in enumerate(labels) if i >= count or label not in known]
@@ -301,7 +302,7 @@ class Cube:
             living = alive(other.cells)
             self._refuse_again(cells, history, [one for i in living for one in contents_of(other.history[i])])
             moved = tuple((first,) for _ in other.cells.origins)
-            both = self.reducer.merged(joined([cells, replace(other.cells, origins=moved)]))
+            both = self.reducer.merged(joined_cells([cells, replace(other.cells, origins=moved)]))
             record = {"change": "merge", "rows": int(other.cells.counts.sum()), "history": list(other.history)}
             return both, record | {"alive": living}
 
@@ -311,7 +312,7 @@ class Cube:
         check_memory(memory)
 
         def changed(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
-            new, found, _ = gather(rows, self.layout, self.problem, self.seed, len(history), memory, content)
+            new, found, _ = gather_cells(rows, self.layout, self.problem, self.seed, len(history), memory, content)
             if kind == "update" and found["content"]:
                 self._refuse_again(cells, history, [found["content"]])
             return put(cells, new), {"change": kind} | found

@@ -1,33 +1,42 @@
-"""Cells of rows in files, frames and databases: one pass, bounded memory.
+"""The cells of anything that holds rows: frames, files, queries and streams, and frames of Dask and Spark.
 
     rows of a batch   -> the number of the cell of each, and its number within the cell
     wait              -> until they fill the memory that they may take
     fold              -> every cell that has many rows keeps a few (:class:`karat._cube.reduce.Reducer`)
 
-Cells of which all rows come together are reduced once.  Others are reduced again when more rows have come, together with the
-rows that they hold.
+in one pass and bounded memory.  Cells of which all rows come together are reduced once.  Others are reduced again when more
+rows have come, together with the rows that they hold.  On a cluster the cells of a partition are made where it lies, and merged
+in a tree; only kept rows travel.
 """
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
+from karat._cluster.partitions import cluster_of, scan_partitions
 from karat._core.certify import Certificate
-from karat._cube.cells import Cells, in_order, no_cells, starts_of
+from karat._cube.cells import Cells, in_order, joined_cells, label_list, no_cells, no_weight, starts_of
 from karat._cube.layout import CellLayout, Labels
 from karat._cube.present import Present
 from karat._cube.reduce import Reducer
 from karat._data.batch import Batch, joined
+from karat._data.containers import collected
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
 from karat.errors import InputError
-from karat.io.build import described_source
 from karat.io.consumers import Consumer, Hashes
+from karat.io.find import open_source
 from karat.io.row_hashes import RowHashes
-from karat.io.scan import Position, scan
-from karat.io.source import Chunk, Source
+from karat.io.scan import require_rows, scan
+from karat.io.source import Chunk
 from karat.problems import Problem
 
 BATCH = 2**19  # rows that are read at a time
@@ -35,26 +44,78 @@ SHARE = 4  # parts of the memory: rows wait in one, and are sorted and reduced i
 MANY = 4  # rows per feature above which a cell is reduced before the end
 
 
+def gather_cells(
+    data: Any, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int, content: bool,
+    progress: Progress | None = None, present: Present | None = None,
+) -> tuple[Cells, dict[str, Any], CellLayout]:  # fmt: skip
+    """The cells of some rows, what is to be remembered of them, and the layout of their columns.
+
+    ``origin`` is the number of the change that they are part of; ``present`` looks for kept rows among them.
+    """
+    cluster = cluster_of(data)
+    if cluster is not None:
+        known = layout.named(cluster.frame_schema(data).names)
+        make = partial(CollectCells, problem, known, seed, memory, present)
+        collector, facts = scan_partitions(data, known, make, known.roles.columns if content else ())
+        source: dict[str, Any] = {"given": [], "files": []}
+        rows, dropped, hashes = facts.rows, {"missing": facts.missing, "broken": 0}, facts.content
+    else:
+        opened = open_source(collected(data))
+        known = layout.among(opened.schema())
+        collector = CollectCells(problem, known, seed, memory, present)
+        hashing = [Hashes(RowHashes(known.roles.columns, known.gaps))] if content else []
+        files = opened.identity()
+        position = scan(opened, known, [*hashing, collector], BATCH, progress=progress)
+        require_rows(opened, known, position)
+        source = opened.described(files, position.counts)
+        rows, dropped = position.rows, {"missing": position.dropped, "broken": position.bad}
+        hashes = hashing[0].rows.to_dict() if hashing else None
+    if present is not None:
+        present.found |= collector.present.found
+    cells = collector.cells()
+    if not len(cells):
+        raise InputError("The data has no rows that could be used; a cube needs at least one.")
+    if not cells.sizes.all():
+        labels = zip(layout.by, (values[int(np.argmin(cells.sizes))] for values in cells.labels), strict=True)
+        name = ", ".join(f"{column}={value}" for column, value in labels)
+        raise InputError(f"Cell {name} has no row of positive weight; leave its rows out or correct their weights.")
+    # Labels are not hashed with the rows: a digest of them can be left out where a rollup changes them.
+    sums = None if hashes is None else [*hashes["sums"], _label_digest(cells)]
+    record = {"source": source, "rows": rows, "dropped": dropped, "content": sums}
+    return replace(cells, origins=((origin,),) * len(cells)), record, known
+
+
+def _label_digest(cells: Cells) -> str:
+    """A digest of the labels and of how many rows each has: rows of other labels are other rows."""
+    counted = sorted((repr(label), count) for label, count in zip(label_list(cells), cells.counts.tolist(), strict=True))
+    return sha256(repr(counted).encode()).hexdigest()[:16]
+
+
 class CollectCells(Consumer):
     """Sorts rows into cells, and keeps a few of each.
 
     Parameters
     ----------
-    reducer : Reducer
+    problem : Problem
     layout : CellLayout
-    most : int
-        Rows that may wait.
+        Which knows its columns.
+    seed : int
+    memory : int
+        Bytes that may be used.
     present : Present, optional
-        Looks for kept rows among those that come.
+        Looks for kept rows among those that come; this one stays as it is.
     """
 
-    def __init__(self, reducer: Reducer, layout: CellLayout, most: int, present: Present | None = None) -> None:
-        self.reducer, self.layout, self.most, self.present = reducer, layout, most, present
+    def __init__(self, problem: Problem, layout: CellLayout, seed: int, memory: int, present: Present | None = None) -> None:
+        self.reducer, self.layout = new_reducer(problem, layout, seed), layout
+        self.most = max(10**5, memory // (SHARE * 8 * (len(layout.columns) + 3)))  # rows that may wait
+        self.present = None if present is None else present.emptied()
         self.labels = Labels(layout)
         self.pieces: list[Batch] = []  # rows that wait or are held: their groups are the numbers of cells, their parts flat
         self.claims: dict[int, Certificate] = {}  # of the cells that hold rows for others
         self.counts = np.zeros(0, dtype=np.int64)  # rows of each cell so far
         self.seen = self.waiting = 0
+        self.merged: Cells | None = None  # those of several partitions
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         codes = self.labels.codes(chunk.table, chunk.where)
@@ -115,29 +176,25 @@ class CollectCells(Consumer):
         self.waiting = sum(map(len, self.pieces))
         self.most = max(self.most, 2 * self.waiting)  # many cells: what they hold must not be folded again and again
 
-    def cells(self, origin: int) -> Cells:
-        """All cells; ``origin`` is the number of the change that they are part of.
-
-        A label all of whose rows were left out, because they lack values, is no cell.
-        """
+    def cells(self) -> Cells:
+        """All cells.  A label all of whose rows lack values is none; one whose rows all have weight zero keeps no row."""
+        if self.merged is not None:
+            return self.merged
         if not self.pieces:
             return no_cells(len(self.layout.by), len(self.reducer.names))
         self.fold()
         there = np.flatnonzero(self.counts)
-        empty = [cell for cell in there.tolist() if cell not in self.claims]
-        if empty:
-            raise InputError(
-                f"{self._name(empty[0])} has no row of positive weight; leave its rows out or correct their weights."
-            )
         rows, codes = self._waiting()
         order = _sorted(codes, len(self.labels))
         order = order[np.asarray(rows.weights)[order] > 0]
         rows = rows.take(order)
         labels = self.labels.arrays(there)
         sizes = np.bincount(codes[order], minlength=len(self.labels))[there]
+        problem = self.reducer.problem
+        claims = [self.claims.get(cell) or no_weight(problem, int(self.counts[cell])) for cell in there.tolist()]
         found = Cells(
-            labels, starts_of(sizes), tuple(rows.parts), np.asarray(rows.weights), rows.numbers, rows.keys,
-            tuple(self.claims[c] for c in there.tolist()), ((origin,),) * len(there),
+            labels, starts_of(sizes), tuple(rows.parts), np.asarray(rows.weights), rows.numbers, rows.keys, tuple(claims),
+            ((0,),) * len(there),
         )  # fmt: skip
         return found.chosen(in_order(labels, len(there))[0])
 
@@ -146,24 +203,22 @@ class CollectCells(Consumer):
         rows = joined(self.pieces)
         return rows, np.asarray(rows.groups)
 
+    def pack(self) -> bytes:
+        return pickle.dumps((self.cells(), None if self.present is None else self.present.found))
 
-def collect(
-    source: Source, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int, content: bool,
-    progress: Progress | None = None, present: Present | None = None,
-) -> tuple[Cells, dict[str, Any], Position]:  # fmt: skip
-    """The cells of a source, what is to be remembered of it, and what was read; ``layout`` knows its columns."""
-    each = 8 * (len(layout.columns) + 3)
-    collector = CollectCells(new_reducer(problem, layout, seed), layout, max(10**5, memory // (SHARE * each)), present)
-    hashes = [Hashes(RowHashes(layout.roles.columns, layout.gaps))] if content else []  # labels: see karat._cube.gather
-    files = source.identity()
-    position = scan(source, layout, [*hashes, collector], BATCH, progress=progress)
-    found = {
-        "source": described_source(source, files, position.counts),
-        "rows": position.rows,
-        "dropped": {"missing": position.dropped, "broken": position.bad},
-        "content": hashes[0].rows.to_dict()["sums"] if hashes else None,
-    }
-    return collector.cells(origin), found, position
+    def unpack(self, message: bytes) -> CollectCells:
+        other = copy(self)
+        other.merged, found = pickle.loads(message)
+        if self.present is not None:
+            other.present = self.present.emptied()
+            other.present.found = found
+        return other
+
+    def merge_all(self, others: Sequence[Any]) -> None:
+        self.merged = self.reducer.merged(joined_cells([part.cells() for part in (self, *others)]))
+        for other in others:
+            if self.present is not None:
+                self.present.found |= other.present.found
 
 
 def new_reducer(problem: Problem, layout: CellLayout, seed: int) -> Reducer:

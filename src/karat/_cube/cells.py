@@ -19,6 +19,7 @@ from karat._core.certify import Certificate
 from karat._cube.kinds import joined_labels, label_keys
 from karat._data.frames import stack_rows
 from karat.engine.linalg import Array, Indices
+from karat.problems import Problem
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Cells:
         )
 
 
-def joined(parts: Sequence[Cells]) -> Cells:
+def joined_cells(parts: Sequence[Cells]) -> Cells:
     """The cells of several parts, one part after the other; labels may occur several times."""
     parts = [part for part in parts if len(part)] or list(parts[:1])
     first = parts[0]
@@ -117,6 +118,18 @@ def no_cells(labels: int, columns: int) -> Cells:
     """Those of rows of which none is left, with so many columns of labels and of numbers."""
     none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
     return Cells((none,) * labels, starts_of(whole), (none,) * columns, none, whole, None, (), ())
+
+
+def no_weight(problem: Problem, count: int) -> Certificate:
+    """That of a cell of ``count`` rows, of which none has a weight: nothing is kept, and nothing is off.
+
+    Rows of the same label may have weights in other partitions of the data.
+    """
+    return Certificate(
+        loss_error=0.0, rounding=0.0, remainder=0.0, moment_error=0.0, total_error=0.0, rank=0, size=0, bound=0, condition=1.0,
+        excluded_directions=(), method="no row", passes=1, seconds=0.0, keeps=problem.keeps, excludes=problem.excludes,
+        n_rows=count, spent=0.0,
+    )  # fmt: skip
 
 
 def starts_of(sizes: Indices) -> Indices:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from karat._cube.base import Cube, stamped
+from karat._cube.build import gather_cells
 from karat._cube.file import output_path
-from karat._cube.gather import gather
 from karat._cube.layout import CellLayout
-from karat._stream.sketch import Sketch
+from karat._data.roles import column_problem
+from karat._stream.admission import check_mergeable
 from karat.engine.rows import Progress
-from karat.errors import InputError, check_memory
-from karat.io.build import MEMORY, checked_problem
+from karat.errors import InputError, check_memory, check_whole
+from karat.io.build import MEMORY
 from karat.problems import Problem
 
 
@@ -78,8 +79,8 @@ def cube(
     >>> cube.select(region=["EU", "US"]).n_rows
     6000
     """
-    problem = checked_problem(problem, target)
-    Sketch(problem, random_state=random_state)  # refuses what cannot be merged
+    problem = check_mergeable(column_problem(problem, target))
+    check_whole("random_state", random_state, 0)
     if problem.absorb is not None:
         raise InputError("absorb and cells do not go together: an absorbed coreset serves one fit of one alpha.")
     check_memory(memory)
@@ -89,7 +90,7 @@ def cube(
         output_path(path)
     layout = CellLayout.for_cells(problem, target, by, columns, sample_weight, key, on_missing)
     seed = int(random_state)
-    cells, record, layout = gather(data, layout, problem, seed, 0, memory, content, progress)
+    cells, record, layout = gather_cells(data, layout, problem, seed, 0, memory, content, progress)
     made = Cube(cells, problem, layout, [stamped({"change": "build"} | record)], seed=seed)
     if path is not None:
         made.save(path)

@@ -49,18 +49,6 @@ class Present:
         other.found = np.zeros_like(self.found)
         return other
 
-    def packed(self) -> str:
-        """What was found, as text."""
-        return np.packbits(self.found).tobytes().hex()
-
-
-def unpacked(texts: Sequence[str], count: int) -> Flags:
-    """What was found in any of several parts (:meth:`Present.packed`)."""
-    found = np.zeros(count, dtype=bool)
-    for text in texts:
-        found |= np.unpackbits(np.frombuffer(bytes.fromhex(text), dtype=np.uint8), count=count).astype(bool)
-    return found
-
 
 def _values(columns: Sequence[np.ndarray], keys: np.ndarray | None) -> list[list[Any]]:
     """Columns as Python's numbers, of which whole ones and others compare exactly."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from karat._core.certify import Certificate, certify, require_proven
-from karat._cube.cells import Cells, in_order, joined, starts_of
+from karat._cube.cells import Cells, in_order, joined_cells, starts_of
 from karat._data.batch import RESCALE
 from karat._data.non_finite import explain_non_finite
 from karat._data.offsets import find_offsets
@@ -154,7 +154,7 @@ class Reducer:
         members = [order[a:b] for a, b in zip(edges[:-1][several], edges[1:][several], strict=True)]
         together = self._together(cells, members, tuple(values[firsts[several]] for values in cells.labels), loose)
         alone = cells.chosen(firsts[~several])
-        both = joined([alone, together])
+        both = joined_cells([alone, together])
         return both.chosen(np.argsort(np.concatenate([np.flatnonzero(~several), np.flatnonzero(several)])))
 
     def _together(self, cells: Cells, members: list[Indices], labels: tuple[np.ndarray, ...], loose: bool) -> Cells:
@@ -168,7 +168,7 @@ class Reducer:
         united = Cells(
             labels, starts_of(lengths), tuple(column[rows] for column in cells.columns), cells.weights[rows], numbers,
             None if cells.keys is None else cells.keys[rows],
-            tuple(Certificate.union([cells.certificates[i] for i in some]) for some in members),
+            tuple(self._united(cells, some) for some in members),
             tuple(tuple(sorted({o for i in some for o in cells.origins[i]})) for some in members),
         )  # fmt: skip
         much = np.flatnonzero(lengths > (LOOSE if loose else 1) * self.kernel.width)
@@ -177,7 +177,12 @@ class Reducer:
         claims = [[cells.certificates[i] for i in members[g]] for g in much]
         reduced = self.reduced(united.chosen(much), claims)
         rest = np.setdiff1d(np.arange(len(united)), much)
-        return joined([united.chosen(rest), reduced]).chosen(np.argsort(np.concatenate([rest, much])))
+        return joined_cells([united.chosen(rest), reduced]).chosen(np.argsort(np.concatenate([rest, much])))
+
+    def _united(self, cells: Cells, some: Indices) -> Certificate:
+        """The certificate of several cells together; one without rows has nothing to say, but its rows count."""
+        claims = [cells.certificates[i] for i in some if cells.certificates[i].size] or [cells.certificates[some[0]]]
+        return replace(Certificate.union(claims), n_rows=sum(cells.certificates[i].n_rows for i in some))
 
     def reduced(self, cells: Cells, claims: Sequence[Sequence[Certificate]]) -> Cells:
         """Every cell reduced; ``claims`` are those of the rows in it."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._cube.cells import Cells, in_order, joined
+from karat._cube.cells import Cells, in_order, joined_cells
 from karat._cube.fits import Fits, Place, check_estimator, fit_one, plain_coreset
 from karat._cube.reduce import Reducer
 from karat._cube.select import check_name
@@ -67,7 +67,7 @@ class Rolling:
     def __iter__(self) -> Iterator[tuple[Any, Coreset]]:
         """The label of the last step of each window (with those of ``by`` before it), and the coreset of the window."""
         for last, parts in self._windows():
-            cells = joined([cells.chosen(np.array([g])) for cells, g in parts])
+            cells = joined_cells([cells.chosen(np.array([g])) for cells, g in parts])
             label = tuple(values[last] for values in self.steps.cells.labels)
             yield label if self.by else label[0], self.cube.coreset_of(cells, np.arange(len(cells)))
 
@@ -122,7 +122,7 @@ def _scanned(steps: Cells, runs: Sequence[Indices], window: int, reducer: Reduce
         step = replace(step, labels=(numbers,))
         if held is not None:
             before = held.chosen(np.flatnonzero(np.isin(held.labels[0], numbers)))
-            step = reducer.merged(joined([step, before] if backwards else [before, step]), loose=True)
+            step = reducer.merged(joined_cells([step, before] if backwards else [before, step]), loose=True)
         held = step
         for i, b in enumerate(alive):
             run, first, block = blocks[b]

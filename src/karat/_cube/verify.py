@@ -1,6 +1,6 @@
 """A cube against the data that it was made of: every cell is proven or refuted by itself.
 
-    fresh     the cells of the data, made anew in one pass (:mod:`karat._cube.gather`), each with its proof
+    fresh     the cells of the data, made anew in one pass (:mod:`karat._cube.build`), each with its proof
     present   which kept rows of the cube are rows of the data, found in the same pass (:mod:`karat._cube.present`)
     measure   the kept rows of a cell against those of the fresh one
 
@@ -20,8 +20,8 @@ import numpy as np
 from karat._core.certify import Certificate, readable
 from karat._core.verify import measured
 from karat._core.wording import several, verdict
+from karat._cube.build import gather_cells
 from karat._cube.cells import Cells, label_list
-from karat._cube.gather import gather
 from karat._cube.kinds import joined_labels
 from karat._cube.present import Present
 from karat._data.batch import read_input
@@ -109,7 +109,7 @@ class CubeVerification:
 def verify_cube(cube: Cube, data: Any, memory: int, progress: Progress | None) -> CubeVerification:
     """See :meth:`karat.Cube.verify`."""
     cells, present = cube.cells, Present(cube.cells)
-    fresh, record, _ = gather(data, cube.layout, cube.problem, cube.seed, 0, memory, False, progress, present)
+    fresh, record, _ = gather_cells(data, cube.layout, cube.problem, cube.seed, 0, memory, False, progress, present)
     both, other = _shared(cells, fresh)
     certificates = [replace(one, refuted=True, notes=(NO_ROWS,)) for one in cells.certificates]
     if len(both):

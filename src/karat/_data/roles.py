@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from karat._data.advice import instead
+from karat._data.batch import chosen_problem
 from karat.errors import InputError
 from karat.problems import Problem
 
@@ -50,6 +51,19 @@ class ColumnRoles:
             if name in features:
                 raise InputError(f"Column {name!r} is the target, so it cannot be a feature; leave it out of the features.")
         return found
+
+
+def column_problem(problem: Problem | None, target: Any) -> Problem:
+    """The problem for rows whose columns are named, or the default one; a target where it needs one."""
+    problem = chosen_problem(problem, target is not None and target != [])
+    if problem.needs_target and not target:
+        raise InputError(f"{problem.describe()} needs a target: name its column.")
+    if problem.transform is not None:
+        raise InputError(
+            f"{problem.describe()} is for rows in memory (karat.coreset). Pass the inner problem, and transform the rows "
+            "first, or those of files by a fitted pipeline=."
+        )
+    return problem
 
 
 def column_roles(

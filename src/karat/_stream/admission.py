@@ -1,4 +1,4 @@
-"""What is asked of a batch before its rows wait among others: that it has some, and that their moments are finite."""
+"""What a sketch admits: problems whose parts can be merged, and batches that have rows, whose moments are finite."""
 
 from __future__ import annotations
 
@@ -10,8 +10,25 @@ from scipy import sparse
 from karat._data import containers
 from karat._data.batch import Batch, Table
 from karat._stream.summary import Summary, weighed
+from karat.errors import InputError, NotExactError
+from karat.problems import Problem
 
 HARMLESS = 1e30  # sum of squares of a batch, in its own precision, beyond which its moments are looked at
+
+
+def check_mergeable(problem: Problem) -> Problem:
+    """Raise unless parts of the data can be summed up one by one and merged; the problem is returned."""
+    if problem.transform is not None:
+        raise InputError(
+            f"A sketch keeps columns as they are, so {problem.describe()} is not for it; transform the rows before you add "
+            "them, and pass the inner problem."
+        )
+    if not problem.mergeable:
+        raise NotExactError(
+            f"A sketch of {problem.describe()} cannot be exact: its features depend on the full data. Build it in two "
+            "passes over all rows, karat.coreset(X, problem=...), or karat.coreset_files(source, problem=...)."
+        )
+    return problem
 
 
 def adds_nothing(X: Any, sample_weight: Any) -> bool:

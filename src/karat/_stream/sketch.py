@@ -28,7 +28,7 @@ from karat._data.groups import same_kind
 from karat._data.named import named_columns
 from karat._data.offsets import find_offsets
 from karat._storage.archive import Stored, read_archive, write_archive
-from karat._stream.admission import adds_nothing, is_summable
+from karat._stream.admission import adds_nothing, check_mergeable, is_summable
 from karat._stream.buffer import Buffer
 from karat._stream.fingerprint import Fingerprint
 from karat._stream.result import coreset_of
@@ -39,7 +39,7 @@ from karat.engine.carried import claimed_again, means_kernel
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.parts import SideBySide
 from karat.engine.stream import held_debt
-from karat.errors import InputError, NotExactError, check_whole
+from karat.errors import InputError, check_whole
 from karat.problems import Problem
 
 BUFFER_ROWS = 2**19  # folding costs as much as summing some ten thousand rows, so it should not happen often
@@ -88,17 +88,7 @@ class Sketch:
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         self.is_open = problem is None  # the first rows choose between two problems; until then it is one of them
-        problem = chosen_problem(problem, with_target=True)
-        if problem.transform is not None:
-            raise InputError(
-                f"A sketch keeps columns as they are, so {problem.describe()} is not for it; transform the rows before you add "
-                "them, and pass the inner problem."
-            )
-        if not problem.mergeable:
-            raise NotExactError(
-                f"A sketch of {problem.describe()} cannot be exact: its features depend on the full data. Build it in two "
-                "passes over all rows, karat.coreset(X, problem=...), or karat.coreset_files(source, problem=...)."
-            )
+        problem = check_mergeable(chosen_problem(problem, with_target=True))
         for name, value, least in (
             ("random_state", random_state, 0), ("buffer_rows", buffer_rows, 1), ("buffer_bytes", buffer_bytes, 1)
         ):  # fmt: skip

@@ -6,16 +6,16 @@ core     = rows.coreset(layout)             # one pass; a sketch per partition
 
 from __future__ import annotations
 
-import pickle
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from karat._cluster.task import WHOLE, Partition, Task, cluster_of
+from karat._cluster.partitions import cluster_of, scan_partitions
+from karat._cluster.sketches import finish, last_pass
 from karat._core.coreset import Coreset
 from karat._core.plan import FOLD
 from karat._data import containers
@@ -25,98 +25,65 @@ from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.inference.formula import parse
 from karat.inference.layout import Columns, DesignLayout
-from karat.io.build import described_source
 from karat.io.columnar import ColumnarFiles
 from karat.io.consumers import Consumer, Reduce
 from karat.io.find import open_source
-from karat.io.scan import require_rows, scan
+from karat.io.scan import Position, require_rows, scan
 from karat.io.source import Source
 from karat.problems import LeastSquares
 
 
-class DataRows(ABC):
-    """Rows that can be read several times."""
+class SourceRows:
+    """Rows of a source of :mod:`karat.io`, which are read in several passes.
 
-    declared: dict[str, list[Any]]  # levels of columns that have a category type of their own, in order
-    all_doubles = False  # whether whole numbers come as doubles
-
-    @abstractmethod
-    def schema(self) -> pa.Schema:
-        """The columns."""
-
-    @abstractmethod
-    def scan(self, layout: Columns, consumer: Any) -> Any:
-        """The consumer, or the merged consumers, after all rows."""
-
-    @abstractmethod
-    def coreset(self, layout: DesignLayout) -> Coreset:
-        """Of all rows."""
-
-    def as_codes(self, columns: Sequence[str]) -> None:  # noqa: B027 - not every source can
-        """Read these columns as codes and levels, where the source can: they are categories."""
-
-
-class SourceRows(DataRows):
-    """Rows of a source of :mod:`karat.io`."""
+    Attributes
+    ----------
+    declared : dict
+        Levels of columns that have a category type of their own, in order.
+    all_doubles : bool
+        Whether whole numbers come as doubles.
+    """
 
     def __init__(self, source: Source, declared: dict[str, list[Any]], progress: Progress | None) -> None:
         self.source, self.declared, self.progress = source, declared, progress
         self.passes, self.all_doubles = 0, source.all_doubles
 
     def schema(self) -> pa.Schema:
+        """The columns."""
         return self.source.schema()
 
-    def scan(self, layout: Columns, consumer: Any) -> Any:
-        self._scan(layout, [consumer])
-        return consumer
-
     def as_codes(self, columns: Sequence[str]) -> None:
+        """Read these columns as codes and levels, where the source can: they are categories."""
         if isinstance(self.source, ColumnarFiles):
             self.source.as_codes(columns)
 
-    def _scan(self, layout: Columns, consumers: Sequence[Consumer]) -> Any:
+    def scan(self, layout: Columns, consumer: Any) -> Any:
+        """The consumer after all rows."""
+        self._scan(layout, consumer)
+        return consumer
+
+    def _scan(self, layout: Columns, consumer: Consumer) -> Position:
         if self.passes and self.source.once:
             raise InputError(
                 "A stream comes only once, and this table takes several passes; write it to files, or pass a frame."
             )
         self.passes += 1
-        position = scan(self.source, layout, consumers, FOLD, progress=self.progress)
+        position = scan(self.source, layout, [consumer], FOLD, progress=self.progress)
         require_rows(self.source, layout, position)
         return position
 
     def coreset(self, layout: DesignLayout) -> Coreset:
+        """Of all rows."""
         sketch = Sketch(LeastSquares(), random_state=0, buffer_rows=FOLD)
-        position = self._scan(layout, [Reduce(sketch, layout)])
+        position = self._scan(layout, Reduce(sketch, layout))
         core = sketch.coreset()
-        source = described_source(self.source, self.source.identity(), position.counts)
+        source = self.source.described(self.source.identity(), position.counts)
         dropped = {"missing": position.dropped, "broken": position.bad}
         return replace(core, provenance=layout.provenance(core.problem, 0, source, dropped, None))
 
 
-@dataclass(frozen=True)
-class PassTask:
-    """A pass over partitions: what a worker does, and how messages are joined."""
-
-    layout: Columns
-    consumer: Any  # empty; every partition has one like it
-
-    def part(self, number: int, tables: Iterable[Any]) -> bytes:
-        consumer = replace(self.consumer)
-        scan(Partition(number, tables), self.layout, [consumer], WHOLE)
-        return pickle.dumps(consumer)
-
-    def join(self, messages: Sequence[bytes]) -> bytes:
-        return pickle.dumps(self.finish(messages))
-
-    def finish(self, messages: Sequence[bytes]) -> Any:
-        first, *others = (pickle.loads(message) for message in messages)
-        for other in others:
-            first.merge(other)
-        return first
-
-
-class ClusterRows(DataRows):
-    """Rows of a Dask or Spark data frame.
+class ClusterRows:
+    """Rows of a Dask or Spark data frame, with the methods of :class:`SourceRows`.
 
     Parameters
     ----------
@@ -126,21 +93,26 @@ class ClusterRows(DataRows):
     """
 
     def __init__(self, data: Any, home: Any) -> None:
-        self.data, self.home, self.declared = data, home, {}
+        self.data, self.home = data, home
+        self.declared: dict[str, list[Any]] = {}
+        self.all_doubles = False
 
     def schema(self) -> pa.Schema:
         return self.home.frame_schema(self.data)
 
+    def as_codes(self, columns: Sequence[str]) -> None:
+        """Partitions are read as they come."""
+
     def scan(self, layout: Columns, consumer: Any) -> Any:
-        work = PassTask(layout, consumer)
-        return work.finish(self.home.messages(self.data, layout, work))
+        """The merged consumers of the partitions."""
+        return scan_partitions(self.data, layout, partial(replace, consumer))[0]
 
     def coreset(self, layout: DesignLayout) -> Coreset:
-        work = Task(LeastSquares(), layout, 0)
-        return work.finish(self.home.messages(self.data, layout, work), f"partitions merged by {self.home.NAME}")
+        work = last_pass(LeastSquares(), layout, 0)
+        return finish(work, self.home.messages(self.data, work), self.home.NAME)
 
 
-def open_rows(data: Any, progress: Progress | None) -> DataRows:
+def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
     """Rows of anything that :func:`karat.inference.ols` takes."""
     cluster = cluster_of(data)
     if cluster is not None:

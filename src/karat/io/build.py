@@ -7,11 +7,11 @@ core    = scan(source, [Hashes, Reduce])
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Literal, Never
 
 from karat._core.coreset import Coreset
@@ -20,10 +20,11 @@ from karat._core.plan import FOLD, fold_memory
 from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._data.advice import unknown_argument
-from karat._data.batch import check_taken, chosen_problem
-from karat._data.roles import column_roles, listed_names
+from karat._data.batch import check_taken
+from karat._data.roles import column_problem, column_roles, listed_names
 from karat._storage.archive import prefixed, without_prefix
 from karat._storage.damage import reading
+from karat._stream.admission import check_mergeable
 from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
 from karat.engine.rows import Progress
@@ -37,7 +38,7 @@ from karat.io.learn import learned
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source
-from karat.problems import Kernel, Moments, Problem
+from karat.problems import Kernel, Problem
 from karat.problems.latent import KnownMaps, Latent
 
 MEMORY = 10**9
@@ -126,40 +127,30 @@ def coreset_files(
     """
     if unknown:
         raise unknown_argument(coreset_files, unknown)
-    problem = checked_problem(problem, target)
+    problem = column_problem(problem, target)
     check_taken(problem, y=target or None, groups=groups)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence)
     layout = Layout.encoded(problem, roles, pipeline, on_missing, listed_names("one_hot", one_hot))
     if digest not in (None, ALGORITHM):
         raise InputError(f"digest must be {ALGORITHM!r} or None, not {digest!r}.")
-    # Refuses what is wrong before any file is opened.
-    Sketch(Moments(1) if problem.needs_sums else problem, random_state=random_state)
+    if not problem.needs_sums:
+        check_mergeable(problem)
+    check_whole("random_state", random_state, 0)
     if batch_rows is not None:
         check_whole("batch_rows", batch_rows)
     opened = open_source(source, rows=batch_rows or FOLD)
-    refuse_once(problem, opened)
+    require_rereadable(problem, opened)
     layout = layout.among(opened.schema())
     with progress_bar(progress, "B") as advance:
-        layout, rest = learned(opened, layout, batch_rows or LEARN_ROWS, checkpoint, advance)
+        rest = advance
+        if layout.encoding is not None:
+            layout, rest = learned(opened, layout, layout.encoding, batch_rows or LEARN_ROWS, checkpoint, advance)
         rows = fold_rows(problem, layout, memory, batch_rows)
         build = _Build(opened, layout, problem, rows, int(random_state), content, memory, checkpoint, rest, digest is not None)
         return build.finish()
 
 
-def checked_problem(problem: Problem | None, target: Any) -> Problem:
-    """The problem, or the default one; a target where it needs one."""
-    problem = chosen_problem(problem, target is not None and target != [])
-    if problem.needs_target and not target:
-        raise InputError(f"{problem.describe()} needs a target: name its column.")
-    if problem.transform is not None:
-        raise InputError(
-            f"{problem.describe()} is for rows in memory (karat.coreset). Pass the inner problem, and transform the rows "
-            "first, or those of files by a fitted pipeline=."
-        )
-    return problem
-
-
-def refuse_once(problem: Problem, source: Source) -> None:
+def require_rereadable(problem: Problem, source: Source) -> None:
     """Refuse a stream where a problem takes two passes."""
     if problem.needs_sums and source.once:
         raise InputError(
@@ -207,12 +198,14 @@ class _Build:
         self.seconds = 0.0  # of the first pass
         self.samples: Samples | None = None
         self.reduce: Reduce | None = None
-        files = source.identity()
-        self.checkpoint = Checkpoint(checkpoint, self._call(bool(checkpoint and files)), files)
+        self.files = source.identity()
+        if checkpoint is not None and not self.files:
+            raise InputError("Only a run over files can be resumed; leave checkpoint out, or write the stream to files.")
+        self.checkpoint = None if checkpoint is None else Checkpoint(checkpoint, self._call(), self.files)
 
     def finish(self) -> Coreset:
         """The coreset of all rows."""
-        with self.checkpoint.locked():
+        with nullcontext() if self.checkpoint is None else self.checkpoint.locked():
             self._resume()
             if self.first is not None and self.reduce is None:
                 self._scan([*self.hashes, *self.digests, self.first])
@@ -235,8 +228,8 @@ class _Build:
 
     def _require_same_rows(self) -> None:
         """Refuse a source that gave other rows in the second pass than in the first."""
-        if self.source.identity() != self.checkpoint.files:
-            changed = changed_file(self.checkpoint.files, self.source.identity())
+        if self.source.identity() != self.files:
+            changed = changed_file(self.files, self.source.identity())
             raise InputError(f"{changed} changed between the two passes; run again.")
         if self.again is not None and not self.again.rows.same_rows(self.hashes[0].rows):
             raise InputError(
@@ -271,13 +264,13 @@ class _Build:
         self.progress(done + total * (passes == 2 and self.reduce is not None), passes * total)
 
     def _provenance(self) -> dict[str, Any]:
-        source = described_source(self.source, self.checkpoint.files, self.position.counts)
+        source = self.source.described(self.files, self.position.counts)
         dropped = {"missing": self.position.dropped, "broken": self.position.bad}
         content = self.hashes[0].rows.to_dict() if self.content else None
         digest = self.digests[0].to_dict() if self.digests else None
         return self.layout.provenance(self.problem, self.seed, source, dropped, content, digest)
 
-    def _call(self, resumable: bool) -> dict[str, Any]:
+    def _call(self) -> dict[str, Any]:
         """What must be the same for a run to be resumed."""
         roles = self.layout.roles
         call: dict[str, Any] = {
@@ -295,15 +288,15 @@ class _Build:
             "pipeline": None if self.layout.pipeline is None else type(self.layout.pipeline).__name__,
             "encoding": None if self.layout.encoding is None else self.layout.encoding.to_dict(),
         }
-        if resumable and (self.layout.pipeline is not None or isinstance(self.problem, Kernel)):
+        if self.layout.pipeline is not None or isinstance(self.problem, Kernel):
             call["function"] = transform_digest(self.source, self.layout, self.problem)
         return call if self.first is None else call | {"widths": roles.widths and list(roles.widths)}
 
     def _save(self) -> None:
-        if self.checkpoint.path is None:
+        if self.checkpoint is None:
             return
         header: dict[str, Any] = {}
-        extra: dict[str, Any] = self.position.state(len(self.checkpoint.files)) | {"content": None}
+        extra: dict[str, Any] = self.position.state(len(self.files)) | {"content": None}
         arrays: dict[str, Any] = {}
         for consumer in (*self.hashes, *self.digests):
             numbers, rows = consumer.state()
@@ -327,8 +320,8 @@ class _Build:
         self.checkpoint.save(header, extra, arrays)
 
     def _resume(self) -> None:
-        saved = self.checkpoint.load()
-        if saved is None:
+        saved = None if self.checkpoint is None else self.checkpoint.load()
+        if self.checkpoint is None or saved is None:
             return
         path = str(self.checkpoint.path)
         with reading(path, "a checkpoint"):
@@ -353,18 +346,3 @@ class _Build:
             self._begin(known, Sketch.restore(header, own, path, known))
             assert self.samples is not None
             self.samples.restore(extra["second"], without_prefix("second", arrays))
-
-
-def described_source(source: Source, files: Sequence[Sequence[Any]], rows: dict[int, int]) -> dict[str, Any]:
-    """The paths that were passed (none, if it was a stream), and the files found there: ``files`` have path and size first."""
-    names = short_names([str(f[0]) for f in files])
-    found = [{"name": name, "size": f[1], "rows": rows.get(i, 0)} for i, (name, f) in enumerate(zip(names, files, strict=True))]
-    return {"given": list(source.given), "files": found} | ({} if source.query is None else {"query": source.query})
-
-
-def short_names(paths: Sequence[str]) -> list[str]:
-    """Paths below their common folder."""
-    if not paths:
-        return []
-    home = os.path.commonpath([os.path.dirname(path) for path in paths])
-    return [PurePath(os.path.relpath(path, home or ".")).as_posix() for path in paths]

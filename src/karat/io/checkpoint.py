@@ -35,31 +35,26 @@ class Checkpoint:
 
     Parameters
     ----------
-    path : path or None
-        None: there is no checkpoint.
+    path : path
     call : dict
         What must be the same for a run to be resumed.
     files : list
         Names, sizes and times of the files that are read.
     """
 
-    def __init__(self, path: str | Path | None, call: dict[str, Any], files: list[list[Any]]) -> None:
-        self.path = None if path is None else Path(path)
-        self.call, self.files = call, files
-        if path is not None and not files:
-            raise InputError("Only a run over files can be resumed; leave checkpoint out, or write the stream to files.")
-        if self.path is not None and not self.path.parent.is_dir():
+    def __init__(self, path: str | Path, call: dict[str, Any], files: list[list[Any]]) -> None:
+        self.path, self.call, self.files = Path(path), call, files
+        if not self.path.parent.is_dir():
             raise InputError(f"There is no folder {self.path.parent} for the checkpoint {self.path.name}; make it first.")
 
     def save(self, header: dict[str, Any], extra: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Write the state of a run; ``extra`` is what belongs to the run rather than to a sketch."""
-        if self.path is not None:
-            known = {"call": self.call, "files": self.files} | extra
-            write_archive(self.path, header | {"extra": known, "proof_version": PROOF_VERSION}, arrays)
+        known = {"call": self.call, "files": self.files} | extra
+        write_archive(self.path, header | {"extra": known, "proof_version": PROOF_VERSION}, arrays)
 
     def load(self) -> Stored | None:
         """What was saved, if it is of the same call and files; None if there is nothing."""
-        if self.path is None or not self.path.exists():
+        if not self.path.exists():
             return None
         header, arrays = read_archive(self.path, "a checkpoint", admit)
         with reading(str(self.path), "a checkpoint"):
@@ -84,7 +79,7 @@ class Checkpoint:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Two runs must not write one checkpoint; the lock goes with the process, however it ends."""
-        if self.path is None or not LOCKS:  # writes are atomic in any case
+        if not LOCKS:  # writes are atomic in any case
             yield
             return
         lock = self.path.with_name(self.path.name + ".lock")

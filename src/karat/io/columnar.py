@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from karat.compat.pyarrow import RESERVED
 from karat.errors import InputError
-from karat.io.background import ahead
-from karat.io.source import Chunk, Expected, File, Files, ResumePoint, Source, refuse_twins, with_folders
+from karat.io.source import Chunk, Expected, File, Files, ResumePoint, Source, ahead, refuse_twins, with_folders
 
 READAHEAD = 2  # batches decoded ahead of the one in work
 

@@ -2,16 +2,18 @@
 
 Reduce          a sketch keeps a few rows                          build
 LatentSums      what the maps of a latent problem are made of      its first pass
-Moments         the moments of all rows, beside kept ones          verify, report
-KeptRows        whether kept rows are at their places              verify
+SumMoments      the moments of all rows, beside kept ones          verify, report
+CheckKeptRows   whether kept rows are at their places              verify
+FindAnywhere    whether kept rows are anywhere                     verify
 Hashes          hashes of all rows                                 build, verify
-Sample          a few rows, drawn at random                        report
+SampleRows      a few rows, drawn at random                        report
 ColumnSums      sums and sums of squares of the columns            report
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +66,32 @@ class Consumer:
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Go on from a checkpoint, which also holds what others stored."""
+
+    # On a cluster every partition has a consumer of its own (:mod:`karat._cluster.partitions`).
+
+    def begin(self, partition: int) -> None:
+        """The rows of a partition come next, and no others."""
+
+    def add_arrays(self, arrays: dict[str, Any]) -> None:
+        """Take the rows of a partition that comes as arrays."""
+        raise NotImplementedError
+
+    def merge(self, other: Any) -> None:
+        """Add what the consumer of a partition that follows has found."""
+        raise NotImplementedError
+
+    def merge_all(self, others: Sequence[Any]) -> None:
+        """Add what several have found; by default one after the other."""
+        for other in others:
+            self.merge(other)
+
+    def pack(self) -> bytes:
+        """What travels of a consumer that has taken all of its rows."""
+        return pickle.dumps(self)
+
+    def unpack(self, message: bytes) -> Any:
+        """The consumer that was packed; this one is empty and of the same kind."""
+        return pickle.loads(message)
 
 
 class Reduce(Consumer):
@@ -131,7 +159,7 @@ class LatentSums(Consumer):
 
     def add_batch(self, batch: Batch, count: int, where: Callable[[int], str], names: list[str] | None = None) -> None:
         """Add a batch that stands for ``count`` rows; ``where`` puts a row in words, as do the ``names`` of the columns."""
-        found, _ = taken(self.samples, batch, count, where)
+        found, _ = next_samples(self.samples, batch, count, where)
         if not len(found):
             return
         try:
@@ -164,7 +192,7 @@ class LatentSums(Consumer):
         self.sums = unflat(without_prefix("sums", arrays)) or None
 
 
-def taken(samples: Samples, batch: Batch, count: int, where: Callable[[int], str]) -> Any:
+def next_samples(samples: Samples, batch: Batch, count: int, where: Callable[[int], str]) -> Any:
     """``samples.take``, where an error says which rows it is about."""
     try:
         return samples.take(batch, count)
@@ -172,7 +200,7 @@ def taken(samples: Samples, batch: Batch, count: int, where: Callable[[int], str
         raise InputError(f"Counting from {where(0)}: {error}") from error
 
 
-class Moments(Consumer):
+class SumMoments(Consumer):
     """Sums the moments of all rows, by group, in coordinates of the kept rows: if these are exact, nothing fits better.
 
     Parameters
@@ -256,7 +284,7 @@ class Moments(Consumer):
         return True
 
 
-class KeptRows(Consumer):
+class CheckKeptRows(Consumer):
     """Looks whether the kept rows are rows of the data under their numbers; ``moved`` are the numbers of those that are not."""
 
     def __init__(self, kept: Table) -> None:
@@ -285,7 +313,7 @@ class KeptRows(Consumer):
             self.moved -= set(kept.numbers[wanted[same]].tolist())
 
 
-class Present(Consumer):
+class FindAnywhere(Consumer):
     """Looks whether the kept rows are anywhere among the rows of the data; ``missing`` are those that are not."""
 
     def __init__(self, kept: Table) -> None:
@@ -317,11 +345,11 @@ class Hashes(Consumer):
         self.rows = RowHashes.from_dict(header["content"], self.rows.gaps)
 
 
-class Sample(Consumer):
+class SampleRows(Consumer):
     """Draws rows at random, without replacement: ``rows`` are at most ``count`` of them, as ``read`` sees a batch."""
 
     def __init__(self, count: int, seed: int, read: Callable[[Batch], Rows]) -> None:
-        self.draws, self.read = Draws(count, seed), read
+        self.draws, self.read = BottomKSample(count, seed), read
         self.rows = np.empty((0, 0))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
@@ -331,7 +359,7 @@ class Sample(Consumer):
         self.rows = (np.concatenate([self.rows, chosen]) if len(self.rows) else chosen)[stay]
 
 
-class Draws:
+class BottomKSample:
     """Which rows of a source of unknown length are in a uniform sample: every row draws a number, and the smallest stay."""
 
     def __init__(self, count: int, seed: int) -> None:

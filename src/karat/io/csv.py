@@ -1,7 +1,8 @@
 """CSV files, plain or compressed: whole lines (:mod:`karat.io.csv_blocks`), each piece parsed by a thread of its own.
 
 A piece is parsed by pyarrow as one would wish all of them to be: every number is a number, every line is whole.  What does not
-fit is settled afterwards, in the order of the file, where the number of its first line is known.
+fit is settled afterwards, in the order of the file, where the number of its first line is known.  Values that pyarrow cannot
+read as the numbers they should be are read one by one, by its own rules.
 """
 
 from __future__ import annotations
@@ -19,11 +20,9 @@ from pyarrow import compute as pc
 from pyarrow import csv as pacsv
 
 from karat.compat.pyarrow import invalid_value
+from karat.engine.offsets import WHOLE
 from karat.errors import InputError
-from karat.io.background import ahead, in_order
-from karat.io.csv_blocks import CODECS, CsvBytes, Header, Piece
-from karat.io.csv_lines import line_ends
-from karat.io.csv_values import NUMBER, WHOLE_NUMBER, as_numbers, is_large, is_long, number_of
+from karat.io.csv_blocks import CODECS, CsvBytes, Header, Piece, line_ends
 from karat.io.source import (
     DROP_ROWS,
     NOT_A_NUMBER,
@@ -32,8 +31,10 @@ from karat.io.source import (
     File,
     Files,
     ResumePoint,
+    ahead,
     refuse_twins,
     with_folders,
+    worked_in_order,
 )
 
 NOTHING = {None, *pacsv.ConvertOptions().null_values}
@@ -43,6 +44,10 @@ STRANGE = {
     "bool": "neither true nor false",
     "int64": "not a whole number of 64 bits like those before it",
 }
+WHOLE_NUMBER = re.compile(r"^[ \t]*[+-]?[0-9]{1,300}[ \t]*$")
+# What pyarrow reads as a number: no underscores, no digits of other scripts, no words but infinity.
+NUMBER = re.compile(r"[ \t]*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)[ \t]*", re.IGNORECASE | re.ASCII)
+SWITCH = {"true": True, "false": False, "1": True, "0": False}
 THREADS = 8  # that parse, at most: more would hold more of the file in memory and wait for the one that reduces
 COUNTED = 2**32  # bytes of a file that are read again to tell the number of a line
 PIECES = 4  # of a block: smaller ones cost more per row, larger ones leave threads waiting for the last one
@@ -95,7 +100,7 @@ class CsvFiles(Files):
             ends, _ = line_ends(piece.data, piece.header.delimiter)
             first = piece.data[: ends[PREVIEW - 1] + 1] if len(ends) >= PREVIEW else piece.data
             table, broken = self._read(0, piece._replace(data=first), piece.header.names, {})
-            self.longs = {field.name for field in table.schema if is_long(table[field.name])}
+            self.longs = {field.name for field in table.schema if _is_long(table[field.name])}
             self.switches = {field.name for field in table.schema if pa.types.is_boolean(field.type)}
             for i, field in enumerate(table.schema):
                 text = pa.types.is_string(field.type)
@@ -112,7 +117,7 @@ class CsvFiles(Files):
     def _culprit(self, column: pa.ChunkedArray, name: str, piece: Piece, broken: int) -> str | None:
         """Why a column is text though most of its values are numbers, in words; None if they are not."""
         values = column.to_pylist()
-        strange = [i for i, text in enumerate(values) if text not in NOTHING and number_of(text) is None]
+        strange = [i for i, text in enumerate(values) if text not in NOTHING and _number_of(text) is None]
         if 2 * len(strange) >= len(values):
             return None
         where = f"{self.names[0]}, row {strange[0]:,}" if broken else self._line(0, piece, strange[0] + 1)
@@ -177,7 +182,7 @@ class CsvFiles(Files):
 
         self.places, self.stored = [], {}
         last, row = start.file, start.row
-        for (file, piece), parsed in in_order(parse, ahead(pieces), min(pa.cpu_count(), THREADS)):
+        for (file, piece), parsed in worked_in_order(parse, ahead(pieces), min(pa.cpu_count(), THREADS)):
             if file != last:
                 last, row = file, 0
             table, bad = self._settle(parsed, piece, file, columns, types, numbers, strict)
@@ -236,7 +241,7 @@ class CsvFiles(Files):
             raise self._explain(error, piece, file)
         if table is None:
             table, broken = self._read(file, piece, columns, types | dict.fromkeys(numbers, pa.string()))
-            table = as_numbers(table, {c: kind for c, kind in numbers.items() if c in table.column_names})
+            table = _as_numbers(table, {c: kind for c, kind in numbers.items() if c in table.column_names})
             large = _large(table, types)
         if large:
             self._refuse_rounded(self._read(file, piece, large, dict.fromkeys(large, pa.string()))[0])
@@ -316,7 +321,7 @@ def _parse(piece: Piece, columns: Sequence[str], types: Types) -> Parsed:
 
 def _large(table: pa.Table, types: Types) -> list[str]:
     """Columns of doubles with numbers beyond 2^53."""
-    return [c for c in table.column_names if types.get(c) == pa.float64() and is_large(table[c])]
+    return [c for c in table.column_names if types.get(c) == pa.float64() and _is_large(table[c])]
 
 
 def _lines_before(text: bytes, sign: str, row: int, value: str = "") -> int:
@@ -340,3 +345,48 @@ def _lines_before(text: bytes, sign: str, row: int, value: str = "") -> int:
 
 def _not_a_number(where: str, column: str, value: str, what: str = "not a number") -> str:
     return f"{where}: column {column!r} has the value {value!r}, which is {what}."
+
+
+def _is_large(column: pa.ChunkedArray) -> bool:
+    """Whether numbers are beyond 2^53; a double of 2^53 may have been 2^53 + 1 before it was rounded."""
+    if not len(column) or column.null_count == len(column):
+        return False
+    if pa.types.is_float64(column.type) and not column.null_count:
+        values = [chunk.to_numpy() for chunk in column.chunks if len(chunk)]
+        top = np.max([(v.max(), -v.min()) for v in values])  # faster than pyarrow's, but NaN wins
+        if not np.isnan(top):
+            return bool(top >= WHOLE)
+    low, high = pc.min_max(column).as_py().values()
+    return bool(max(-low, high) >= WHOLE)
+
+
+def _is_long(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds whole numbers beyond 2^53."""
+    return pa.types.is_integer(column.type) and _is_large(column)
+
+
+def _number_of(text: str | None) -> float | None:
+    """What a value says; None if that is no number to pyarrow."""
+    return float(text) if text is not None and NUMBER.fullmatch(text) else None
+
+
+def _switch(text: str | None) -> bool | None:
+    """The same for a column of true and false."""
+    return None if text is None else SWITCH.get(text.strip(" \t").lower())
+
+
+def _whole_number(text: str | None) -> int | None:
+    """The same for a column of whole numbers of 64 bits."""
+    number = int(text) if text is not None and "+" not in text and WHOLE_NUMBER.match(text) else None
+    return None if number is None or not -(2**63) <= number < 2**63 else number
+
+
+def _as_numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
+    """Text columns as numbers of the given types; what is not one becomes null."""
+    for name, kind in types.items():
+        values = pa.array([READ[kind](value) for value in table[name].to_pylist()], kind)
+        table = table.set_column(table.column_names.index(name), name, values)
+    return table
+
+
+READ = {pa.float64(): _number_of, pa.bool_(): _switch, pa.int64(): _whole_number}

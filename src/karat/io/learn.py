@@ -29,17 +29,15 @@ MOST = 10_000  # levels of a column
 
 
 def learned(
-    source: Source, layout: Layout, rows: int, checkpoint: str | Path | None, progress: Progress | None
+    source: Source, layout: Layout, encoding: Encoding, rows: int, checkpoint: str | Path | None, progress: Progress | None
 ) -> tuple[Layout, Progress | None]:
     """The layout with the encoding of all rows, and the progress of the passes that follow."""
-    if layout.encoding is None:
-        return layout, progress
     if source.once:
         raise InputError("A stream comes only once; one_hot and on_missing='mean' read the data twice. Write it to files.")
-    stored = _stored(checkpoint, layout.encoding)
+    stored = _stored(checkpoint, encoding)
     if stored is not None:
         return replace(layout, encoding=stored), progress
-    learn = Learn(layout.encoding, layout.roles.features)
+    learn = LearnEncoding(encoding, layout.roles.features)
     first = None if progress is None else lambda done, total: progress(done, 2 * total)
     require_rows(source, layout, scan(source, layout, [learn], rows, progress=first))
     encoding = learn.learned()
@@ -61,7 +59,7 @@ def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
     return replace(found, lenient=False)
 
 
-class Learn(Consumer):
+class LearnEncoding(Consumer):
     """Collects levels, and sums for the means, of the rows that count."""
 
     def __init__(self, encoding: Encoding, features: Sequence[str]) -> None:
@@ -84,7 +82,7 @@ class Learn(Consumer):
                 )
         if self.encoding.fill:
             for name, place in self.places.items():
-                self.sums[name].append(_sums(batch.parts[place][:, 0], batch.weights))
+                self.sums[name].append(_weighted_sum(batch.parts[place][:, 0], batch.weights))
 
     def learned(self) -> Encoding:
         """The encoding of all rows."""
@@ -93,7 +91,7 @@ class Learn(Consumer):
         return replace(self.encoding, levels=levels, means=means)
 
 
-def _sums(values: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:
+def _weighted_sum(values: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:
     """Total weight, and weighted sum, of the values that are there."""
     there = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), dtype=bool)
     mass = there.astype(float) if weights is None else np.where(there, weights, 0.0)

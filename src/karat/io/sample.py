@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from karat.errors import InputError, check_whole
-from karat.io.consumers import Draws
+from karat.io.consumers import BottomKSample
 from karat.io.find import open_source
 from karat.io.source import ResumePoint
 
@@ -40,7 +40,7 @@ def sample_rows(source: Any, columns: Sequence[str] | None, count: int, seed: in
     check_whole("count", count)
     opened = open_source(source, rows=ROWS)
     columns = list(opened.schema().names if columns is None else columns)
-    draws, kept = Draws(int(count), seed), None
+    draws, kept = BottomKSample(int(count), seed), None
     numbers, first = np.empty(0, dtype=np.int64), 0
     for chunk in opened.chunks(columns, None, ROWS, ResumePoint(), strict=False):
         table = pa.Table.from_batches([chunk.table]) if isinstance(chunk.table, pa.RecordBatch) else chunk.table

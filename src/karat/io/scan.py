@@ -11,7 +11,9 @@ Pauses happen at places that depend on the files alone, so a resumed scan repeat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,8 +23,7 @@ from karat._core.plan import FOLD
 from karat._stream.samples import Samples
 from karat.engine.rows import Progress
 from karat.errors import InputError
-from karat.io.background import background_calls
-from karat.io.consumers import Consumer, taken
+from karat.io.consumers import Consumer, next_samples
 from karat.io.layout import Layout
 from karat.io.source import ResumePoint, Source
 
@@ -91,7 +92,7 @@ def scan(
                 count = chunk.table.num_rows
                 batch, dropped = layout.batch(chunk.table, position.rows, chunk.where)
                 if samples is not None:
-                    batch = taken(samples, batch, count, chunk.where)[1]
+                    batch = next_samples(samples, batch, count, chunk.where)[1]
                 for consumer in consumers:
                     if consumer.background:
                         beside.call(consumer.add, chunk, batch)
@@ -115,6 +116,32 @@ def scan(
         raise InputError(f"{changed_file(source.identity(), identity)} changed while it was read; run again.")
     position.point = ResumePoint(len(source.names))
     return position
+
+
+class BackgroundCalls:
+    """Calls made by a thread, in order."""
+
+    def __init__(self, worker: ThreadPoolExecutor) -> None:
+        self.worker = worker
+        self.pending: list[Future[None]] = []
+
+    def call(self, work: Callable[..., None], *items: Any) -> None:
+        self.pending.append(self.worker.submit(work, *items))
+
+    def wait(self) -> None:
+        """Until all is done; raises what went wrong."""
+        for call in self.pending:
+            call.result()
+        self.pending.clear()
+
+
+@contextmanager
+def background_calls() -> Iterator[BackgroundCalls]:
+    """A thread for work whose result is needed only later; it ends with the context."""
+    with ThreadPoolExecutor(1) as worker:
+        calls = BackgroundCalls(worker)
+        yield calls
+        calls.wait()
 
 
 def changed_file(before: list[list[Any]], now: list[list[Any]]) -> str:

@@ -8,16 +8,24 @@ What folders say (``year=2024/``) becomes columns: numbers, if that is how every
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from pathlib import PurePath
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from karat.errors import InputError
 
+T = TypeVar("T")
+U = TypeVar("U")
+END = object()
+AHEAD = 6  # items more than there are threads, so that these go on while others are reduced
 MISSING = "__HIVE_DEFAULT_PARTITION__"
 DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
 NOT_A_NUMBER = b"karat: not a number"  # metadata of a column that is text for one value's sake: where that is, in words
@@ -106,6 +114,18 @@ class Source(ABC):
         """Names, sizes and times of the files, to notice changes."""
         return []
 
+    def described(self, files: Sequence[Sequence[Any]], rows: Mapping[int, int]) -> dict[str, Any]:
+        """For the provenance: the paths that were passed (none, if it is a stream), and the files found there.
+
+        ``files`` are those of :meth:`identity`, and ``rows`` says how many each has.
+        """
+        names = short_names([str(file[0]) for file in files])
+        found = [
+            {"name": name, "size": file[1], "rows": rows.get(i, 0)}
+            for i, (name, file) in enumerate(zip(names, files, strict=True))
+        ]
+        return {"given": list(self.given), "files": found} | ({} if self.query is None else {"query": self.query})
+
     def where(self, file: int, row: int) -> str:
         """A row of a file, for error messages."""
         return f"{self.names[file]}, row {row:,}"
@@ -174,6 +194,14 @@ def _kind_of_values(values: set[str]) -> Any:
     return str
 
 
+def short_names(paths: Sequence[str]) -> list[str]:
+    """Paths below their common folder."""
+    if not paths:
+        return []
+    home = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return [PurePath(os.path.relpath(path, home or ".")).as_posix() for path in paths]
+
+
 def with_folders(batch: Any, folders: Mapping[str, Any], columns: Sequence[str]) -> Any:
     """The batch with the wanted columns that its folders give; None is a missing value."""
     for name, value in folders.items():
@@ -230,3 +258,38 @@ def sort_of(kind: pa.DataType) -> str:
         return "number"
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
     return "text" if text else str(kind)
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items; each is made while the one before it is in use.  Errors appear where their item would."""
+    with ThreadPoolExecutor(1) as worker:
+        coming = worker.submit(next, items, END)
+        while True:
+            item = coming.result()
+            if item is END:
+                return
+            coming = worker.submit(next, items, END)
+            yield item  # type: ignore[misc]
+
+
+def worked_in_order(work: Callable[[T], U], items: Iterator[T], threads: int) -> Iterator[tuple[T, U]]:
+    """Each item with what ``work`` makes of it, in their order; threads work ahead.  Errors appear where their item would."""
+    with ThreadPoolExecutor(threads) as workers:
+
+        def started() -> Iterator[tuple[Any, Future[U]]]:
+            try:
+                for item in items:
+                    yield item, workers.submit(work, item)
+            except Exception as error:
+                failed: Future[U] = Future()
+                failed.set_exception(error)
+                yield None, failed
+
+        coming: deque[tuple[T, Future[U]]] = deque()
+        for one in started():
+            coming.append(one)
+            if len(coming) > threads + AHEAD:
+                item, made = coming.popleft()
+                yield item, made.result()
+        for item, made in coming:
+            yield item, made.result()

@@ -1,8 +1,8 @@
 """verify_files: the data read again, and a coreset of it proven or refuted.
 
-    Moments     summed afresh in coordinates of the kept rows, which are measured against them
-    KeptRows    whether they still are the rows of the data at their indices
-    Hashes      the hashes of all rows against those that were stored: identical, reordered, or changed, and where
+    SumMoments       summed afresh in coordinates of the kept rows, which are measured against them
+    CheckKeptRows    whether they still are the rows of the data at their indices
+    Hashes           the hashes of all rows against those that were stored: identical, reordered, or changed, and where
 
 in one scan and bounded memory.  The problem is lowered first: the maps of a latent-variable problem take a scan of their own.
 """
@@ -30,15 +30,15 @@ from karat._stream.sketch import Sketch
 from karat.engine.reduce import Reduction, better, fit_moments
 from karat.engine.rows import Progress, Rows
 from karat.errors import InputError, NotExactError
-from karat.io.build import MEMORY, fold_rows, refuse_once, short_names
-from karat.io.consumers import Consumer, Hashes, KeptRows, LatentSums, Moments, Present, Reduce
+from karat.io.build import MEMORY, fold_rows, require_rereadable
+from karat.io.consumers import CheckKeptRows, Consumer, FindAnywhere, Hashes, LatentSums, Reduce, SumMoments
 from karat.io.content_digest import Digest
 from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.read_all import own_targets, stored_encoding
 from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import Position, changed_file, require_rows, scan
-from karat.io.source import Source
+from karat.io.source import Source, short_names
 from karat.io.verdict import FileVerification, compare, read_changed
 from karat.problems import Problem
 from karat.problems.latent import KnownMaps, Latent
@@ -156,7 +156,7 @@ class FileCheck:
     progress: Progress | None = None
     beside: Callable[[FileCheck], Sequence[Consumer]] | None = None
     kept: Table = field(init=False)
-    sums: Moments | Reduce = field(init=False)
+    sums: SumMoments | Reduce = field(init=False)
     rows: int = field(init=False)
     first_hashes: RowHashes | None = field(default=None, init=False)
 
@@ -171,7 +171,7 @@ class FileCheck:
             raise InputError(
                 f"The coreset was made with a pipeline ({known.pipeline}), which is not saved; pass it as pipeline=."
             )
-        refuse_once(core.problem, source)
+        require_rereadable(core.problem, source)
         self.layout = layout = self.layout.among(source.schema())
         self.rows = fold_rows(core.problem, layout, self.memory, None)
         files = source.identity()
@@ -181,12 +181,12 @@ class FileCheck:
         if stored is not None and stored["columns"] != sorted(layout.columns):
             stored = None
         hashes = Hashes(RowHashes(layout.columns, layout.gaps, [] if stored is None else stored["parts"][:-1]))
-        found = KeptRows(kept)
+        found = CheckKeptRows(kept)
         again = not source.once and not core.absorbed  # else the rows of a sketch have to stand for those read
         apart = np.zeros(len(core), dtype=bool)
         if again and core.certificate.peeled and layout.roles.weight is None:  # kept as they are, they cancel identically
             apart = core.weights == 1.0
-        self.sums = Moments(kept, self.rows, apart) if again else Reduce(self._sketch(), layout)
+        self.sums = SumMoments(kept, self.rows, apart) if again else Reduce(self._sketch(), layout)
         beside = [] if self.beside is None else self.beside(self)
         digests = [Digest(layout.columns)] if len(known.parts) == 1 and known.parts[0].digest else []
         position, passes = self._scans([hashes, *digests, found, self.sums, *beside])
@@ -246,34 +246,34 @@ class FileCheck:
 
     def _all_present(self) -> bool:
         """Whether every kept row is somewhere among the rows of the data."""
-        present = Present(self.kept)
+        present = FindAnywhere(self.kept)
         self._scans([present])
         return not present.missing
 
-    def _measured(self, sums: Moments | Reduce, passes: int) -> tuple[list[Reduction], float, list[str]]:
+    def _measured(self, sums: SumMoments | Reduce, passes: int) -> tuple[list[Reduction], float, list[str]]:
         """The coreset against the moments of every group, the total weight, and what is to be said of the groups."""
         if isinstance(sums, Reduce):
             sums.sketch.fold()
-        running = sums.running if isinstance(sums, Moments) else sums.sketch.summary.running
-        strange = sums.strange if isinstance(sums, Moments) else set()
+        running = sums.running if isinstance(sums, SumMoments) else sums.sketch.summary.running
+        strange = sums.strange if isinstance(sums, SumMoments) else set()
         totals = {label: one.total for label, one in running.items()}
         if not any(totals.values()) and not strange:
             raise InputError("The data has no row of positive weight.")
         labels, notes = shared_groups(self.core, [*(label for label, total in totals.items() if total), *strange])
-        group = self._by_moments if isinstance(sums, Moments) else self._by_sketch
+        group = self._by_moments if isinstance(sums, SumMoments) else self._by_sketch
         found = [group(sums, label, passes) for label in labels]
-        if isinstance(sums, Moments):
+        if isinstance(sums, SumMoments):
             found = self._about_means(sums, labels, found, passes)
         return found, sum(totals.values()), notes
 
-    def _about_means(self, sums: Moments, labels: list[Any], found: list[Reduction], passes: int) -> list[Reduction]:
+    def _about_means(self, sums: SumMoments, labels: list[Any], found: list[Reduction], passes: int) -> list[Reduction]:
         """What could not be proven, measured once more about the means, in one more pass."""
         kernels = {
             label: kernel for label, one in zip(labels, found, strict=True) if (kernel := centred_kernel(one)) is not None
         }
         if not kernels:
             return found
-        centred = Moments(self.kept, self.rows, sums.apart, coordinates=sums.coordinates | kernels)
+        centred = SumMoments(self.kept, self.rows, sums.apart, coordinates=sums.coordinates | kernels)
         self._scans([centred])
         again = [self._against(centred, label, passes + 1, last=True) if label in kernels else None for label in labels]
         return [one if other is None else better(one, other) for one, other in zip(found, again, strict=True)]
@@ -286,7 +286,7 @@ class FileCheck:
             )
         return self._against(sums, label, passes)
 
-    def _against(self, sums: Moments, label: Any, passes: int, last: bool = False) -> Reduction:
+    def _against(self, sums: SumMoments, label: Any, passes: int, last: bool = False) -> Reduction:
         kept = sums.rest(label)
         fitted = sums.running[label].fitted_moments(last)
         return measure_again(self.core, None, fitted, kept, passes, witnesses=self._unweighted(kept))

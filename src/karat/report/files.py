@@ -12,7 +12,7 @@ import numpy as np
 from karat._core.coreset import Coreset
 from karat._data.batch import Batch, Table
 from karat.engine.rows import Progress, Rows, column_sums
-from karat.io.consumers import ColumnSums, Consumer, Moments, Sample
+from karat.io.consumers import ColumnSums, Consumer, SampleRows, SumMoments
 from karat.io.find import open_source
 from karat.io.read_all import layout_of
 from karat.io.verify import FileCheck, file_layout
@@ -37,14 +37,14 @@ class FileData(Data):
         everything = self.kept.take(np.arange(len(self.kept)), np.zeros(self.kept.columns))[:, 1:]
         self.shift = np.average(everything, axis=0, weights=self.core.weights)
         self.origin = kept.origin if kept.offsets else np.zeros(self.kept.columns)
-        self.drawn = Sample(self.size, self.seed, lambda batch: viewed(kept, batch, raw=True))
+        self.drawn = SampleRows(self.size, self.seed, lambda batch: viewed(kept, batch, raw=True))
         self.sums = ColumnSums(self.shift, lambda batch: viewed(kept, batch))
         if self.core.absorbed is not None:  # the rows alone do not carry the moments
             return [self.drawn, self.sums]
-        if isinstance(check.sums, Moments) and kept.groups is None and not check.sums.apart.any():
+        if isinstance(check.sums, SumMoments) and kept.groups is None and not check.sums.apart.any():
             self.all_moments = check.sums
             return [self.drawn, self.sums]
-        self.all_moments = Moments(kept, check.rows, together=True)
+        self.all_moments = SumMoments(kept, check.rows, together=True)
         return [self.drawn, self.sums, self.all_moments]
 
     def sample(self) -> np.ndarray:
