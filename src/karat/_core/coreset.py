@@ -17,8 +17,8 @@ from karat._core.regression import Regression
 from karat._data import containers
 from karat._data.advice import unknown_argument
 from karat._data.checks import features_of, read_input
+from karat._data.labels import as_objects, as_text
 from karat._data.named import named_columns
-from karat._storage.text import as_objects, as_text
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.problems import Problem

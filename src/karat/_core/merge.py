@@ -16,7 +16,7 @@ from karat._core.provenance import joined, same_source
 from karat._core.unions import certify_union, inherited_error
 from karat._data.checks import Table, read_input
 from karat._data.frames import stack_rows
-from karat._data.groups import same_kind
+from karat._data.labels import same_kind
 from karat.engine.reduce import NonFiniteError, Reduction, whole
 from karat.engine.tolerances import EXACT
 from karat.errors import InputError, NotExactError

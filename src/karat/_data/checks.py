@@ -15,8 +15,9 @@ from scipy import sparse
 
 from karat._data import containers
 from karat._data.advice import problem_correction
-from karat._data.groups import Grouping, check_groups, group_rows
+from karat._data.groups import Grouping, group_rows
 from karat._data.indicators import Indicators
+from karat._data.labels import check_groups
 from karat._data.offsets import find_offsets
 from karat._data.transformed import transformed
 from karat.engine.kernel import Kernel

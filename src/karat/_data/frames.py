@@ -14,8 +14,7 @@ from scipy import sparse
 
 from karat._data.advice import instead
 from karat._data.containers import Columns, as_narwhals, as_table, collected, dimensions, frame_library, is_frame, rounds
-from karat._data.groups import missing_values
-from karat._storage.text import as_objects, as_text
+from karat._data.labels import as_keys, as_objects
 from karat.errors import InputError
 
 
@@ -120,14 +119,6 @@ def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
         rest, values = array[:, keep], array[:, [column]]
         values = values.toarray()[:, 0] if sparse.issparse(values) else values[:, 0]
     return rest, as_keys(values)
-
-
-def as_keys(values: Any) -> np.ndarray:
-    """Keys as whole numbers, numbers or text; a missing one is an error."""
-    keys = as_objects(values)
-    if missing_values(keys).any():
-        raise InputError("The key column has missing values; every row needs a key.")
-    return as_text(keys) if keys.dtype.kind == "O" else keys
 
 
 def describe(X: Any, y: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from karat._data import containers, frames
 from karat._data.advice import unknown_argument
 from karat._data.batch import Batch
 from karat._data.checks import RESCALE, check_absorbing, chosen_problem, read_input
-from karat._data.groups import same_kind
+from karat._data.labels import same_kind
 from karat._data.named import named_columns
 from karat._data.offsets import find_offsets
 from karat._storage.archive import Stored, read_archive, write_archive

@@ -20,7 +20,7 @@ from karat._core.construct import Progress
 from karat._core.coreset import Coreset
 from karat._core.plan import FOLD
 from karat._data import containers
-from karat._storage.text import as_objects
+from karat._data.labels import as_objects
 from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.inference.formula import parse

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from karat._data.batch import Batch, column_sums, labels_of, members, stack, stacked_rows
 from karat._data.checks import Table
-from karat._data.groups import same_kind
+from karat._data.labels import same_kind
 from karat._data.offsets import find_offsets
 from karat._storage.archive import Stored, flat, prefixed, unflat, without_prefix
 from karat._stream.buffer import Buffer

@@ -16,6 +16,7 @@ from scipy import sparse
 from karat._core.provenance import Provenance
 from karat._data import containers, frames
 from karat._data.batch import Batch
+from karat._data.labels import as_keys
 from karat._data.roles import ColumnRoles
 from karat.errors import InputError
 from karat.io.encoding import Encoding, as_text
@@ -308,7 +309,7 @@ class Layout:
                     "the file in UTF-8, or the column as text or numbers.",
                     column=name,
                 ) from error
-        return frames.as_keys(column.to_numpy(zero_copy_only=False))
+        return as_keys(column.to_numpy(zero_copy_only=False))
 
 
 def require_values(column: Any, name: str, where: Callable[[int], str]) -> None:
