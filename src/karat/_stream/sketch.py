@@ -153,7 +153,7 @@ class Sketch:
             table = read_input(X, y, self.problem, sample_weight, groups, offsets=self.summary.offsets)
             if not is_summable(table, self.summary, self._before):
                 raise table.explain_non_finite()
-            self.expect(table.columns, table.targets, frames.describe(X, y), table.names)
+            self.expect(table.columns, table.targets, containers.describe(X, y), table.names)
             numbers = np.arange(self.n_rows, self.n_rows + table.count)
             weights = None if table.weights is None else table.weights * table.unit
             self.take(Batch(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from scipy import sparse
 
 from karat._core.provenance import Provenance
-from karat._data import containers, frames
+from karat._data import containers
 from karat._data.batch import Batch
 from karat._data.labels import as_keys
 from karat._data.roles import ColumnRoles
@@ -180,7 +180,9 @@ class Layout:
         kind = "sparse" if sparse.issparse(batch.parts[0]) else "pyarrow"
         names = self.feature_names(sum(part.shape[1] for part in batch.parts) - len(targets))
         parts = batch.parts[: len(batch.parts) - len(targets)]
-        types = [frames.whole_type(part.dtype) for part in parts for _ in range(part.shape[1])] if kind == "pyarrow" else None
+        types = (
+            [containers.whole_type(part.dtype) for part in parts for _ in range(part.shape[1])] if kind == "pyarrow" else None
+        )
         return {
             "container": kind, "columns": names, "types": types, "target": targets[0] if single else None, "flat": single
         }  # fmt: skip

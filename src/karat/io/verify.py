@@ -25,7 +25,7 @@ from karat._core.latent import changed_maps
 from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._core.verify import shared_groups
-from karat._data import containers, frames
+from karat._data import containers
 from karat._data.checks import OTHER_ROWS
 from karat._data.roles import ColumnRoles
 from karat._stream.samples import Samples
@@ -132,7 +132,7 @@ def _own_names(core: Coreset) -> list[str]:
         raise InputError(
             "The coreset does not say what its columns are called in the data.", "Name them in columns=.", argument="columns"
         )
-    return list(frames.columns_of(core.X))
+    return list(containers.columns_of(core.X))
 
 
 @dataclass
