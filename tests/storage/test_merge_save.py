@@ -387,3 +387,15 @@ def test_names_of_columns_in_files(names, ending, tmp_path):
     sketch.save(tmp_path / "sketch.npz")
     later = karat.Sketch.load(tmp_path / "sketch.npz").update(frame[250:], y[250:]).coreset()
     assert list(later.X.columns) == list(frame.columns)
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_a_target_without_a_name_in_files(ending, tmp_path):
+    X, y = whole()
+    frame = pd.DataFrame(X, columns=list("abc"))
+    core = karat.coreset(frame, pd.Series(y))
+    core.save(tmp_path / f"core.{ending}")
+    loaded = karat.load(tmp_path / f"core.{ending}")
+    assert loaded.y.name is None
+    assert list(loaded.to_pandas().columns) == list(core.to_pandas().columns) == ["a", "b", "c", "y", "weight"]
+    assert karat.Sketch(LeastSquares()).update(frame, pd.Series(y)).coreset().y.name is None

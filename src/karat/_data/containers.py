@@ -297,7 +297,10 @@ def frame_of(library: str, columns: dict[Any, np.ndarray], series: bool, index: 
         frame.index = index
     if not series:
         return frame
-    return frame.iloc[:, 0] if hasattr(frame, "iloc") else frame[next(iter(columns))]
+    if not hasattr(frame, "iloc"):
+        return frame[next(iter(columns))]
+    column = frame.iloc[:, 0]
+    return column.rename(None) if column.name == "None" else column  # as text, a series without a name has this one
 
 
 def native_frame(columns: dict[str, np.ndarray]) -> Any:
