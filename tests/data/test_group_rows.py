@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import sys
 
 import numpy as np
 import pytest
 
 from karat._data.groups import group_rows, sorted_codes
+from karat._data.labels import check_groups, comparable, encode, encode_sorted
 from karat.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -62,22 +64,48 @@ class Odd:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, value):
-        self.value = value
-
-    def __eq__(self, other):
-        return self.value == other.value
-
     def __lt__(self, other):
-        return self.value < other.value
+        return False
 
 
-def test_labels_without_a_hash():
-    labels = np.array([Odd(2), Odd(1), Odd(2)], dtype=object)
-    found = group_rows(labels)
-    assert [label.value for label in found.labels] == [1, 2]
-    assert found.rows(Odd(2)).tolist() == [0, 2]
-    assert not len(found.rows(Odd(5)))
+def test_labels_without_a_hash_are_refused():
+    labels = np.array([Odd(), Odd(), Odd()], dtype=object)
+    with pytest.raises(InputError, match="no hash"):
+        check_groups(labels, 3)
+
+
+MIXED = {
+    "text": np.array(["b", "a", "b", "ä", ""]),
+    "objects": np.array(["b", "a", "b", None, np.nan, None, float("nan"), 1], dtype=object),
+    "text objects": np.array(["b", "a\0", "a", "b"], dtype=object),
+    "zeros": np.array([0.0, -0.0, np.nan, 2.0, np.nan]),
+    "dates": np.array(["2026-01-02", "NaT", "2025-01-01", "NaT"], dtype="datetime64[D]"),
+    "nanoseconds": np.array(["2026-01-02", "2025-01-01", "2026-01-02"], dtype="datetime64[ns]"),
+    "years": np.array(["2026", "2025", "2026"], dtype="datetime64[Y]"),
+    "half": np.array([2.0, 1.0, 2.0], dtype=np.float16),
+    "flags": np.array([True, False, True]),
+    "bytes": np.array([b"b", b"a", b"b"]),
+    "large": np.array([2**63, -1, 2**63], dtype=object),
+    "none": np.array([], dtype=float),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("arrow", [True, False])
+def test_codes_with_and_without_arrow(name, arrow, monkeypatch):
+    if not arrow:
+        monkeypatch.delitem(sys.modules, "pyarrow", raising=False)
+    values = MIXED[name]
+    keys = [comparable(value) for value in values.tolist()]
+    expected = list(dict.fromkeys(keys))
+    distinct, codes = encode(values)
+    assert [comparable(value) for value in distinct.tolist()] == expected
+    assert codes.tolist() == [expected.index(key) for key in keys]
+    assert distinct.dtype == values.dtype
+    if name not in {"objects", "large"}:
+        labels, places = encode_sorted(values)
+        assert np.array_equal(labels, np.unique(values), equal_nan=values.dtype.kind == "f") or name == "dates"
+        assert [comparable(value) for value in labels[places].tolist()] == keys
 
 
 def test_groups_without_weight_and_without_order_are_refused():

@@ -363,3 +363,39 @@ def test_save_in_the_current_folder(saved, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     core.save("here.npz")
     assert len(karat.load("here.npz")) == len(core)
+
+
+NAMES = {
+    "tuples": pd.MultiIndex.from_tuples([("p", "q"), ("p", "r"), ("s", "t")]),
+    "tuples and others": [("p", "q"), "c", 3],
+    "a number and its text": [1, "1", 2.5],
+    "numbers": np.array([5, 6, 7]),
+}
+
+
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_names_of_columns_in_files(names, ending, tmp_path):
+    """Names that are not text, of coresets and of sketches that go on after they were loaded."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((500, 3)), columns=NAMES[names])
+    y = frame.sum(axis=1).to_numpy()
+    core = karat.coreset(frame, y)
+    core.save(tmp_path / f"core.{ending}")
+    pd.testing.assert_frame_equal(karat.load(tmp_path / f"core.{ending}").X, core.X, check_column_type=False)
+    sketch = karat.Sketch(karat.problems.LeastSquares()).update(frame[:250], y[:250])
+    sketch.save(tmp_path / "sketch.npz")
+    later = karat.Sketch.load(tmp_path / "sketch.npz").update(frame[250:], y[250:]).coreset()
+    assert list(later.X.columns) == list(frame.columns)
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_a_target_without_a_name_in_files(ending, tmp_path):
+    X, y = whole()
+    frame = pd.DataFrame(X, columns=list("abc"))
+    core = karat.coreset(frame, pd.Series(y))
+    core.save(tmp_path / f"core.{ending}")
+    loaded = karat.load(tmp_path / f"core.{ending}")
+    assert loaded.y.name is None
+    assert list(loaded.to_pandas().columns) == list(core.to_pandas().columns) == ["a", "b", "c", "y", "weight"]
+    assert karat.Sketch(LeastSquares()).update(frame, pd.Series(y)).coreset().y.name is None

@@ -11,8 +11,7 @@ from scipy import sparse
 
 from karat._data import containers
 from karat._data.batch import Batch, check_weights, read_input
-from karat._data.groups import check_groups
-from karat._storage.text import as_text
+from karat._data.labels import as_text, check_groups
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.io.row_hashes import RowHashes

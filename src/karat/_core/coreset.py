@@ -22,8 +22,8 @@ from karat._core.verify import verify
 from karat._data import containers
 from karat._data.advice import unknown_argument
 from karat._data.batch import check_absorbing, chosen_problem, features_of, read_input
+from karat._data.labels import as_objects, as_text
 from karat._data.named import named_columns
-from karat._storage.text import as_objects, as_text
 from karat.engine.linalg import Array
 from karat.engine.reduce import NonFiniteError
 from karat.engine.rows import Progress

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from karat._data import containers, frames
+from karat._data.containers import columns_by_name
 
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
@@ -67,19 +67,9 @@ def kept_columns(core: Coreset) -> list[Column]:
     views = core.X if isinstance(core.X, tuple) else (core.X,)
     for i, view in enumerate(views):
         prefix = f"view{i}." if len(views) > 1 else ""
-        found += [Column(prefix + name, "feature", values) for name, values in named_columns(view, "x").items()]
+        found += [Column(prefix + name, "feature", values) for name, values in columns_by_name(view, "x").items()]
     if core.y is not None:
-        targets = named_columns(core.y, "y")
+        targets = columns_by_name(core.y, "y")
         names = Provenance.read(core.provenance).targets or list(targets)
         found += [Column(name, "target", values) for name, values in zip(names, targets.values(), strict=True)]
     return found
-
-
-def named_columns(table: Any, letter: str) -> dict[str, np.ndarray]:
-    """The columns of any table by name; without names, a letter and a number, or the letter alone for a single column."""
-    if containers.is_frame(table) and (containers.dimensions(table) == 2 or getattr(table, "name", None) is not None):
-        return frames.columns_of(table)
-    values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
-    if values.ndim == 1:
-        return {letter: values}
-    return {f"{letter}{i}": column for i, column in enumerate(values.T)}

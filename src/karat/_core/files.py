@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
 from karat import problems
 from karat._core.certify import Certificate
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
 from karat._core.stored import admit, check_certificate, check_provenance, check_values
-from karat._data import containers, frames
+from karat._data import containers
 from karat._storage.archive import ZIP, plain, read_bytes, unpack, write_archive
 from karat._storage.atomic import write_atomically
 from karat._storage.damage import reading, require
@@ -90,11 +89,11 @@ def _parquet() -> Any:
 def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
     """A coreset as a header for JSON and named arrays, among them those of its containers."""
     arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights, "groups": core.groups, "keys": core.keys}
-    containers = {name: _store(table, name, arrays) for name, table in (("X", core.X), ("y", core.y))}
+    stored = {name: containers.store(table, name, arrays) for name, table in (("X", core.X), ("y", core.y))}
     arrays |= {f"map_{name}": value for name, value in (core.maps or {}).items()}
     if core.absorbed is not None:
         arrays |= {"correction_sets": core.absorbed.sets, "correction_delta": core.absorbed.delta}
-    header = {"certificate": core.certificate.to_dict(), "n_rows": core.n_rows, "containers": containers}
+    header = {"certificate": core.certificate.to_dict(), "n_rows": core.n_rows, "containers": stored}
     if core.regression is not None:
         arrays |= core.regression.arrays()
         header["regression"] = core.regression.facts
@@ -109,8 +108,8 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
     return {
         "indices": arrays["indices"],
         "weights": arrays["weights"],
-        "X": _restore(header["containers"]["X"], "X", arrays),
-        "y": _restore(header["containers"]["y"], "y", arrays),
+        "X": containers.restore(header["containers"]["X"], "X", arrays),
+        "y": containers.restore(header["containers"]["y"], "y", arrays),
         "groups": arrays.get("groups"),
         "n_rows": header["n_rows"],
         "problem": problem,
@@ -121,60 +120,6 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) 
         "absorbed": correction,
         "regression": Regression.restored(header.get("regression"), arrays),
     }
-
-
-def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | None:
-    """Put the arrays of a container among the others; what kind it was."""
-    if table is None:
-        return None
-    if isinstance(table, tuple):
-        return {"kind": "tuple", "parts": [_store(part, f"{name}/{i}", arrays) for i, part in enumerate(table)]}
-    if sparse.issparse(table):
-        table = sparse.csr_array(table)
-        arrays |= {f"{name}/data": table.data, f"{name}/indices": table.indices, f"{name}/indptr": table.indptr}
-        return {"kind": "sparse", "shape": list(table.shape)}
-    library = containers.frame_library(table)
-    if library is None:
-        arrays[name] = np.asarray(table)
-        return {"kind": "array"}
-    columns = frames.columns_of(table)
-    arrays |= {f"{name}/{i}": values for i, values in enumerate(columns.values())}
-    if hasattr(table, "iloc"):
-        arrays[f"{name}/index"] = np.asarray(table.index)
-    return {
-        "kind": library,
-        "columns": list(columns),
-        "series": containers.dimensions(table) == 1,
-    } | _labels(table)  # fmt: skip
-
-
-def _labels(table: Any) -> dict[str, Any]:
-    """The names of the columns of a pandas frame, where they are not text: numbers, or a tuple for each column."""
-    labels = list(table.columns) if hasattr(table, "iloc") and hasattr(table, "columns") else []
-    plain_labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
-    if all(isinstance(label, str) for label in plain_labels):
-        return {}
-    return {"labels": [list(label) if isinstance(label, tuple) else label for label in plain_labels]}
-
-
-def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
-    """The container again; an array where the library of a frame is not installed."""
-    if kind is None:
-        return None
-    if kind["kind"] == "tuple":
-        return tuple(_restore(part, f"{name}/{i}", arrays) for i, part in enumerate(kind["parts"]))
-    if kind["kind"] == "sparse":
-        parts = (arrays[f"{name}/data"], arrays[f"{name}/indices"], arrays[f"{name}/indptr"])
-        table = sparse.csr_array(parts, shape=tuple(kind["shape"]))
-        table.check_format(full_check=True)
-        return table
-    if kind["kind"] == "array":
-        return arrays[name]
-    columns = {column: arrays[f"{name}/{i}"] for i, column in enumerate(kind["columns"])}
-    frame = frames.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
-    if "labels" in kind and hasattr(frame, "iloc"):  # tuples make a MultiIndex
-        frame.columns = [tuple(label) if isinstance(label, list) else label for label in kind["labels"]]
-    return frame
 
 
 def problem_header(problem: Problem) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from karat._cube.reduce import Reducer
 from karat._cube.rolling import Rolling
 from karat._cube.select import asked, check_name, label_names, matching
 from karat._cube.verify import CubeVerification, verify_cube
-from karat._data.frames import frame_of, native_frame
+from karat._data.containers import frame_of, native_frame
 from karat._storage.archive import read_bytes
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress

@@ -19,7 +19,7 @@ from scipy import linalg, stats
 
 from karat._core.coreset import Coreset
 from karat._data import containers
-from karat._data.frames import native_frame
+from karat._data.containers import native_frame
 from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError

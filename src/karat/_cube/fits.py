@@ -15,7 +15,7 @@ from karat._core.export import distinct
 from karat._cube.cells import Cells
 from karat._cube.kinds import label_keys
 from karat._cube.select import label_key
-from karat._data.frames import native_frame
+from karat._data.containers import native_frame
 from karat.errors import InputError, MissingExtraError, UnknownLabelError
 
 if TYPE_CHECKING:

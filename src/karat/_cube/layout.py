@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from karat._cube.kinds import KINDS, check_type, label_keys, whole_numbers
+from karat._data.labels import encode_sorted
 from karat._data.roles import column_roles
 from karat.engine.linalg import Indices
 from karat.errors import InputError
@@ -98,7 +99,7 @@ class Labels:
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
             own, count = self._plain(name, encoded.dictionary, where), len(labels)
             pairs = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * count + places
-            present, places = _present(pairs, len(own) * count)
+            present, places = encode_sorted(pairs)
             labels = [(*labels[pair % count], own[pair // count]) for pair in present.tolist()]
         found = [self.numbers.setdefault(label, len(self.numbers)) for label in labels]
         return np.array(found, dtype=np.intp)[places]
@@ -146,14 +147,3 @@ def as_times(microseconds: np.ndarray) -> np.ndarray:
     """Dates, if all are midnight; else times."""
     times = microseconds.astype("datetime64[us]")
     return times.astype("datetime64[D]") if not (microseconds % DAY).any() else times
-
-
-def _present(codes: Indices, most: int) -> tuple[Indices, Indices]:
-    """The distinct codes, and the place of each code among them; without sorting where codes are small."""
-    if most > max(2**20, 4 * len(codes)):
-        found, inverse = np.unique(codes, return_inverse=True)
-        return found, inverse
-    found = np.flatnonzero(np.bincount(codes, minlength=most))
-    place = np.empty(most, dtype=np.intp)
-    place[found] = np.arange(len(found))
-    return found, place[codes]

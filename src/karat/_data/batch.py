@@ -18,7 +18,8 @@ from scipy import sparse
 
 from karat._data import containers, frames
 from karat._data.advice import problem_correction
-from karat._data.groups import Grouping, check_groups, group_rows
+from karat._data.groups import Grouping, group_rows
+from karat._data.labels import check_groups
 from karat._data.non_finite import explain_non_finite
 from karat._data.offsets import find_offsets
 from karat._data.transformed import transformed

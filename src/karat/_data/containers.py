@@ -1,4 +1,4 @@
-"""Containers of rows: reading a table of any kind as numbers, and taking rows out of it again.
+"""Containers of rows: reading a table of any kind as numbers, taking rows out of it, and storing it as arrays and JSON.
 
 Arrays and scipy.sparse matrices need nothing but NumPy and SciPy.  Data frames (pandas, polars eager and lazy, pyarrow)
 are read through narwhals, the extra ``frames``; rows come out in a frame of the same kind, with names, types and index.
@@ -7,6 +7,7 @@ A lazy frame is collected once, so its rows come out in an eager one.  Every err
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from os import PathLike
 from typing import Any
 
@@ -229,3 +230,152 @@ def copied(table: Any) -> Any:
 def is_sparse(table: Any) -> bool:
     """Whether the table is a sparse matrix or array of SciPy."""
     return bool(sparse.issparse(table))
+
+
+def columns_of(table: Any) -> dict[str, np.ndarray]:
+    """The columns of a frame or series by name, as arrays."""
+    return dict(zip(map(str, _labels(table)), _values(table), strict=True))
+
+
+def _labels(table: Any) -> list[Any]:
+    """The names of the columns of a frame or series: text, and in pandas also numbers and tuples."""
+    frame = as_narwhals(collected(table))
+    return list(frame.columns) if hasattr(frame, "columns") else [frame.name]
+
+
+def _values(table: Any) -> list[np.ndarray]:
+    frame = as_narwhals(collected(table))
+    return [frame[:, i].to_numpy() for i in range(frame.shape[1])] if hasattr(frame, "columns") else [frame.to_numpy()]
+
+
+def columns_by_name(table: Any, letter: str) -> dict[str, np.ndarray]:
+    """The columns of any table by name; without names, a letter and a number, or the letter alone for a single column."""
+    if is_frame(table) and (dimensions(table) == 2 or getattr(table, "name", None) is not None):
+        return columns_of(table)
+    values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+    if values.ndim == 1:
+        return {letter: values}
+    return {f"{letter}{i}": column for i, column in enumerate(values.T)}
+
+
+def frame_of(library: str, columns: dict[Any, np.ndarray], series: bool, index: np.ndarray | None) -> Any:
+    """A frame or series of a library from its columns; an array if the library is not installed."""
+    try:
+        import narwhals
+
+        frame = narwhals.from_dict(columns, backend=library).to_native()
+    except ImportError:
+        return next(iter(columns.values())) if series else np.column_stack(list(columns.values()))
+    if index is not None and hasattr(frame, "iloc"):
+        frame.index = index
+    if not series:
+        return frame
+    if not hasattr(frame, "iloc"):
+        return frame[next(iter(columns))]
+    column = frame.iloc[:, 0]
+    return column.rename(None) if column.name == "None" else column  # as text, a series without a name has this one
+
+
+def native_frame(columns: dict[str, np.ndarray]) -> Any:
+    """A pandas frame, where pandas is installed, else an Arrow table."""
+    return frame_of("pandas" if find_spec("pandas") else "pyarrow", columns, False, None)
+
+
+def _for_json(labels: list[Any]) -> list[Any]:
+    """Names of columns that JSON can hold: a tuple is a list there."""
+    plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    return [list(label) if isinstance(label, tuple) else label for label in plain]
+
+
+def _from_json(labels: list[Any]) -> list[Any]:
+    return [tuple(label) if isinstance(label, list) else label for label in labels]
+
+
+def store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | None:
+    """Put the arrays of a container among others; what kind it was, as JSON for :func:`restore`."""
+    if table is None:
+        return None
+    if isinstance(table, tuple):
+        return {"kind": "tuple", "parts": [store(part, f"{name}/{i}", arrays) for i, part in enumerate(table)]}
+    if sparse.issparse(table):
+        table = sparse.csr_array(table)
+        arrays |= {f"{name}/data": table.data, f"{name}/indices": table.indices, f"{name}/indptr": table.indptr}
+        return {"kind": "sparse", "shape": list(table.shape)}
+    library = frame_library(table)
+    if library is None:
+        arrays[name] = np.asarray(table)
+        return {"kind": "array"}
+    arrays |= {f"{name}/{i}": values for i, values in enumerate(_values(table))}
+    if hasattr(table, "iloc"):
+        arrays[f"{name}/index"] = np.asarray(table.index)
+    labels, series = _labels(table), dimensions(table) == 1
+    described = {"kind": library, "columns": [str(label) for label in labels], "series": series}
+    return described if series or described["columns"] == labels else described | {"labels": _for_json(labels)}
+
+
+def restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
+    """The container that :func:`store` described; an array where the library of a frame is not installed."""
+    if kind is None:
+        return None
+    if kind["kind"] == "tuple":
+        return tuple(restore(part, f"{name}/{i}", arrays) for i, part in enumerate(kind["parts"]))
+    if kind["kind"] == "sparse":
+        parts = (arrays[f"{name}/data"], arrays[f"{name}/indices"], arrays[f"{name}/indptr"])
+        table = sparse.csr_array(parts, shape=tuple(kind["shape"]))
+        table.check_format(full_check=True)
+        return table
+    if kind["kind"] == "array":
+        return arrays[name]
+    labels = _from_json(kind.get("labels", kind["columns"]))
+    columns = {label: arrays[f"{name}/{i}"] for i, label in enumerate(labels)}
+    return frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
+
+
+def describe(X: Any, y: Any) -> dict[str, Any]:
+    """The containers of X and y as JSON, for rows that are held without them; :func:`in_container` makes them again."""
+    library = frame_library(X)
+    labels = ["0" if label is None else label for label in _labels(X)] if library else None
+    return {
+        "container": library or ("sparse" if sparse.issparse(X) else "array"),
+        "columns": None if labels is None else _for_json(labels),
+        "types": _types(X) if library else None,
+        "target": str(_labels(y)[0]) if is_frame(y) and dimensions(y) == 1 else None,
+        "flat": y is not None and dimensions(y) == 1,
+    }
+
+
+def _types(table: Any) -> list[str | None]:
+    """Of every column of a frame, its type if it holds whole numbers or booleans; read side by side they become doubles."""
+    frame = as_narwhals(collected(table))
+    columns = [frame[:, i] for i in range(frame.shape[1])] if hasattr(frame, "columns") else [frame]
+    return [whole_type(column.to_numpy()[:0].dtype) if not column.null_count() else None for column in columns]
+
+
+def whole_type(kind: np.dtype[Any]) -> str | None:
+    """The name of a type of whole numbers or booleans; None for another."""
+    return str(kind) if kind.kind in "iub" else None
+
+
+def common_types(first: list[str | None] | None, second: list[str | None] | None) -> list[str | None] | None:
+    """Types that hold the columns of two batches; None where one of them holds other numbers, or does not say."""
+    if first is None or second is None:
+        return None
+    both = [None if a is None or b is None else np.result_type(a, b) for a, b in zip(first, second, strict=True)]
+    return [None if kind is None else whole_type(kind) for kind in both]
+
+
+def in_container(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
+    """Arrays in the containers that :func:`describe` described; plain arrays if the library is not installed."""
+    if y is not None and y.ndim == 2 and described.get("flat"):
+        y = y[:, 0]
+    kind = described["container"]
+    if kind == "sparse":
+        return sparse.csr_array(X), y
+    if kind != "array":
+        columns = [column for part in parts_of(X) for column in part.T]
+        kinds = described.get("types") or [None] * len(columns)
+        columns = [c if kind is None else c.astype(kind) for c, kind in zip(columns, kinds, strict=True)]
+        X = frame_of(kind, dict(zip(_from_json(described["columns"]), columns, strict=True)), False, index)
+        if described["target"] is not None:
+            y = frame_of(kind, {described["target"]: y}, True, index)
+    return X, y

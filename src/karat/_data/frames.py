@@ -1,21 +1,15 @@
-"""Tables of any container joined and taken apart.
-
-Rows of several tables are stacked, columns are matched by name, a key column is split off, and containers are described in
-JSON and made again.  Reading tables and taking rows is :mod:`karat._data.containers`.
-"""
+"""Tables of any container joined and taken apart: rows stacked, columns matched by their names, a key column split off."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from karat._data.advice import instead
-from karat._data.containers import as_narwhals, as_table, collected, dimensions, frame_library, is_frame, parts_of, rounds
-from karat._data.groups import missing_values
-from karat._storage.text import as_objects, as_text
+from karat._data.containers import as_narwhals, as_table, collected, dimensions, is_frame, rounds
+from karat._data.labels import as_keys, as_objects
 from karat.errors import InputError
 
 
@@ -75,34 +69,6 @@ def _stack_frames(first: Any, *others: Any) -> Any:
     return narwhals.concat([top, *below]).to_native()
 
 
-def columns_of(table: Any) -> dict[str, np.ndarray]:
-    """The columns of a frame or series by name, as arrays."""
-    frame = as_narwhals(collected(table))
-    if not hasattr(frame, "columns"):
-        return {str(frame.name): frame.to_numpy()}
-    return {str(column): frame[:, i].to_numpy() for i, column in enumerate(frame.columns)}
-
-
-def frame_of(library: str, columns: dict[str, np.ndarray], series: bool, index: np.ndarray | None) -> Any:
-    """A frame or series of a library from its columns; an array if the library is not installed."""
-    try:
-        import narwhals
-
-        frame = narwhals.from_dict(columns, backend=library).to_native()
-    except ImportError:
-        return next(iter(columns.values())) if series else np.column_stack(list(columns.values()))
-    if index is not None and hasattr(frame, "iloc"):
-        frame.index = index
-    if not series:
-        return frame
-    return frame.iloc[:, 0] if hasattr(frame, "iloc") else frame[next(iter(columns))]
-
-
-def native_frame(columns: dict[str, np.ndarray]) -> Any:
-    """A pandas frame, where pandas is installed, else an Arrow table."""
-    return frame_of("pandas" if find_spec("pandas") else "pyarrow", columns, False, None)
-
-
 def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
     """A table without one of its columns, and that column as an array."""
     table = collected(table)
@@ -120,66 +86,3 @@ def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
         rest, values = array[:, keep], array[:, [column]]
         values = values.toarray()[:, 0] if sparse.issparse(values) else values[:, 0]
     return rest, as_keys(values)
-
-
-def as_keys(values: Any) -> np.ndarray:
-    """Keys as whole numbers, numbers or text; a missing one is an error."""
-    keys = as_objects(values)
-    if missing_values(keys).any():
-        raise InputError("The key column has missing values; every row needs a key.")
-    return as_text(keys) if keys.dtype.kind == "O" else keys
-
-
-def describe(X: Any, y: Any) -> dict[str, Any]:
-    """A description of the containers of X and y for JSON, from which :func:`restore` makes them again."""
-    library = frame_library(X)
-    return {
-        "container": library or ("sparse" if sparse.issparse(X) else "array"),
-        "columns": _names(X) if library else None,
-        "types": _types(X) if library else None,
-        "target": next(iter(columns_of(y))) if is_frame(y) and dimensions(y) == 1 else None,
-        "flat": y is not None and dimensions(y) == 1,
-    }
-
-
-def _names(table: Any) -> list[Any]:
-    """The columns of a frame; a series becomes the only one."""
-    frame = as_narwhals(collected(table))
-    return list(frame.columns) if hasattr(frame, "columns") else ["0" if frame.name is None else frame.name]
-
-
-def _types(table: Any) -> list[str | None]:
-    """Of every column of a frame, its type if it holds whole numbers or booleans; read side by side they become doubles."""
-    frame = as_narwhals(collected(table))
-    columns = [frame[:, i] for i in range(frame.shape[1])] if hasattr(frame, "columns") else [frame]
-    return [whole_type(column.to_numpy()[:0].dtype) if not column.null_count() else None for column in columns]
-
-
-def whole_type(kind: np.dtype[Any]) -> str | None:
-    """The name of a type of whole numbers or booleans; None for another."""
-    return str(kind) if kind.kind in "iub" else None
-
-
-def common_types(first: list[str | None] | None, second: list[str | None] | None) -> list[str | None] | None:
-    """Types that hold the columns of two batches; None where one of them holds other numbers, or does not say."""
-    if first is None or second is None:
-        return None
-    both = [None if a is None or b is None else np.result_type(a, b) for a, b in zip(first, second, strict=True)]
-    return [None if kind is None else whole_type(kind) for kind in both]
-
-
-def restore(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
-    """Arrays in the containers that :func:`describe` described; plain arrays if the library is not installed."""
-    if y is not None and y.ndim == 2 and described.get("flat"):
-        y = y[:, 0]
-    kind = described["container"]
-    if kind == "sparse":
-        return sparse.csr_array(X), y
-    if kind != "array":
-        columns = [column for part in parts_of(X) for column in part.T]
-        kinds = described.get("types") or [None] * len(columns)
-        columns = [c if kind is None else c.astype(kind) for c, kind in zip(columns, kinds, strict=True)]
-        X = frame_of(kind, dict(zip(described["columns"], columns, strict=True)), False, index)
-        if described["target"] is not None:
-            y = frame_of(kind, {described["target"]: y}, True, index)
-    return X, y

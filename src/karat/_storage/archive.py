@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from karat._data.labels import as_text
 from karat._storage.atomic import write_atomically
 from karat._storage.damage import reading, require
 from karat._storage.members import Members, Spec
-from karat._storage.text import as_text
 from karat.errors import InputError
 
 FORMAT_VERSION = 3  # below 3 there is no digest

@@ -24,7 +24,7 @@ from karat._core.coreset import Coreset
 from karat._data import containers, frames
 from karat._data.advice import unknown_argument
 from karat._data.batch import RESCALE, Batch, check_absorbing, chosen_problem, read_input
-from karat._data.groups import same_kind
+from karat._data.labels import same_kind
 from karat._data.named import named_columns
 from karat._data.offsets import find_offsets
 from karat._storage.archive import Stored, read_archive, write_archive
@@ -146,7 +146,7 @@ class Sketch:
             table = read_input(X, y, self.problem, sample_weight, groups, offsets=self.summary.offsets)
             if not is_summable(table, self.summary, self._before):
                 raise table.explain_non_finite()
-            self.expect(table.columns, table.targets, frames.describe(X, y), table.names)
+            self.expect(table.columns, table.targets, containers.describe(X, y), table.names)
             numbers = np.arange(self.n_rows, self.n_rows + len(table))
             weights = None if table.weights is None else table.weights * table.unit
             self.take(Batch(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False)

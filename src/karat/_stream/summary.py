@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from karat._data import frames
+from karat._data import containers
 from karat._data.batch import Batch, stack, stacked_rows
 from karat._data.non_finite import explain_non_finite
 from karat._stream.fingerprint import Fingerprint
@@ -97,7 +97,7 @@ class Summary:
                 "the same order and kind of container."
             )
         elif like.get("types") != self.like.get("types"):
-            self.like = self.like | {"types": frames.common_types(self.like.get("types"), like.get("types"))}
+            self.like = self.like | {"types": containers.common_types(self.like.get("types"), like.get("types"))}
 
     def fold(self, waiting: Sequence[Batch], seed: int) -> None:
         """Reduce held and waiting rows together.  Nothing changes until all groups are done."""
@@ -150,7 +150,7 @@ class Summary:
     def restored(self, batch: Batch) -> tuple[Any, Any]:
         """X and y of some rows, in the containers of the first batch."""
         assert self.like is not None
-        return frames.restore(self.like, *self.split(batch), batch.numbers)
+        return containers.in_container(self.like, *self.split(batch), batch.numbers)
 
 
 def weighed(rows: Rows) -> tuple[Array, Array]:

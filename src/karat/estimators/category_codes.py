@@ -16,12 +16,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 
 from karat._data import containers
+from karat._data.labels import MISSING, comparable, encode, encode_sorted
 from karat.engine.parts import Indicators
 from karat.errors import InputError
 from karat.estimators.fitting import key_of
 from karat.estimators.registry import ENCODERS
-
-MISSING = ("a missing value",)  # stands for all that do not equal themselves
 
 
 class CategoryCodes(TransformerMixin, BaseEstimator):
@@ -44,7 +43,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
             if len(order) == 1:
                 place += 1  # a constant keeps its indicator, so that there is a column
             codes[:, number] = place[own]
-            self.numbers_.append({_plain(category): int(p) for category, p in zip(categories, place, strict=True)})
+            self.numbers_.append({comparable(category): int(p) for category, p in zip(categories, place, strict=True)})
         return codes
 
     def transform(self, X: Any) -> np.ndarray:
@@ -52,7 +51,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
         codes = np.empty((containers.row_count(X), len(self.numbers_)))
         for number, (column, known) in enumerate(zip(_columns(X), self.numbers_, strict=True)):
             try:
-                codes[:, number] = [known[_plain(value)] for value in np.asarray(column, dtype=object).tolist()]
+                codes[:, number] = [known[comparable(value)] for value in np.asarray(column, dtype=object).tolist()]
             except KeyError as error:
                 raise InputError(f"The category {error} is not among those of the full data.") from None
         return codes
@@ -137,17 +136,5 @@ def _factorized(column: Any) -> tuple[np.ndarray, list[Any]]:
             return np.where(missing, len(categories), codes), [*categories, MISSING]
         return codes, categories
     values = np.asarray(column)
-    if values.dtype.kind in "fiubUS":
-        found, codes = np.unique(values, return_inverse=True)
-        return codes.reshape(-1), found.tolist()
-    numbers: dict[Any, int] = {}
-    codes = np.array([numbers.setdefault(_plain(value), len(numbers)) for value in values.tolist()], dtype=np.intp)
-    return codes, list(numbers)
-
-
-def _plain(value: Any) -> Any:
-    """A value that equals itself: NaN, NaT and NA do not."""
-    try:
-        return value if value == value else MISSING  # noqa: PLR0124
-    except TypeError:  # NA neither does nor does not
-        return MISSING
+    distinct, codes = encode_sorted(values) if values.dtype.kind in "fiubUS" else encode(values)
+    return codes, distinct.tolist()

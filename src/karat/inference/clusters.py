@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from karat._data.labels import encode
 from karat.engine.linalg import Array
 
 SPAN = 2**20  # addresses that are taken without asking how many rows there are
@@ -55,11 +56,9 @@ class ClusterSums:
         if self.places is None:
             self._tabulate()
         assert self.places is not None
-        import pandas as pd
-
-        codes, found = pd.factorize(labels)
+        distinct, codes = encode(labels)
         places = self.places
-        known = np.array([places.setdefault(label, len(places)) for label in np.asarray(found).tolist()], dtype=np.intp)
+        known = np.array([places.setdefault(label, len(places)) for label in distinct.tolist()], dtype=np.intp)
         if len(places) > len(self.seen):
             self._move(0, max(len(places), 3 * len(self.seen) // 2))
         return np.asarray(known[codes])

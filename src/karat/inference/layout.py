@@ -16,6 +16,7 @@ from karat._data.roles import ColumnRoles
 from karat.errors import InputError
 from karat.inference.design import Design
 from karat.inference.formula import Factor, Formula
+from karat.io.encoding import places
 from karat.io.layout import Layout
 from karat.io.source import is_number
 
@@ -178,14 +179,11 @@ class DesignLayout(Columns):
         return self.design.names
 
     def batch(self, table: Any, number: int, where: Where) -> tuple[Batch, int]:
-        keep = np.ones(table.num_rows, dtype=bool)
-        response = self.design.formula.response
-        parts = [*self.blocks(table, keep, where), self.numbers(table, response, keep, where, self.design.learned.states)]
-        weights = self.weights(table, keep, where)
-        keys = None if self.roles.key is None else self.labels(table, self.roles.key, where)
-        batch = Batch(parts, np.arange(number, number + table.num_rows), weights, None, keys)
-        dropped = int(len(keep) - keep.sum())
-        return (batch.take(keep) if dropped else batch), dropped
+        return Layout.batch(self, table, number, where)
+
+    def parts(self, table: Any, keep: np.ndarray, where: Where) -> list[Any]:
+        response = self.numbers(table, self.design.formula.response, keep, where, self.design.learned.states)
+        return [*self.blocks(table, keep, where), response]
 
     def blocks(self, table: Any, keep: np.ndarray, where: Where) -> list[np.ndarray]:
         """The columns of the design."""
@@ -198,7 +196,7 @@ class DesignLayout(Columns):
         if levels is None:
             return self.numbers(table, factor, keep, where, self.design.learned.states)
         column = self.values(table, factor, keep, where)
-        codes = _places(column, levels)
+        codes = places(column, levels)
         if not keep.all():
             codes = np.where(keep, codes, 0)  # rows that are left out
         if (codes < 0).any():
@@ -208,20 +206,6 @@ class DesignLayout(Columns):
                 f"{where(row)}: the term {factor.text!r} has no level {column[row].as_py()!r}; its levels are {shown}."
             )
         return codes
-
-
-def _places(column: Any, levels: list[Any]) -> np.ndarray:
-    """The position of every value among the levels, -1 if it is none of them."""
-    if not pa.types.is_dictionary(column.type):
-        try:
-            known = pa.array(levels).cast(column.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):  # levels of another type
-            column = pc.dictionary_encode(column)
-        else:
-            return np.asarray(pc.index_in(column, value_set=known).fill_null(-1))
-    places = {level: i for i, level in enumerate(levels)}
-    found = np.array([*(places.get(value, -1) for value in column.dictionary.to_pylist()), -1])
-    return np.asarray(found[np.asarray(column.indices.fill_null(len(found) - 1))])
 
 
 def columns_of(formula: Formula, schema: pa.Schema, weight: str | None, on_missing: str, key: str | None) -> Columns:

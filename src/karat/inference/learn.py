@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from karat._data.batch import Batch
 from karat.errors import InputError
@@ -23,14 +22,12 @@ from karat.inference.design import Learned
 from karat.inference.formula import Factor
 from karat.inference.layout import Columns
 from karat.inference.transforms import transforms_of
-from karat.io.consumers import Consumer
+from karat.io.learn import LearnLevels
 from karat.io.source import Chunk
-
-MOST_LEVELS = 10_000  # a category with more of them is an identifier
 
 
 @dataclass
-class Learn(Consumer):
+class Learn(LearnLevels):
     """Learns levels and states from the rows of a scan."""
 
     layout: Columns
@@ -43,7 +40,7 @@ class Learn(Consumer):
     def __post_init__(self) -> None:
         formula = self.layout.formula
         self.categories = [factor for factor in formula.factors if self.layout.is_category(factor)]
-        self.levels: dict[str, set[Any]] = {factor.text: set() for factor in self.categories}
+        self.levels = {factor.text: set() for factor in self.categories}
         self.transforms = list(transforms_of((*formula.factors, formula.response)))
         self.sums = {transform.key: transform.start() for transform in self.transforms}
 
@@ -80,8 +77,9 @@ class Learn(Consumer):
             self.sums[key].add(x if keep.all() else x[keep])
         if weights is not None:
             self.log_weights += float(np.log(weights[keep]).sum())
-        for factor in self.categories:
-            self._add_levels(factor, found[factor.text] if keep.all() else found[factor.text].filter(pa.array(keep)))
+        for text, column in found.items():
+            some = column if keep.all() else column.filter(pa.array(keep))
+            self.add_levels("term", text, some, "is it an identifier? Use it as cluster=, or join levels")
         if not self.row and keep.any():
             values = {name: table.column(name)[int(np.argmax(keep))].as_py() for name in table.schema.names}
             self.row = {name: value for name, value in values.items() if isinstance(value, str | int | float | bool)}
@@ -97,33 +95,6 @@ class Learn(Consumer):
                 self.layout.values(table, factor, keep, where)
             elif not self.layout.is_category(factor) and not factor.stateful():
                 self.layout.numbers(table, factor, keep, where, {})
-
-    def _add_levels(self, factor: Factor, column: Any) -> None:
-        if pa.types.is_dictionary(column.type):
-            known = column.dictionary.to_pylist()
-            seen = [known[i] for i in np.unique(np.asarray(column.indices.drop_null()))]
-        else:
-            try:
-                seen = pc.unique(column).to_pylist()
-            except pa.ArrowNotImplementedError:
-                raise InputError(
-                    f"The term {factor.text!r} has values of type {column.type}, which are no levels; make it text or numbers."
-                ) from None
-        values = {self._level(value) for value in seen if value is not None}
-        strange = next((value for value in values if not isinstance(value, str | int | float | bool)), None)
-        if strange is not None:
-            raise InputError(
-                f"The term {factor.text!r} has levels of type {type(strange).__name__}; make them text or numbers."
-            )
-        self.levels[factor.text] |= values
-        if len(self.levels[factor.text]) > MOST_LEVELS:
-            raise InputError(
-                f"The term {factor.text!r} has more than {MOST_LEVELS:,} levels; is it an identifier? Use it as cluster=, or "
-                "join levels."
-            )
-
-    def _level(self, value: Any) -> Any:
-        return int(value) if self.whole and isinstance(value, float) and value.is_integer() else value
 
     def merge(self, other: Learn) -> None:
         """Add what another part of the data has taught."""
@@ -147,8 +118,16 @@ class Learn(Consumer):
         row = {name: value if isinstance(value, str) else value.item() for name, value in typed.items()}
         return Learned(levels, states, row | self.row)
 
+    def _level(self, value: Any) -> Any:
+        return int(value) if self.whole and isinstance(value, float) and value.is_integer() else value
+
     def _ordered(self, factor: Factor) -> list[Any]:
-        found = self.levels[factor.text]
+        found = {self._level(value) for value in self.levels[factor.text] if value is not None}
+        strange = next((value for value in found if not isinstance(value, str | int | float | bool)), None)
+        if strange is not None:
+            raise InputError(
+                f"The term {factor.text!r} has levels of type {type(strange).__name__}; make them text or numbers."
+            )
         given = factor.contrasts()[1]
         if given is not None:
             missing = [level for level in found if level not in given]

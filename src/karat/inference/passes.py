@@ -19,7 +19,7 @@ from karat._cluster.sketches import finish, last_pass
 from karat._core.coreset import Coreset
 from karat._core.plan import FOLD
 from karat._data import containers
-from karat._storage.text import as_objects
+from karat._data.labels import as_objects
 from karat._stream.sketch import Sketch
 from karat.engine.rows import Progress
 from karat.errors import InputError

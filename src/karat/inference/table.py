@@ -23,7 +23,7 @@ from karat._core.coreset import Coreset
 from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
-from karat._data import containers, frames
+from karat._data import containers
 from karat.engine.linalg import MOST
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
@@ -168,7 +168,7 @@ def _table(core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None
         raise NotExactError("Inference takes one target at a time; build a coreset for each.")
     facts = {} if core.regression is None else core.regression.facts
     intercept = facts.get("intercept", core.problem.shifts)
-    names = facts.get("columns") or (list(frames.columns_of(core.X)) if containers.is_frame(core.X) else [])
+    names = facts.get("columns") or (list(containers.columns_of(core.X)) if containers.is_frame(core.X) else [])
     names = names if len(names) == X.shape[1] else [f"x{i + 1}" for i in range(X.shape[1])]
     label = "Intercept" if facts else "const"
     design = pd.DataFrame(

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._data.batch import Batch, Table, stack, stacked_rows
-from karat._data.groups import same_kind
+from karat._data.labels import same_kind
 from karat._data.non_finite import explain_non_finite
 from karat._data.offsets import find_offsets
 from karat._storage.archive import Stored, flat, prefixed, unflat, without_prefix

@@ -71,14 +71,12 @@ class Encoding:
             raise InputError(f"Two encoded columns would be called {twice!r}; rename the column {twice!r} of the data.")
         return found
 
-    def indicators(self, name: str, column: Any) -> np.ndarray:
-        """A column of 0 and 1 per level (n, levels); no columns before levels are learned."""
-        text = as_text(column)
+    def indicators(self, name: str, text: Any) -> np.ndarray:
+        """A column of 0 and 1 per level (n, levels) of values :func:`as_text`; no columns before levels are learned."""
         if self.levels is None:
             return np.zeros((len(text), 0), dtype=np.int8)
         levels = self.levels[name]
-        codes = pc.index_in(text, value_set=pa.array(levels, pa.large_string())).fill_null(-1).to_numpy()
-        return np.asarray(codes[:, None] == np.arange(len(levels)), dtype=np.int8)
+        return np.asarray(places(text, levels)[:, None] == np.arange(len(levels)), dtype=np.int8)
 
     def check_known(self, blocks: Mapping[str, np.ndarray], keep: np.ndarray, where: Callable[[int], str]) -> None:
         """Raise if a row that counts has a level that the first pass did not see."""
@@ -100,3 +98,17 @@ def as_text(column: Any) -> Any:
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, pc.add(column, pa.scalar(0.0, column.type)))  # -0.0 and 0.0 are one level
     return column.cast(pa.large_string())
+
+
+def places(column: Any, levels: Sequence[Any]) -> np.ndarray:
+    """The position of every value of an Arrow column among the levels, -1 if it is none of them."""
+    if not pa.types.is_dictionary(column.type):
+        try:
+            known = pa.array(levels).cast(column.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):  # levels of another type
+            column = pc.dictionary_encode(column)
+        else:
+            return np.asarray(pc.index_in(column, value_set=known).fill_null(-1))
+    numbers = {level: i for i, level in enumerate(levels)}
+    found = np.array([*(numbers.get(value, -1) for value in column.dictionary.to_pylist()), -1])
+    return np.asarray(found[np.asarray(column.indices.fill_null(len(found) - 1))])

@@ -15,9 +15,10 @@ from scipy import sparse
 
 from karat import __version__
 from karat._core.provenance import Provenance
-from karat._data import containers, frames
+from karat._data import containers
 from karat._data.advice import about_time
 from karat._data.batch import Batch
+from karat._data.labels import as_keys
 from karat._data.roles import ColumnRoles
 from karat.errors import InputError
 from karat.io.encoding import Encoding, as_text
@@ -177,7 +178,9 @@ class Layout:
         kind = "sparse" if sparse.issparse(batch.parts[0]) else "pyarrow"
         names = self.feature_names(sum(part.shape[1] for part in batch.parts) - len(targets))
         parts = batch.parts[: len(batch.parts) - len(targets)]
-        types = [frames.whole_type(part.dtype) for part in parts for _ in range(part.shape[1])] if kind == "pyarrow" else None
+        types = (
+            [containers.whole_type(part.dtype) for part in parts for _ in range(part.shape[1])] if kind == "pyarrow" else None
+        )
         return {
             "container": kind, "columns": names, "types": types, "target": targets[0] if single else None, "flat": single
         }  # fmt: skip
@@ -192,23 +195,36 @@ class Layout:
 
     def batch(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Batch, int]:
         """The rows that count, numbered from ``number`` on, and how many were left out; ``where`` puts a row in words."""
-        roles = self.roles
         keep = np.ones(table.num_rows, dtype=bool)
-        parts = [self._numbers(table, name, keep, where) for name in roles.targets]
-        weights = None if roles.weight is None else self._numbers(table, roles.weight, keep, where)[:, 0].astype(float)
-        if self.pipeline is None:
-            parts = [self._feature(table, name, keep, where) for name in roles.features] + parts
-        else:
-            parts = [self._transformed(table, keep, where), *parts]
-        if self.encoding is not None:
-            self.encoding.check_known(dict(zip(roles.features, parts, strict=False)), keep, where)
-        labels, keys = (None if c is None else self.labels(table, c, where) for c in (roles.label, roles.key))
-        if weights is not None and (weights[keep] < 0).any():
-            row = int(np.flatnonzero((weights < 0) & keep)[0])
-            raise InputError(f"{where(row)}: the weight in column {roles.weight!r} is negative; weights must be at least 0.")
+        parts = self.parts(table, keep, where)
+        labels, keys = (None if c is None else self.labels(table, c, where) for c in (self.roles.label, self.roles.key))
+        weights = self.weights(table, keep, where)
         batch = Batch(parts, np.arange(number, number + table.num_rows), weights, labels, keys)
         dropped = int(len(keep) - keep.sum())
         return (batch.take(keep) if dropped else batch), dropped
+
+    def parts(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> list[Any]:
+        """The columns of the features and then the targets; rows that do not count are left out of ``keep``."""
+        features = self.roles.features
+        targets = [self._numbers(table, name, keep, where) for name in self.roles.targets]
+        if self.pipeline is not None:
+            return [self._transformed(table, keep, where), *targets]
+        parts = [self._feature(table, name, keep, where) for name in features]
+        if self.encoding is not None:
+            self.encoding.check_known(dict(zip(features, parts, strict=True)), keep, where)
+        return parts + targets
+
+    def weights(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray | None:
+        """The weights of the rows, none of them negative."""
+        if self.roles.weight is None:
+            return None
+        weights = self._numbers(table, self.roles.weight, keep, where)[:, 0].astype(float)
+        if (weights[keep] < 0).any():
+            row = int(np.flatnonzero((weights < 0) & keep)[0])
+            raise InputError(
+                f"{where(row)}: the weight in column {self.roles.weight!r} is negative; weights must be at least 0."
+            )
+        return weights
 
     def _feature(self, table: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
         """The columns that a feature becomes: one, or one per level."""
@@ -217,11 +233,10 @@ class Layout:
             return self._numbers(table, name, keep, where)
         if name not in encoding.columns:
             return self._filled(table.column(name), name, keep, where)
-        column = table.column(name)
-        missing = np.asarray(as_text(column).is_null())
-        if missing.any() and not encoding.fill:
-            self._missing(missing[:, None], [name], keep, where)
-        return encoding.indicators(name, column)
+        text = as_text(table.column(name))
+        if text.null_count and not encoding.fill:
+            self._missing(np.asarray(text.is_null())[:, None], [name], keep, where)
+        return encoding.indicators(name, text)
 
     def _filled(self, column: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
         """A column with its mean where a value is missing; before the mean is known, missing values stay missing."""
@@ -306,7 +321,7 @@ class Layout:
                     "the file in UTF-8, or the column as text or numbers.",
                     column=name,
                 ) from error
-        return frames.as_keys(column.to_numpy(zero_copy_only=False))
+        return as_keys(column.to_numpy(zero_copy_only=False))
 
 
 def require_values(column: Any, name: str, where: Callable[[int], str]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import fsum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from karat.io.layout import Layout
 from karat.io.scan import require_rows, scan
 from karat.io.source import Chunk, ResumePoint, Source
 
-MOST = 10_000  # levels of a column
+MOST = 10_000  # levels; a category with more of them is an identifier
 
 
 def learned(
@@ -59,27 +60,45 @@ def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
     return replace(found, lenient=False)
 
 
-class LearnEncoding(Consumer):
+class LearnLevels(Consumer):
+    """Collects the levels of categories: of one-hot columns, or of the terms of a formula.
+
+    Attributes
+    ----------
+    levels : dict
+        By the name of the category.
+    """
+
+    levels: dict[str, set[Any]]
+
+    def add_levels(self, what: str, name: str, column: Any, remedy: str) -> None:
+        """Add the distinct values of an Arrow column."""
+        try:
+            self.levels[name].update(pc.unique(column).to_pylist())
+        except pa.ArrowNotImplementedError:
+            raise InputError(
+                f"The {what} {name!r} has values of type {column.type}, which are no levels; make it text or numbers."
+            ) from None
+        if len(self.levels[name]) > MOST:
+            raise InputError(f"The {what} {name!r} has more than {MOST:,} levels; {remedy}.", column=name)
+
+
+class LearnEncoding(LearnLevels):
     """Collects levels, and sums for the means, of the rows that count."""
 
     def __init__(self, encoding: Encoding, features: Sequence[str]) -> None:
         self.encoding = encoding
         self.places = {name: i for i, name in enumerate(features) if name not in encoding.columns}
-        self.levels: dict[str, set[str | None]] = {name: set() for name in encoding.columns}
+        self.levels = {name: set() for name in encoding.columns}
         self.sums: dict[str, list[tuple[float, float]]] = {name: [] for name in self.places}
         self.rows = 0
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         where = pa.array(batch.numbers - self.rows)
         self.rows += chunk.table.num_rows
-        for name, levels in self.levels.items():
-            levels.update(pc.unique(as_text(chunk.table.column(name)).take(where)).to_pylist())
-            if len(levels) > MOST:
-                raise InputError(
-                    f"Column {name!r} has more than {MOST:,} levels up to {chunk.where(0)}; so many one-hot columns cannot be "
-                    "kept. Leave it out, or join rare levels first.",
-                    column=name,
-                )
+        for name in self.levels:
+            text = as_text(chunk.table.column(name)).take(where)
+            self.add_levels("column", name, text, "leave it out, or join rare levels first")
         if self.encoding.fill:
             for name, place in self.places.items():
                 self.sums[name].append(_weighted_sum(batch.parts[place][:, 0], batch.weights))

@@ -10,7 +10,7 @@ import numpy as np
 from karat._core.coreset import Coreset
 from karat._core.plan import FOLD
 from karat._core.provenance import Provenance
-from karat._data import containers, frames
+from karat._data import containers
 from karat._data.batch import Batch
 from karat.errors import InputError
 from karat.io.consumers import Consumer
@@ -91,11 +91,11 @@ def _in_memory(core: Coreset) -> dict[str, Any]:
     weighted = core.maps is not None or not np.isclose(core.weights.sum(), core.n_rows)
     if weighted or not containers.is_frame(core.X) or (core.y is not None and targets is None):
         return {}
-    columns = list(frames.columns_of(core.X))
+    columns = list(containers.columns_of(core.X))
     return {"columns": columns, "target": targets, "roles": {"weight": None}, "on_missing": "error"}
 
 
 def own_targets(core: Coreset) -> list[str] | None:
     """The names that the targets of a coreset have by themselves; None if there are none."""
-    names = list(frames.columns_of(core.y)) if containers.is_frame(core.y) else []
+    names = list(containers.columns_of(core.y)) if containers.is_frame(core.y) else []
     return names if names and not {"", "None"} & set(names) else None

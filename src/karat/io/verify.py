@@ -22,7 +22,7 @@ from karat._core.coreset import Coreset, load
 from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._core.verify import shared_groups
-from karat._data import containers, frames
+from karat._data import containers
 from karat._data.batch import OTHER_ROWS, Table, kept_table
 from karat._data.roles import ColumnRoles
 from karat._stream.samples import Samples
@@ -129,7 +129,7 @@ def _own_names(core: Coreset) -> list[str]:
         raise InputError(
             "The coreset does not say what its columns are called in the data.", "Name them in columns=.", argument="columns"
         )
-    return list(frames.columns_of(core.X))
+    return list(containers.columns_of(core.X))
 
 
 @dataclass

@@ -1,0 +1,165 @@
+"""Labels of rows (groups, keys, clusters, categories): their checks, and the codes that stand for them.
+
+    labels  b, a, b, c      ->      distinct  b, a, c      codes  0, 1, 0, 2
+
+Codes are found by Arrow's dictionary encoding where pyarrow is loaded, and by a dictionary where it is not; both give the same
+codes.
+
+Text is compared and stored in arrays of fixed width.  NumPy fills such text with NUL characters, and cuts them off when it is
+read: "a" and "a\\0" would be one label.  So text that ends in one is refused where objects become text, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from karat.engine.linalg import Flags, Indices
+from karat.errors import InputError
+
+NUL = ("\0", b"\0")
+MANY = 2**16  # whole numbers within so large a range are counted, however few there are
+PLAIN = "use numbers or strings throughout, one per row"
+MISSING = ("a missing value",)  # the one key of all values that do not equal themselves
+
+
+def as_objects(values: Any) -> np.ndarray:
+    """An array of anything; text that is not in an array yet (in a list, in polars) as it is, an object."""
+    array = np.asarray(values)
+    return np.array(values, dtype=object) if array.dtype.kind in "US" and not isinstance(values, np.ndarray) else array
+
+
+def as_text(values: np.ndarray, kind: Any = str) -> np.ndarray:
+    """Objects as text of fixed width (or as bytes of it)."""
+    cut = next((v for v in values.ravel().tolist() if isinstance(v, str | bytes) and v[-1:] in NUL), None)
+    if cut is not None:
+        raise InputError(f"The label or key {cut!r:.60} ends in a NUL character (\\0); remove it from the text.")
+    return values.astype(kind)
+
+
+def as_keys(values: Any) -> np.ndarray:
+    """Keys as whole numbers, numbers or text; a missing one is an error."""
+    keys = as_objects(values)
+    if missing_values(keys).any():
+        raise InputError("The key column has missing values; every row needs a key.")
+    return as_text(keys) if keys.dtype.kind == "O" else keys
+
+
+def check_groups(groups: Any, count: int) -> np.ndarray:
+    """Labels of groups as an array of plain values, one per row."""
+    try:
+        labels = as_objects(groups)
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"groups cannot be read as labels: {error}. It must be one label per row.", argument="groups"
+        ) from error
+    if labels.shape != (count,):
+        raise InputError(
+            f"X has {count} rows but groups has shape {labels.shape}; it must be one label per row.", argument="groups"
+        )
+    missing = missing_values(labels)
+    missing |= np.ma.getmaskarray(groups) if np.ma.isMaskedArray(groups) else False
+    if missing.any():
+        where = int(missing.argmax())
+        raise InputError(
+            f"groups has {int(missing.sum())} missing labels, the first in row {where}; every row needs one.",
+            argument="groups",
+            row=where,
+        )
+    return _plain_labels(labels)
+
+
+def missing_values(values: np.ndarray) -> Flags:
+    """Which values are missing: None, and those that do not equal themselves."""
+    if values.dtype.kind == "O":
+        return np.array([value is None or comparable(value) is MISSING for value in values], dtype=bool)
+    return np.asarray(values != values) if values.dtype.kind in "fcMm" else np.zeros(len(values), dtype=bool)  # noqa: PLR0124
+
+
+def comparable(value: Any) -> Any:
+    """A value that equals itself, as it is; one key for all that do not: NaN, NaT and NA, which cannot be compared."""
+    try:
+        return value if value == value else MISSING  # noqa: PLR0124
+    except TypeError:
+        return MISSING
+    except ValueError:  # an array
+        return value
+
+
+def _plain_labels(labels: np.ndarray) -> np.ndarray:
+    """Text, numbers or dates; objects only if they are of one type that has an order."""
+    if labels.dtype.kind not in "biufMmUSO":
+        raise InputError(f"groups has type {labels.dtype}; {PLAIN}.")
+    if labels.dtype.kind != "O":
+        return labels
+    kind = next(kind for kind in (bool, int, float, str, type(labels[0])) if isinstance(labels[0], kind))
+    for row, label in enumerate(labels):
+        if not isinstance(label, kind) or isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
+            raise InputError(f"groups has a label of type {type(label).__name__} in row {row} ({_short(label)}); {PLAIN}.")
+    if issubclass(kind, str | np.bytes_):
+        return as_text(labels, kind)
+    if issubclass(kind, bool | int | float | np.generic):
+        return labels.astype(kind)
+    try:
+        sorted(set(labels[:2]))
+    except TypeError:
+        raise InputError(
+            f"groups has labels of type {kind.__name__}, from row 0 on, which have no order or no hash; {PLAIN}."
+        ) from None
+    return labels
+
+
+def same_kind(first: np.ndarray, second: np.ndarray) -> None:
+    """Raise if labels to be joined are partly text: NumPy would make text of all."""
+    if (first.dtype.kind in "US") != (second.dtype.kind in "US"):
+        raise InputError(f"Some groups are text and others are not ({first[0]!r} and {second[0]!r}); {PLAIN}.")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def encode(values: np.ndarray) -> tuple[np.ndarray, Indices]:
+    """The distinct labels in the order in which they come, and the place of every row's label among them."""
+    codes = _arrow_codes(values)
+    if codes is None:
+        numbers: dict[Any, int] = {}
+        keys = values.tolist() if values.dtype.kind in "US" else map(comparable, values.tolist())
+        codes = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.intp, len(values))
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+    return values[first], codes
+
+
+def encode_sorted(values: np.ndarray) -> tuple[np.ndarray, Indices]:
+    """The distinct labels in increasing order, and the place of every row's label among them."""
+    if values.dtype.kind in "iu" and len(values):
+        low, high = int(values.min()), int(values.max())
+        if high - low < max(2 * len(values), MANY) and low >= -(2**62) and high < 2**62:  # counted rather than sorted
+            codes = values.astype(np.int64, copy=False)
+            codes = codes - low if low else codes
+            seen = np.bincount(codes, minlength=high - low + 1) > 0
+            labels = np.flatnonzero(seen) + low
+            return labels.astype(values.dtype), codes if seen.all() else (np.cumsum(seen) - 1)[codes]
+    distinct, codes = encode(values)
+    order = np.argsort(distinct, kind="stable")
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[codes]
+
+
+def _arrow_codes(values: np.ndarray) -> Indices | None:
+    """Codes by Arrow, if it is loaded (to load it would take longer than it saves) and knows such labels; else None."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is None:
+        return None
+    try:
+        # To Arrow, -0.0 and 0.0 are two numbers.
+        array = arrow.array(values + values.dtype.type(0) if values.dtype.kind == "f" else values)
+        if array.null_count or (values.dtype.kind == "O" and not arrow.types.is_string(array.type)):
+            return None  # None and NaN are two labels, and objects need not equal what Arrow makes of them
+        return np.asarray(array.dictionary_encode().indices, dtype=np.intp)
+    except (TypeError, ValueError, NotImplementedError, OverflowError, AttributeError):  # the last: more than 2 GiB, in chunks
+        return None
