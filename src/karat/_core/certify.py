@@ -121,7 +121,7 @@ class Certificate(Claim):
         The proof that was made; one of an older version does not count.
     standard_errors : float or None
         Least squares: no coefficient moves by more than so many of its standard errors.  None for other problems, for rows of
-        several coresets together, and where the residual is rounding of the columns (R2 of nearly 1).
+        several coresets or levels together, and where the residual is rounding of the columns (R2 of nearly 1).
     in_columns : bool
         Whether ``rounding`` is relative to the sizes of columns; else, to sums of absolute values of features.
     spread : float
@@ -324,6 +324,8 @@ def _standard_errors(
     for found in reductions:
         frame = found.fitted.frame
         if frame is None:  # all rows, or so few of them that nothing was summed
+            return None, True
+        if found.levels > 1:  # the frame is that of one level; sizes of columns differ by orders of magnitude in the others
             return None, True
         terms, noise = frame.coefficient_terms(max(1, found.fitted.kernel.separate_targets))  # type: ignore[attr-defined]
         worst, signal = max(worst, terms), max(signal, noise)
