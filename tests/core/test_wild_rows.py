@@ -97,3 +97,16 @@ def test_no_standard_errors_of_columns_that_are_copies_up_to_a_bit():
     assert certificate.ok
     assert certificate.standard_errors is None
     assert "R2" in certificate.keeps  # there is a residual
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_all_levels_of_a_category_beside_an_intercept(seed):
+    """A direction that vanishes exactly has a coordinate with factors of 1e16: it is the one to drop, not another."""
+    rng = np.random.default_rng(seed + 260)
+    n, levels = int(rng.integers(200, 8000)), int(rng.integers(2, 6))
+    indicators = np.eye(levels)[rng.integers(0, levels, n)]
+    X = np.column_stack([rng.standard_normal((n, int(rng.integers(0, 3)))), indicators])
+    y = X @ rng.standard_normal(X.shape[1]) + rng.standard_normal(n)
+    core = karat.coreset(X, y)
+    assert core.certificate.ok
+    assert core.verify(X, y).ok

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 OLDER = "proven by an older version: verify again"
 NOISE = 0.01  # of the residual: a larger change, by rounding of the columns, leaves no standard errors
-NO_NOISE = " (not R2, standard errors or likelihoods: the residual is as small as the rounding of the columns)"
+NO_NOISE = (
+    " (not R2, standard errors or likelihoods: rounding of the columns moves the residual by more than a hundredth of itself)"
+)
 MANY_GROUPS = 100  # groups up to which standard errors are looked at
 
 
@@ -188,38 +190,58 @@ class Certificate(Claim):
         return Certificate(**known)
 
     def __str__(self) -> str:
-        verdict = "exact" if self.ok else "NOT exact" if self.proof_version == PROOF_VERSION else "not proven"
-        kept = f" and {self.peeled:,} peeled" if self.peeled else ""
+        head = f"{self.size:,} of {self.n_rows:,} rows"
+        if not self.ok:
+            verdict = "NOT exact" if self.proof_version == PROOF_VERSION else "not proven"
+            reason = self._not_proven or ("" if self.notes else "It was refuted on other data.")
+            return " ".join(part for part in (f"{head}, {verdict}.", reason, *self.notes) if part)
         limit = f"{self.rounding / EPS:.2g} eps"
         second = (
-            f"for columns that differ from the given ones by at most {limit} of their own size"
+            f"what a change of every column by at most {limit} of its own size could do to it"
             if self.in_columns
-            else f"plus the floating-point error of the full sum (at most {limit})"
+            else f"at most {limit} of the sums of absolute values of the features"
         )
+        kept = f" and {self.peeled:,} peeled" if self.peeled else ""
         levels = f", {self.levels} levels" if self.levels > 1 else ""
         text = (
-            f"{self.size:,} of {self.n_rows:,} rows, {verdict}: the worst relative loss error over every query is "
-            f"{readable(self.loss_error, self.tolerance)} (up to {self.tolerance:.0e} counts as exact), {second} (rank "
-            f"{self.rank}, bound "
+            f"{head}, exact: at every query the loss of the kept rows differs from that of all rows by at most "
+            f"{self.loss_error:.1e} of it (up to {self.tolerance:.0e} counts as exact), plus {second} (rank {self.rank}, bound "
             f"{self.bound}{kept}{levels}, condition {self.condition:.1e}, {self.method}, {self.passes} "
             f"pass{'es' if self.passes != 1 else ''}, {self.seconds:.3g} s). Kept: {self.keeps}. "
             f"Not kept: {', '.join(self.excludes)}."
         )
         if self.standard_errors is not None:
-            text += f" Coefficients move by at most {self.standard_errors:.0e} standard errors."
+            undetermined = ": near-copies of columns leave them undetermined" if self.standard_errors > 1 else ""
+            text += f" Coefficients move by at most {self.standard_errors:.0e} standard errors{undetermined}."
         if self.excluded_directions:
             sizes = ", ".join(f"{size:.0e}" for size in sorted(self.excluded_directions, reverse=True)[:5])
             more = ", ..." if len(self.excluded_directions) > 5 else ""
-            text += (
-                f" {len(self.excluded_directions)} direction(s) of the columns vanish up to rounding (relative sizes "
-                f"{sizes}{more})."
+            count = len(self.excluded_directions)
+            vanish, them = (
+                ("directions of the columns vanish", "them") if count > 1 else ("direction of the columns vanishes", "it")
             )
+            text += f" {count} {vanish} up to rounding (relative size {sizes}{more}); coefficients along {them} are rounding."
         if self.spread > WILD:
             text += (
-                f" A few rows are far larger than the others: they make a column {self.spread:.0e} times its typical size, and "
+                f" Some rows are far larger than others: they make a column {self.spread:.0e} times its typical size, and "
                 "the claim is relative to that."
             )
         return " ".join([text, *self.notes])
+
+    @property
+    def _not_proven(self) -> str:
+        """Which limit is exceeded, if the proof failed."""
+        if not self.loss_error <= self.tolerance:
+            return (
+                f"The loss of the kept rows may differ from that of all rows by {readable(self.loss_error, self.tolerance)} of "
+                f"it; up to {self.tolerance:.0e} counts as exact."
+            )
+        if not self.proven and self.proof_version == PROOF_VERSION:
+            return (
+                f"The loss would be kept only for columns that differ from the given ones by "
+                f"{readable(self.remainder, 1.0, 'g')} times the rounding that counts as exact."
+            )
+        return ""
 
 
 def certify(

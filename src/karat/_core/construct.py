@@ -69,7 +69,8 @@ def assembled(
         why = "Nothing smaller was exact" if fewer else "There were no more rows than the rank"
         notes.append(f"{why}: all are kept, with their own weights.")
     seconds = time.perf_counter() - start
-    if any(len(r.positions) > r.fitted.kernel.width + r.peeled.sum() for r in reductions) and len(indices) < len(table):
+    more = any(len(r.positions) > r.levels * r.fitted.kernel.width + r.peeled.sum() for r in reductions)
+    if more and len(indices) < len(table):
         notes.append("More rows than features are kept: a further elimination would have cost accuracy.")
     certificate = certify(problem, reductions, table.total, table.n_rows, seconds, notes)
     require_proven(certificate, reductions, table.names, heavy)

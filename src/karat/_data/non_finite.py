@@ -1,8 +1,8 @@
 """Where the NaN is: the error for rows whose moments are not finite.
 
 Nobody looks for NaN and infinity before the pass, which sums them up like other numbers.  If a moment is then not a number, one
-more pass finds the column to blame: the first with NaN or infinity, or else the one whose values are furthest from 1, since
-its powers overflow or underflow.
+more pass finds the column to blame: the first with NaN or infinity, or else the one with a value that no unit can hold beside
+the others, or else the one whose values are furthest from 1, since its powers overflow or underflow.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from karat.engine.frame import LOOKED_AT, typical
 from karat.engine.linalg import Array
 from karat.engine.parts import Part
-from karat.engine.rows import Rows, sweep
+from karat.engine.rows import Rows, sample, sweep
 from karat.errors import InputError
+
+OUTLIER = 1e100  # times the typical size of a column: a value whose square is lost beside those of others, or overflows
 
 
 def explain_non_finite(parts: Sequence[Part], names: Sequence[str]) -> InputError:
@@ -33,12 +36,37 @@ def explain_non_finite(parts: Sequence[Part], names: Sequence[str]) -> InputErro
 
     counts, nan, first, high, low = sweep(rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 1))
     if not counts.any():
-        return _explain_sizes(high, low, names)
+        return _explain_outlier(rows, names) or _explain_sizes(high, low, names)
     i = int(np.flatnonzero(counts)[0])
     name, row = names[i], int(first[i])
     many = f"{counts[i]} {'NaN' if nan[i] else 'infinite'} value{'s' if counts[i] > 1 else ''}"
     message = f"Column {name} has {many}, the first in row {row}; drop or impute those rows."
     return InputError(message, column=name, row=row)
+
+
+def _explain_outlier(rows: Rows, names: Sequence[str]) -> InputError | None:
+    """The error that names a row so far beyond the others of its column that no unit serves both; None if there is none."""
+    block = rows.take(sample(np.random.default_rng(0), len(rows), LOOKED_AT), np.zeros(rows.columns))[:, 1:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        middle, usual = typical(block.T, centred=True)
+
+    def visit(values: Array, _weights: Array | None, start: int) -> Array:
+        away = np.abs(values[:, 1:])
+        return np.array([away.max(axis=0), start + away.argmax(axis=0)])
+
+    largest, where = sweep(rows, np.nan_to_num(middle), visit, lambda a, b: np.where(a[0] >= b[0], a, b), (rows.columns + 1, 1))
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        ratio = np.where(usual > 0, largest / usual, 0.0)
+    i = int(ratio.argmax())
+    if not ratio[i] > OUTLIER:
+        return None
+    row = int(where[i])
+    return InputError(
+        f"Column {names[i]} has a value in row {row} that is {ratio[i]:.0e} times as far from the others as they are from each "
+        "other, so that double precision cannot hold the squares of both. Correct or drop such rows.",
+        column=names[i],
+        row=row,
+    )
 
 
 def _explain_sizes(high: Array, low: Array, names: Sequence[str]) -> InputError:

@@ -67,7 +67,7 @@ def _lines(found: Any) -> dict[str, str]:
     certificate = found.certificate
     worst = wording.worst_error(certificate.to_dict(), wording.TERMINAL)
     lines = {
-        "worst error": f"{worst}: {wording.verdict(certificate.ok)}",
+        "worst error": worst if certificate.ok and not found.ok else f"{worst}: {wording.verdict(certificate.ok)}",
         "data": wording.data_verdict(found.data, len(found.columns)),
         "rows": f"{certificate.n_rows:,} read, {certificate.size:,} kept",
     }

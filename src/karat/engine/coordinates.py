@@ -166,7 +166,10 @@ def vanishing(basis: Basis, gram: Array, null: float) -> tuple[Flags, Array]:
         return rms == 0, np.where(rms > 0, 1.0, 0.0)
     unit = np.abs(basis.map).max(axis=1, initial=0.0)  # columns of different sizes: none must seem small to the inverse
     unit[unit == 0] = 1.0
-    back = np.linalg.pinv(basis.map / unit[:, None]) / unit
+    scaled = basis.map / unit[:, None]
+    length = np.abs(scaled).max(axis=0, initial=0.0)  # and coordinates of small directions have large factors
+    length[length == 0] = 1.0
+    back = np.linalg.pinv(scaled / length) / length[:, None] / unit
     with np.errstate(divide="ignore", invalid="ignore"):
         largest = np.abs(back).max(axis=0, initial=0.0)
         scaled = back / np.where(largest > 0, largest, 1.0)
