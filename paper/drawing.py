@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from karat.report.display import plain
+from karat.report.display import plain_axes
 
 WIDE = 2.5  # decades above which powers of ten are enough labels
 
@@ -20,7 +20,7 @@ def new_drawing(width: float, height: float) -> Any:
 
 def finish(panel: Any, title: str, **labels: Any) -> None:
     """Give a panel its title, labels and grid."""
-    plain(panel)
+    plain_axes(panel)
     panel.set_title(title, loc="left", fontsize="medium")
     panel.set(**labels)
 

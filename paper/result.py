@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from karat._core.wording import count, number
+from karat._core.wording import grouped_digits, number
 
 Cell = str | int | float | None
 
@@ -73,5 +73,5 @@ def readable(cell: Cell) -> str:
     if isinstance(cell, str):
         return cell
     if isinstance(cell, int) or cell == round(cell):
-        return count(int(cell)) if abs(cell) < 1e7 else number(cell)
+        return grouped_digits(int(cell)) if abs(cell) < 1e7 else number(cell)
     return number(cell, 7 if 1e3 <= abs(cell) < 1e7 else 4 if abs(cell) >= 1e-3 else 2)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from karat.cli.app import run
+from karat.cli.app import run_command
 
 KARAT = Path(sys.executable).with_name("karat")
 ROWS = 4000
@@ -48,7 +48,7 @@ def inside(capsys):
     """The same in this process, a second faster: for the many variants of what :func:`command` has shown to work."""
 
     def call(*arguments):
-        code = run([str(a) for a in arguments])
+        code = run_command([str(a) for a in arguments])
         return Result(code, *capsys.readouterr())
 
     return call

@@ -114,8 +114,8 @@ def test_every_command_has_help_with_an_example(name, inside):
 
 def test_help_imports_little():
     code = (
-        "import sys; from karat.cli.app import run\n"
-        "assert run(['--help']) == 0\n"
+        "import sys; from karat.cli.app import run_command\n"
+        "assert run_command(['--help']) == 0\n"
         "print('LOADED', *[m for m in ('numpy', 'scipy', 'pyarrow', 'sklearn', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)

@@ -54,9 +54,9 @@ def test_treatment_with_and_without_parentheses(contrasts):
 
 def test_transforms_take_a_state():
     state = {"center": 10.0, "scale": 2.0, "ddof": 1}
-    found = compat.transformed("scale", [np.array([12.0, 8.0])], {}, state)
+    found = compat.apply_transform("scale", [np.array([12.0, 8.0])], {}, state)
     np.testing.assert_array_equal(found, [1.0, -1.0], err_msg=f"{CHANGED}{compat.STATE} is not read")
-    assert compat.transformed(
+    assert compat.apply_transform(
         "bs", [np.array([0.5])], {"df": 4}, {"lower_bound": 0.0, "upper_bound": 1.0, "knots": [0.0] * 4 + [0.5] + [1.0] * 4}
     ).shape == (1, 4)
 

@@ -11,7 +11,7 @@ import pytest
 from hostile_groups import HOSTILE
 
 import karat
-from karat.engine.group_weights import eliminate, match_moments, reduce_points
+from karat.engine.group_weights import eliminate_groups, match_group_moments, reduce_group_points
 from karat.engine.groups import in_stacks, reduce_many, rounded_up
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
@@ -197,17 +197,17 @@ def test_elimination_and_matching_keep_the_sums():
     points[3, 20:] = 0.0  # filled up
     weights = rng.uniform(0.5, 1.5, (7, 50))
     weights[3, 20:] = 0.0
-    reduced = reduce_points(points, weights)
+    reduced = reduce_group_points(points, weights)
     assert ((reduced > 0).sum(axis=1) <= 6).all()
     assert (reduced >= 0).all()
     assert np.allclose(np.einsum("gn,gnk->gk", reduced, points), np.einsum("gn,gnk->gk", weights, points))
-    factors = eliminate(points)
+    factors = eliminate_groups(points)
     assert np.allclose(np.einsum("gn,gnk->gk", factors, points), points.sum(axis=1))
     target = np.einsum("gn,gnk->gk", rng.uniform(0, 2, (7, 50)), points)
     target[5] = 1e6  # out of reach of weights near 1
     points[5] = np.abs(points[5])
     target[5] = -1.0
-    met = match_moments(points, np.ones((7, 50)), target, points.transpose(0, 2, 1) @ points)
+    met = match_group_moments(points, np.ones((7, 50)), target, points.transpose(0, 2, 1) @ points)
     assert np.isnan(met[5]).all()
     good = np.arange(7) != 5
     assert (met[good] >= 0).all()

@@ -126,10 +126,10 @@ def test_blocks_agree_with_lapack(kind, width, count):
     blocked.add_gram(gram, columns, None, 2)
     exact = columns.astype(float) @ columns.T.astype(float)
     assert np.abs(np.triu(gram - exact)).max() <= 8 * eps * count
-    factor = blocked.cholesky(gram + width * np.eye(width, dtype=kind), 2)
+    factor = blocked.blocked_cholesky(gram + width * np.eye(width, dtype=kind), 2)
     assert np.abs(factor - sla.cholesky(exact + width * np.eye(width))).max() <= 100 * eps * np.sqrt(count)
-    assert np.allclose(blocked.product(columns.T, columns, 2), columns.T @ columns, atol=16 * eps * width)
-    order, table = blocked.null_table(columns.copy(), 2)
+    assert np.allclose(blocked.blocked_product(columns.T, columns, 2), columns.T @ columns, atol=16 * eps * width)
+    order, table = blocked.blocked_null_table(columns.copy(), 2)
     assert sorted(order) == list(range(count))
     rest = columns[:, order[width:]].T - table @ columns[:, order[:width]].T
     assert np.abs(rest).max(initial=0.0) <= 1e4 * eps
@@ -138,7 +138,7 @@ def test_blocks_agree_with_lapack(kind, width, count):
 def test_a_matrix_that_is_not_positive_definite_has_no_factor():
     matrix = np.eye(500)
     matrix[450, 450] = -1.0
-    assert blocked.cholesky(matrix, 2) is None
+    assert blocked.blocked_cholesky(matrix, 2) is None
 
 
 def resolved(single: bool):

@@ -228,24 +228,24 @@ def test_names_that_meet_and_columns_without_a_value(tmp_path):
 
 def test_the_command(files, tmp_path, monkeypatch, capsys):
     """``build``, ``train --check``, ``verify`` and ``report`` agree on the encoding."""
-    from karat.cli.app import run
+    from karat.cli.app import run_command
 
     monkeypatch.chdir(tmp_path)
     data = str(files / "flights.csv")
     options = ["--one-hot", "carrier,month", "--on-missing", "mean", "--drop-columns", "mass"]
-    assert run(["build", data, "-t", "delay", *options, "-o", "core.parquet"]) == 0
+    assert run_command(["build", data, "-t", "delay", *options, "-o", "core.parquet"]) == 0
     capsys.readouterr()
-    assert run(["train", "core.parquet", "--model", "ridge", "--alpha", "2", "--check", data, "--json"]) == 0
+    assert run_command(["train", "core.parquet", "--model", "ridge", "--alpha", "2", "--check", data, "--json"]) == 0
     trained = json.loads(capsys.readouterr().out)
     assert trained["check"]["relative"] < 1e-9
     assert "carrier=UA" in trained["parameters"]["coefficients"]["delay"]
-    assert run(["verify", "core.parquet"]) == 0
-    assert run(["report", "core.parquet", "--data", data, "-o", "report.html"]) == 0
+    assert run_command(["verify", "core.parquet"]) == 0
+    assert run_command(["report", "core.parquet", "--data", data, "-o", "report.html"]) == 0
     page = (tmp_path / "report.html").read_text()
     assert "one_hot=[&#39;carrier&#39;, &#39;month&#39;], on_missing=&#39;mean&#39;" in page
-    assert run(["build", data, "-t", "delay", "-o", "other.parquet"]) == 2
+    assert run_command(["build", data, "-t", "delay", "-o", "other.parquet"]) == 2
     assert "encode it with --one-hot" in capsys.readouterr().err
-    assert run(["build", data, "-t", "delay", "--one-hot", "carier", "-o", "other.parquet"]) == 2
+    assert run_command(["build", data, "-t", "delay", "--one-hot", "carier", "-o", "other.parquet"]) == 2
     assert "did you mean carrier" in capsys.readouterr().err
 
 

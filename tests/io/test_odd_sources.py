@@ -434,9 +434,9 @@ def test_rows_left_out_are_not_represented(tmp_path):
     core = karat.coreset_files(tmp_path / "d.parquet", "y", on_missing="drop")
     assert (core.n_rows, core.n_represented) == (N, N - 10)
     assert f"of {N - 10} rows" in repr(core)
-    from karat._core.facts import facts
+    from karat._core.facts import coreset_facts
 
-    assert facts(core)["rows"] == N - 10
+    assert coreset_facts(core)["rows"] == N - 10
 
 
 def test_verify_checks_the_rows_of_an_absorbed_coreset():

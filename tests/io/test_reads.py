@@ -13,7 +13,7 @@ from fsspec import register_implementation
 from fsspec.implementations.local import LocalFileSystem
 
 import karat
-from karat.cli.app import run
+from karat.cli.app import run_command
 
 ROWS = 60_000
 opens, read = Counter(), Counter()
@@ -73,7 +73,7 @@ def times(path):
 
 def test_build_sniffs_a_csv_file_once_and_reads_it_once(data, tmp_path):
     path = data / "data.csv"
-    assert run(["build", f"counted://{path}", "--target", "y", "-o", str(tmp_path / "core.npz")]) == 0
+    assert run_command(["build", f"counted://{path}", "--target", "y", "-o", str(tmp_path / "core.npz")]) == 0
     assert opens[str(path)] == 2  # to tell numbers from text, and to read the rows
     first = 2**20 / path.stat().st_size
     assert times(path) <= 1.01 + first
@@ -85,10 +85,10 @@ def test_build_sniffs_a_csv_file_once_and_reads_it_once(data, tmp_path):
 def test_verify_and_report_read_the_data_once(command, options, data, tmp_path, capsys):
     path = data / "data.parquet"
     ignored = [] if options else ["--drop-columns", "g"]
-    assert run(["build", str(path), "--target", "y", *options, *ignored, "-o", str(tmp_path / "core.npz")]) == 0
+    assert run_command(["build", str(path), "--target", "y", *options, *ignored, "-o", str(tmp_path / "core.npz")]) == 0
     page = ["-o", str(tmp_path / "r.html")]
     arguments = [f"counted://{path}"] if command == "verify" else ["--data", f"counted://{path}", *page]
-    assert run([command, str(tmp_path / "core.npz"), *arguments, "--json"]) == 0
+    assert run_command([command, str(tmp_path / "core.npz"), *arguments, "--json"]) == 0
     assert '"ok": true' in capsys.readouterr().out
     assert 0.5 < times(path) < 1.3  # and the footer, twice
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from karat.models.quadruples import Moments, deviation, symmetric, word_moments
+from karat.models.quadruples import WordTensors, deviation, symmetric, word_moments
 from karat.models.tensor import turned
 
 
@@ -51,7 +51,7 @@ def moments_of(law, topics):
     for order in range(1, 5):
         tensor = np.array([law(list(t)) for t in product(range(k), repeat=order)]).reshape((k,) * order)
         tensors.append(turned(tensor, topics))
-    return Moments(*tensors)
+    return WordTensors(*tensors)
 
 
 def components(topics, share, a):

@@ -197,9 +197,9 @@ def test_missing_values_and_long_texts_in_cells():
 
 
 def test_too_many_rows_leave_the_heaviest(core):
-    from karat.report.page import kept_table
+    from karat.report.page import table_of_kept_rows
 
-    table = kept_table(core, cells=7 * 10)
+    table = table_of_kept_rows(core, cells=7 * 10)
     assert (table["shown"], table["rows"]) == (10, len(core))
     heaviest = np.sort(core.weights)[-10:]
     assert sorted(table["columns"][1]["values"]) == heaviest.tolist()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat._core.wording import PAGE, SUPERSCRIPTS, TERMINAL, count, number, typeset
+from karat._core.wording import PAGE, SUPERSCRIPTS, TERMINAL, grouped_digits, number, typeset
 
 BACK = {value: chr(key) for key, value in SUPERSCRIPTS.items()}
 
@@ -26,11 +26,11 @@ def test_to_the_digits_asked_for(value, digits):
 
 @given(st.integers(-(10**15), 10**15))
 def test_counts_are_exact(value):
-    assert int(read(count(value))) == value
+    assert int(read(grouped_digits(value))) == value
 
 
 def test_as_one_writes_them():
-    assert count(1_000_000) == "1\u202f000\u202f000"
+    assert grouped_digits(1_000_000) == "1\u202f000\u202f000"
     assert PAGE.error(3.0e-15) == "3 × 10⁻¹⁵"
     assert number(-0.25) == "\u22120.25"
     assert number(1234567.0, 10) == "1\u202f234\u202f567"

@@ -12,7 +12,7 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.construct import assembled, read_rows, reduced
-from karat._core.export import Summary, coreset_html, to_arrow, to_pandas, to_polars
+from karat._core.export import CoresetSummary, coreset_html, to_arrow, to_pandas, to_polars
 from karat._core.files import loaded_fields, save
 from karat._core.merge import merge
 from karat._core.progress import progress_bar
@@ -242,9 +242,9 @@ class Coreset:
         """The kept rows as an Arrow table: ``row``, features and target under their own names, then ``weight``."""
         return to_arrow(self)
 
-    def summary(self) -> Summary:
+    def summary(self) -> CoresetSummary:
         """What the coreset keeps and how exactly; it prints as text, and as a table in a notebook."""
-        return Summary(self)
+        return CoresetSummary(self)
 
     def plot(self, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
         """Draw the kept rows, sized by their weights, over a sample of the data; needs the extra ``report``.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat._core import wording
-from karat._core.facts import facts, kept_columns
+from karat._core.facts import coreset_facts, kept_columns
 from karat.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ HEAD = "border-left:3px solid #b8860b;padding-left:10px"
 def to_pandas(core: Coreset) -> Any:
     """See :meth:`karat.Coreset.to_pandas`."""
     pandas = _library("pandas")
-    columns = _columns(core)
+    columns = _columns_by_unique_name(core)
     row = next(iter(columns))
     labels = core.X.index if hasattr(core.X, "iloc") else pandas.Index(columns[row], name=row)
     rest = {name: values for name, values in columns.items() if name != row}
@@ -42,15 +42,15 @@ def to_pandas(core: Coreset) -> Any:
 
 def to_polars(core: Coreset) -> Any:
     """See :meth:`karat.Coreset.to_polars`."""
-    return _library("polars").DataFrame(_columns(core))
+    return _library("polars").DataFrame(_columns_by_unique_name(core))
 
 
 def to_arrow(core: Coreset) -> Any:
     """See :meth:`karat.Coreset.to_arrow`."""
-    return _library("pyarrow").table(_columns(core))
+    return _library("pyarrow").table(_columns_by_unique_name(core))
 
 
-def _columns(core: Coreset) -> dict[str, np.ndarray]:
+def _columns_by_unique_name(core: Coreset) -> dict[str, np.ndarray]:
     """Every column of the kept rows under a name of its own: the row number first, the weight (group, key) last."""
     found = kept_columns(core)
     given = [column for column in found if column.role not in OWN]
@@ -83,15 +83,15 @@ def _library(name: str) -> Any:
         raise MissingExtraError(f"A table of {name} (pip install {name} is enough)", "io") from None
 
 
-class Summary:
+class CoresetSummary:
     """The facts about a coreset as text (``print``), and as a table in a notebook."""
 
     def __init__(self, core: Coreset) -> None:
         self.core = core
 
     def __str__(self) -> str:
-        known = facts(self.core)
-        rows = wording.summary(known, wording.TERMINAL) | wording.details(known, wording.TERMINAL)
+        known = coreset_facts(self.core)
+        rows = wording.summary_rows(known, wording.TERMINAL) | wording.details(known, wording.TERMINAL)
         indent = max(map(len, rows)) + 2
         lines = (fill(value, LINE - indent, break_long_words=False, break_on_hyphens=False) for value in rows.values())
         return "\n".join(
@@ -106,10 +106,10 @@ class Summary:
 
 def coreset_html(core: Coreset) -> str:
     """Write the headline and the summary of a coreset for a notebook; everything that comes from the data is escaped."""
-    known, page = facts(core), wording.PAGE
+    known, page = coreset_facts(core), wording.PAGE
     rows = "".join(
         f'<tr><th style="{CELL}">{escape(name)}</th><td style="{CELL}">{escape(value)}</td></tr>'
-        for name, value in (wording.summary(known, page) | wording.details(known, page)).items()
+        for name, value in (wording.summary_rows(known, page) | wording.details(known, page)).items()
     )
     mark = "&#10003;" if known["exact"] else "&#10007;"
     head = f"<b>{page.count(known['rows'])} &rarr; {page.count(known['kept'])} rows</b> &nbsp; {mark} "

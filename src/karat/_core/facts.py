@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 from karat._core.provenance import Provenance
 
 
-def facts(core: Coreset) -> dict[str, Any]:
+def coreset_facts(core: Coreset) -> dict[str, Any]:
     """What a coreset is, what it keeps and does not keep, and where it comes from."""
     certificate = core.certificate
     return {

@@ -12,7 +12,7 @@ from karat import problems
 from karat._core.certify import Certificate
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
-from karat._core.stored import admit, check_certificate, check_provenance, check_values
+from karat._core.stored import check_certificate, check_provenance, check_values, validate_coreset_arrays
 from karat._data import containers
 from karat._storage.archive import ZIP, plain, read_bytes, unpack, write_archive
 from karat._storage.atomic import write_atomically
@@ -61,19 +61,19 @@ def loaded_fields(path: Path, problem: Problem | None) -> dict[str, Any]:
             "karat.coreset_files."
         )
     parquet = path.suffix == ".parquet" or data.startswith(PARQUET)
-    header, arrays = (_parquet().unpack_table if parquet else unpack)(data, str(path), WHAT, _admit)
+    header, arrays = (_parquet().unpack_table if parquet else unpack)(data, str(path), WHAT, _validate_coreset)
     with reading(str(path), WHAT):
         check_values(header, arrays)
-        fields = _restored(header, arrays, saved_problem(header, str(path), problem))
+        fields = _coreset_fields(header, arrays, saved_problem(header, str(path), problem))
         check_certificate(fields["certificate"])
         check_provenance(fields["provenance"])
     return fields
 
 
-def _admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
+def _validate_coreset(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     if header.get("sketch"):
         raise DamagedFileError("This is the checkpoint of a sketch, not a coreset; it is read by karat.Sketch.load.")
-    admit(header, specs)
+    validate_coreset_arrays(header, specs)
 
 
 def _parquet() -> Any:
@@ -100,7 +100,7 @@ def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
     return problem_header(core.problem) | header | {"provenance": core.provenance}, arrays
 
 
-def _restored(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> dict[str, Any]:
+def _coreset_fields(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> dict[str, Any]:
     correction = None
     if "correction_sets" in arrays:
         correction = Correction(arrays["correction_sets"], arrays["correction_delta"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from karat._core import regression
 from karat._core.construct import assembled, reduced
-from karat._core.provenance import Provenance, joined, same_source
+from karat._core.provenance import Provenance, merged_provenance, same_source
 from karat._data.batch import Table, read_input
 from karat._data.frames import stack_rows
 from karat._data.labels import same_kind
@@ -62,7 +62,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         found = reduced(table, kernel, "auto", seed)
     except NonFiniteError:
         raise table.explain_non_finite() from None
-    reductions = [_inheriting(table, label, one, inherited) for label, one in zip(table.labels, found, strict=True)]
+    reductions = [_with_inherited_claim(table, label, one, inherited) for label, one in zip(table.labels, found, strict=True)]
     correction = None
     if first.absorbed is not None and second.absorbed is not None:
         carried = first.absorbed + second.absorbed
@@ -72,19 +72,19 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     merged = replace(first, **assembled(first.problem, table, X, y, reductions, correction, start))
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
-    provenance = joined(first.provenance, second.provenance)
+    provenance = merged_provenance(first.provenance, second.provenance)
     notes = dict.fromkeys([*merged.certificate.notes, *Provenance.read(provenance).notes])
     merged = replace(
         merged,
         verbatim=None,
         certificate=replace(merged.certificate.of_coresets(), notes=tuple(notes)),
         provenance=provenance,
-        regression=regression.joined(first.regression, second.regression),
+        regression=regression.merged_regression(first.regression, second.regression),
     )
     return merged.renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 
-def _inheriting(table: Table, label: Any, found: Reduction, inherited: Claim) -> Reduction:
+def _with_inherited_claim(table: Table, label: Any, found: Reduction, inherited: Claim) -> Reduction:
     """A reduction of the rows of both parts; all of them, which adds nothing to what they claim, if it is not exact enough."""
     found = replace(found, inherited=inherited)
     within = found.claim.loss_error <= EXACT and found.claim.remainder <= 1.0

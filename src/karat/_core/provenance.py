@@ -118,7 +118,7 @@ def same_source(first: Mapping[str, Any] | None, second: Mapping[str, Any] | Non
     return bool(mine & theirs or my_cells & their_cells)
 
 
-def joined(first: dict[str, Any] | None, second: dict[str, Any] | None) -> dict[str, Any] | None:
+def merged_provenance(first: dict[str, Any] | None, second: dict[str, Any] | None) -> dict[str, Any] | None:
     """The JSON of a union: what each part says of its own rows, one after the other."""
     if first is None and second is None:
         return None

@@ -54,7 +54,7 @@ class Regression:
         return Regression(facts, sums)
 
 
-def joined(first: Regression | None, second: Regression | None) -> Regression | None:
+def merged_regression(first: Regression | None, second: Regression | None) -> Regression | None:
     """The facts of a union: robust sums are of one solution each, so they are not carried on."""
     if first is None or second is None:
         return None

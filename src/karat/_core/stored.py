@@ -1,8 +1,8 @@
 """Whether the header and the arrays of a stored coreset go together: asked before anything is built of them.
 
-``admit`` looks at names, types and shapes before the arrays are read; ``check_values`` at what all code relies on: positive
-weights, and indices of rows.  What a hostile file says beyond that may be wrong, but it is of the right type.  All functions
-raise inside :func:`karat._storage.damage.reading`, which says which file it is about.
+``validate_coreset_arrays`` looks at names, types and shapes before the arrays are read; ``check_values`` at what all code
+relies on: positive weights, and indices of rows.  What a hostile file says beyond that may be wrong, but it is of the right
+type.  All functions raise inside :func:`karat._storage.damage.reading`, which says which file it is about.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
+def validate_coreset_arrays(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     """Raise unless the arrays are those that the header speaks of, with one entry for each kept row."""
     if header.get("kind") == "cube":
         raise InputError("The file is a cube, not a coreset; load it with karat.Cube.load, and take a slice with select().")

@@ -85,22 +85,22 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     numbers = core.indices if among is None else core.indices[among]
     places = np.clip(numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1)
     if core.absorbed:
-        return _against(core, table, rows, kept, *_fitted(table, rows, table.kernel))
+        return _against(core, table, rows, kept, *_fit_all_rows(table, rows, table.kernel))
     if core.verbatim is not None:
         peeled = int((core.verbatim if among is None else core.verbatim[among]).sum())
     else:
         peeled = core.certificate.peeled if core.groups is None else 0
-    return _by_levels(core, table, rows, kept, places, peeled)
+    return _measure_by_levels(core, table, rows, kept, places, peeled)
 
 
-def _by_levels(
+def _measure_by_levels(
     core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, peeled: int
 ) -> Reduction:  # fmt: skip
     """Kept rows, at ``places`` of all rows, measured level by level if they were made so; the worst of what is found.
 
     All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: how many are kept as they are.
     """
-    fitted, passes = _fitted(table, rows, table.kernel)
+    fitted, passes = _fit_all_rows(table, rows, table.kernel)
     _, wild = wild_rows(rows, fitted)
     beyond, weights = np.isin(places, wild), own_weights(kept, np.arange(len(kept)))
     together = partial(_one_level, core, table, rows, kept, places, fitted, passes, peeled > 0)
@@ -120,7 +120,7 @@ def _by_levels(
     worst: Reduction | None = None
     for some, among in ((np.setdiff1d(np.arange(len(rows)), wild), ~beyond), *(() if few else ((wild, beyond),))):
         part, mine = rows.subset(some), kept.subset(np.flatnonzero(among))
-        fitted, passes = _fitted(table, part, table.kernel)
+        fitted, passes = _fit_all_rows(table, part, table.kernel)
         others = peeled > (len(wild) if few else 0)  # peeled as well
         found = _one_level(core, table, part, mine, np.searchsorted(some, places[among]), fitted, passes, others)
         worst = found if worst is None else min(worst, found, key=lambda one: one.proof.merit)
@@ -144,13 +144,13 @@ def _one_level(
     if not own.any() or own.all() != (not len(others)):
         return _against(core, table, rows, kept, fitted, passes) if found is None else found
     rest = rows if own.all() else rows.subset(others), kept if own.all() else kept.subset(np.flatnonzero(~own))
-    measured = _against(core, table, *rest, *_fitted(table, rest[0], table.kernel))
+    measured = _against(core, table, *rest, *_fit_all_rows(table, rest[0], table.kernel))
     if own.all():  # all rows, as they are
         measured = replace(measured, proof=Proof.trivial(core.certificate.power))
     return better(found, replace(measured, positions=everything, weights=own_weights(kept, everything)))
 
 
-def _fitted(table: Table, rows: Rows, kernel: Kernel) -> tuple[FittedMoments, int]:
+def _fit_all_rows(table: Table, rows: Rows, kernel: Kernel) -> tuple[FittedMoments, int]:
     """Moments of all rows, in coordinates fitted to a sample, and passes."""
     try:
         return fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
@@ -171,6 +171,6 @@ def _against(
         found = better(found, measure_again(core, rows, centred, kept, passes + 1))
     plain = table.kernel
     if not found.proof.ok and found.proof.excluded and isinstance(plain, Powers):
-        restored, more = _fitted(table, rows, plain.keeping_all())
+        restored, more = _fit_all_rows(table, rows, plain.keeping_all())
         found, passes = better(found, measure_again(core, rows, restored, kept, passes + more)), passes + more
     return found

@@ -1,7 +1,8 @@
 """The words and number formats that people read: on a terminal, on the HTML page and in a notebook.
 
-The functions below turn the dictionary of :func:`karat._core.facts.facts` into rows of text.  A :class:`Style` formats the
-numbers: ``PAGE`` uses typographic signs, ``TERMINAL`` plain ASCII.  Programs read the facts (JSON, files), never these texts.
+The functions below turn the dictionary of :func:`karat._core.facts.coreset_facts` into rows of text.  A :class:`Style` formats
+the numbers: ``PAGE`` uses typographic signs, ``TERMINAL`` plain ASCII.  Programs read the facts (JSON, files), never these
+texts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ POWERS = pattern(r"(?<![\w.,])-?\d(\.\d+)?e[+-]?\d+(?!\w)")
 CORRECTION = "the regulariser has absorbed a part of the data; use the rows with the stored correction"
 
 
-def count(value: int) -> str:
+def grouped_digits(value: int) -> str:
     """Format a whole number in groups of three digits."""
     return f"{value:,}".replace(",", THIN).replace("-", MINUS)
 
@@ -41,7 +42,7 @@ def number(value: float, digits: int = 3, longest: int | None = None) -> str:
     if not isfinite(value):
         return MISSING if isnan(value) else ("∞" if value > 0 else f"{MINUS}∞")
     if value == int(value) and abs(value) < 10.0 ** (WHOLE if longest is None else longest):
-        return count(int(value))
+        return grouped_digits(int(value))
     rounded = float(f"{value:.{digits - 1}e}")
     if rounded == 0:
         return "0"
@@ -107,7 +108,7 @@ class Style:
         return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-PAGE = Style(count, number)
+PAGE = Style(grouped_digits, number)
 TERMINAL = Style(lambda value: f"{value:,}", plain_number)
 
 
@@ -164,7 +165,7 @@ def worst_error(certificate: Mapping[str, Any], style: Style) -> str:
     return f"{found} relative, over every query (limit {limit})"
 
 
-def summary(known: Mapping[str, Any], style: Style) -> dict[str, str]:
+def summary_rows(known: Mapping[str, Any], style: Style) -> dict[str, str]:
     """Rows of a summary: problem, sizes, error, what is kept and what is not."""
     certificate = known["certificate"]
     rank, bound, peeled = (style.count(certificate[name]) for name in ("rank", "bound", "peeled"))

@@ -22,10 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(2)
     codes: list[int] = []
     atexit.register(_end, codes)  # before others are registered, so that it runs after them
-    from karat.cli.app import run, stop_on_signals
+    from karat.cli.app import run_command, stop_on_signals
 
     stop_on_signals()
-    codes.append(run(sys.argv[1:] if arguments is None else list(arguments)))
+    codes.append(run_command(sys.argv[1:] if arguments is None else list(arguments)))
     sys.exit(codes[0])
 
 

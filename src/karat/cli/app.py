@@ -61,7 +61,7 @@ def stop_on_signals() -> None:
         signal.signal(number, _stop)
 
 
-def run(arguments: list[str]) -> int:
+def run_command(arguments: list[str]) -> int:
     """Run a command line and return its exit code."""
     debug = "--debug" in arguments  # searched by hand, because a line that cannot be parsed is an error too
     try:
@@ -103,13 +103,13 @@ def application(arguments: list[str]) -> typer.Typer:
     for name in arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS:
         module = importlib.import_module(f"karat.cli.{name}")
         if hasattr(module, "COMMANDS"):
-            app.add_typer(_group(name, module), name=name)
+            app.add_typer(_command_group(name, module), name=name)
         else:
             _add(app, getattr(module, name))
     return app
 
 
-def _group(name: str, module: ModuleType) -> typer.Typer:
+def _command_group(name: str, module: ModuleType) -> typer.Typer:
     """A command with commands of its own; its help is the docstring of the module."""
     text = cleandoc(module.__doc__ or "").removeprefix(f"karat {name}: ")
     group = typer.Typer(name=name, no_args_is_help=True, help=text[:1].upper() + text[1:])

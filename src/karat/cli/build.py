@@ -68,7 +68,7 @@ def build(
     known = opened.schema().names
     options = roles.arguments(known) | {"one_hot": named("--one-hot", one_hot, known), "on_missing": on_missing.value}
     options |= {} if memory is None else {"memory": memory}
-    with printing.progress(not shown.as_json, lambda: _rows(opened)) as advance:
+    with printing.progress(not shown.as_json, lambda: _row_estimate(opened)) as advance:
         core = karat.coreset_files(
             opened, problem=chosen, checkpoint=checkpoint, progress=advance, random_state=seed, content=not no_hashes,
             digest=None if digest is None else "sha256", **options,
@@ -78,16 +78,16 @@ def build(
     core.save(output)
     if shown.as_json:
         found = {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds, "resumed": resumed}
-        printing.document(printing.summary(core) | found)
+        printing.document(printing.json_summary(core) | found)
         return
     speed = {"time": f"{printing.seconds(seconds)} ({core.n_rows / seconds:,.0f} rows/s)"}
     if checkpoint is not None:
         speed["checkpoint"] = f"{'resumed from ' if resumed else ''}{checkpoint}, which can be deleted now"
     used = core.n_represented
     rows = f"{used:,} of {core.n_rows:,} rows" if used < core.n_rows else f"{used:,} rows"
-    printing.facts(f"{rows} became {len(core):,} in {output}", printing.summary_lines(core) | speed, printing.GOLD)
+    printing.key_values(f"{rows} became {len(core):,} in {output}", printing.summary_lines(core) | speed, printing.GOLD)
 
 
-def _rows(source: Source) -> int | None:
+def _row_estimate(source: Source) -> int | None:
     """About how many rows there are, where the files say so at once."""
     return None if not source.given or any("://" in one for one in source.given) else source.row_count()[0]

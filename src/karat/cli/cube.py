@@ -149,7 +149,7 @@ def show(
     if shown.as_json:
         printing.document(_facts(loaded, cube) | {"history": list(loaded.history), "table": lines})
         return
-    printing.facts(str(cube), _lines(loaded, cube), printing.GOLD)
+    printing.key_values(str(cube), _cube_lines(loaded, cube), printing.GOLD)
     if cells:
         names = list(table)[: len(loaded.by) + 3]  # labels, rows, kept, weight
         errors = facts["loss_error"][worst].tolist()
@@ -197,7 +197,7 @@ def verify(
         lines |= {"where": "\n".join(found.reasons())} if not found.ok else {}
         lines |= {"output": str(output)} if output is not None and found.ok else {}
         tone = printing.GOOD if found.ok else printing.BAD
-        printing.facts(f"{cube}: {wording.check_verdict(found.ok)}", lines | {"time": printing.seconds(seconds)}, tone)
+        printing.key_values(f"{cube}: {wording.check_verdict(found.ok)}", lines | {"time": printing.seconds(seconds)}, tone)
     if not found.ok:
         raise typer.Exit(FAILED)
 
@@ -213,7 +213,7 @@ def _facts(cube: karat.Cube, path: Path) -> dict[str, Any]:
     return found | errors | exact | {"bytes": path.stat().st_size}
 
 
-def _lines(cube: karat.Cube, path: Path) -> dict[str, str]:
+def _cube_lines(cube: karat.Cube, path: Path) -> dict[str, str]:
     found = _facts(cube, path)
     return {
         "cells": f"{found['cells']:,} by {', '.join(cube.by)}",
@@ -229,7 +229,7 @@ def _told(cube: karat.Cube, path: Path, seconds: float, shown: Common, title: st
     if shown.as_json:
         printing.document(_facts(cube, path) | {"output": str(path), "seconds": seconds})
     else:
-        printing.facts(title, _lines(cube, path) | {"time": printing.seconds(seconds)}, printing.GOLD)
+        printing.key_values(title, _cube_lines(cube, path) | {"time": printing.seconds(seconds)}, printing.GOLD)
 
 
 def _records(columns: dict[str, Any]) -> list[dict[str, Any]]:
@@ -245,7 +245,7 @@ def _selection(cube: karat.Cube, where: list[str] | None) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"--where {text}: write it as LABEL=VALUE, such as region=EU.")
-        read = partial(_read, cube.labels(name).dtype.kind, name)
+        read = partial(_parse_label, cube.labels(name).dtype.kind, name)
         first, dots, last = value.partition("..")
         if dots and name not in found:
             found[name] = slice(read(first) if first else None, read(last) if last else None)
@@ -256,7 +256,7 @@ def _selection(cube: karat.Cube, where: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def _read(kind: str, name: str, text: str) -> Any:
+def _parse_label(kind: str, name: str, text: str) -> Any:
     """A label: a number, where the labels are numbers."""
     if kind in "USM":
         return text

@@ -40,14 +40,14 @@ def demo(
 
     Example:  karat demo
     """
-    found = run(rows, seed)
+    found = run_demo(rows, seed)
     if shown.as_json:
         printing.document(found)
     else:
-        _print(found)
+        _print_demo(found)
 
 
-def run(rows: int, seed: int = 0) -> dict[str, Any]:
+def run_demo(rows: int, seed: int = 0) -> dict[str, Any]:
     """Run the demo and return its results."""
     import numpy as np
 
@@ -77,7 +77,7 @@ def run(rows: int, seed: int = 0) -> dict[str, Any]:
         }
         for i in range(0, ALPHAS, 3)
     ]
-    return printing.summary(core) | {
+    return printing.json_summary(core) | {
         "columns": COLUMNS,
         "alphas": ALPHAS,
         "solver_tolerance": TOLERANCE,
@@ -144,9 +144,9 @@ def _refusal(core: karat.Coreset, estimator: Any) -> str:
     raise AssertionError("a Huber loss is not a polynomial of the data")
 
 
-def _print(found: dict[str, Any]) -> None:
-    rows = wording.summary(found | {"rows": found["rows_in"], "kept": found["rows_kept"]}, wording.TERMINAL)
-    printing.facts(
+def _print_demo(found: dict[str, Any]) -> None:
+    rows = wording.summary_rows(found | {"rows": found["rows_in"], "kept": found["rows_kept"]}, wording.TERMINAL)
+    printing.key_values(
         f"{found['rows_in']:,} rows x {found['columns']} columns and a target became {found['rows_kept']:,} rows",
         {name: rows[name] for name in ("worst error", "kept", "not kept")}
         | {"time": printing.seconds(found["building_seconds"])},

@@ -27,24 +27,24 @@ def inspect(
     Example:  karat inspect core.parquet --rows 10
     """
     loaded = karat.load(core)
-    columns = printing.kept_columns(loaded)
+    columns = printing.ordered_columns(loaded)
     heaviest = (-loaded.weights).argsort(kind="stable")[:rows]
     if shown.as_json:
         some = [{name: values[i] for name, values in columns.items()} for i in heaviest]
-        printing.document(printing.summary(loaded) | {"columns": list(columns), "rows": some})
+        printing.document(printing.json_summary(loaded) | {"columns": list(columns), "rows": some})
         return
-    printing.facts(str(core), printing.summary_lines(loaded) | _details(loaded))
+    printing.key_values(str(core), printing.summary_lines(loaded) | _details(loaded))
     if rows:
         _print_rows(columns, heaviest, len(loaded))
 
 
 def _details(core: karat.Coreset) -> dict[str, str]:
-    from karat._core.facts import facts
+    from karat._core.facts import coreset_facts
 
-    found = wording.details(facts(core), wording.TERMINAL)
+    found = wording.details(coreset_facts(core), wording.TERMINAL)
     if core.maps is not None:
         found["maps"] = ", ".join(core.maps)
-    return found | _answers(core) | _origin(core)
+    return found | _answers(core) | _origin_lines(core)
 
 
 def _answers(core: karat.Coreset) -> dict[str, str]:
@@ -61,7 +61,7 @@ def _answers(core: karat.Coreset) -> dict[str, str]:
     return shown | residuals
 
 
-def _origin(core: karat.Coreset) -> dict[str, str]:
+def _origin_lines(core: karat.Coreset) -> dict[str, str]:
     """Rows about the source files and the command; a merged coreset lists those of all its parts."""
     from karat._core.provenance import Provenance
 

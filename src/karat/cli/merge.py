@@ -31,8 +31,8 @@ def merge(
     merged = reduce(lambda one, other: one.merge(other, random_state=seed), map(karat.load, cores))
     merged.save(output)
     if shown.as_json:
-        printing.document(printing.summary(merged) | {"output": str(output), "merged": [str(path) for path in cores]})
+        printing.document(printing.json_summary(merged) | {"output": str(output), "merged": [str(path) for path in cores]})
     else:
-        printing.facts(
+        printing.key_values(
             f"{len(cores)} coresets became {len(merged):,} rows in {output}", printing.summary_lines(merged), printing.GOLD
         )

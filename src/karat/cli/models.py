@@ -85,8 +85,8 @@ def _quietly(job: Callable[[], Value]) -> Value:
 def _by_estimator(estimator: Any) -> Trainer:
     """A linear model of scikit-learn."""
     return Trainer(
-        lambda core: _linear(core.fit(estimator)),
-        lambda X, y, weights, _: _linear(estimator.fit(X, y, sample_weight=weights)),
+        lambda core: _linear_parameters(core.fit(estimator)),
+        lambda X, y, weights, _: _linear_parameters(estimator.fit(X, y, sample_weight=weights)),
     )
 
 
@@ -203,7 +203,7 @@ def timed(job: Callable[[], Value]) -> tuple[Value, float]:
     return job(), time.perf_counter() - start
 
 
-def _linear(estimator: Any) -> dict[str, np.ndarray]:
+def _linear_parameters(estimator: Any) -> dict[str, np.ndarray]:
     return _shaped(estimator.coef_.T, estimator.intercept_)
 
 

@@ -87,4 +87,4 @@ def plan(
         lines["left out"] = f"{', '.join(left_out)}: not numeric; build with --drop-columns, or encode first"
     if expected.travels:
         lines["network"] = printing.amount(expected.travels)
-    printing.facts("Estimate", lines)
+    printing.key_values("Estimate", lines)

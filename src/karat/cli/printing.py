@@ -37,7 +37,7 @@ def console() -> Console:
 
 def document(values: Mapping[str, Any]) -> None:
     """Print one JSON document on standard output; NaN and infinity become null."""
-    print(json.dumps(_plain(values), allow_nan=False))
+    print(json.dumps(_json_value(values), allow_nan=False))
 
 
 def say(text: str, style: str = "") -> None:
@@ -45,7 +45,7 @@ def say(text: str, style: str = "") -> None:
     console().print(text, style=style)
 
 
-def facts(title: str, values: Mapping[str, Any], tone: str = "") -> None:
+def key_values(title: str, values: Mapping[str, Any], tone: str = "") -> None:
     """Print names and values in two columns, under a title in the colour ``tone``."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
@@ -81,37 +81,37 @@ def matrix(values: Any, most: int = 10) -> None:
         say(f"(the first {min(most, rows.shape[0])} x {min(fit, rows.shape[1])}; --json prints all)")
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Convert NumPy's numbers and arrays to what the json module takes."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _json_value(v) for k, v in value.items()}
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return _json_value(value.tolist())
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [_json_value(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
-def summary(core: Coreset) -> dict[str, Any]:
+def json_summary(core: Coreset) -> dict[str, Any]:
     """The facts about a coreset, for ``--json``."""
-    from karat._core.facts import facts
+    from karat._core.facts import coreset_facts
     from karat._core.regression import answers
 
-    found = facts(core)
+    found = coreset_facts(core)
     found |= {"regression": answers(core.regression)} if core.regression is not None else {}
     return {"rows_in": found.pop("rows"), "rows_kept": found.pop("kept")} | found
 
 
 def summary_lines(core: Coreset) -> dict[str, str]:
     """The summary of a coreset, as rows of a table."""
-    from karat._core.facts import facts
+    from karat._core.facts import coreset_facts
 
-    return wording.summary(facts(core), TERMINAL)
+    return wording.summary_rows(coreset_facts(core), TERMINAL)
 
 
-def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
+def ordered_columns(core: Coreset) -> dict[str, np.ndarray]:
     """The kept rows by column: row number, weight and target first, then the others."""
     from karat._core.export import free_name
     from karat._core.facts import kept_columns
@@ -122,7 +122,7 @@ def kept_columns(core: Coreset) -> dict[str, np.ndarray]:
     return found
 
 
-def column_names(core: Coreset, role: str) -> list[str]:
+def names_of_role(core: Coreset, role: str) -> list[str]:
     """Names of the columns of a role; columns without names are called x0, x1, ... and y."""
     from karat._core.facts import kept_columns
 

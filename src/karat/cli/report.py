@@ -44,7 +44,7 @@ def report(
         printing.document(sizes | told | {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds})
     else:
         lines = {"report": f"{output} ({printing.amount(output.stat().st_size)})"} | _measured(verified)
-        printing.facts(
+        printing.key_values(
             f"{wording.several(found['rows'], 'row')}, {found['kept']:,} kept", lines | {"time": printing.seconds(seconds)}
         )
     if verified is not None and not verified["ok"]:

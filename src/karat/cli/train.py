@@ -42,7 +42,7 @@ def train(
         "model": chosen.value,
         "rows": len(loaded),
         "seconds": fitted.seconds,
-        "parameters": _named(loaded, fitted),
+        "parameters": _parameters_by_name(loaded, fitted),
     }
     full, at = None, {}
     if check:
@@ -53,17 +53,17 @@ def train(
         at = found["check"] = _compared(fitted, full) | {
             "rows": len(rows.X[0] if isinstance(rows.X, tuple) else rows.X),
             "rows_expected": loaded.n_represented,
-            "parameters": _named(loaded, full),
+            "parameters": _parameters_by_name(loaded, full),
             "solver_tolerance": {"compared": learner.tolerance, "timed": learner.usual.tolerance if learner.usual else None},
         }
     if shown.as_json:
         printing.document(found)
     else:
         printing.say(f"{chosen.value} from {len(loaded):,} rows that represent {loaded.n_represented:,}", style="bold")
-        _print(loaded, fitted, full)
+        _print_parameters(loaded, fitted, full)
         if full is not None:
             verdict, tone = ("the same", printing.GOOD) if at["same"] else ("NOT the same", printing.BAD)
-            printing.facts(f"\nTrained on all rows too: {verdict}", _lines(at, loaded, fitted, learner), tone)
+            printing.key_values(f"\nTrained on all rows too: {verdict}", _comparison_lines(at, loaded, fitted, learner), tone)
     if full is not None and not at["same"]:
         raise typer.Exit(FAILED)
 
@@ -89,7 +89,7 @@ def _compared(few: Fitted, all_rows: Fitted) -> dict[str, Any]:
     }
 
 
-def _lines(check: dict[str, Any], core: karat.Coreset, fitted: Fitted, learner: Trainer) -> dict[str, str]:
+def _comparison_lines(check: dict[str, Any], core: karat.Coreset, fitted: Fitted, learner: Trainer) -> dict[str, str]:
     rows = f"{check['rows']:,}, against {len(core):,}"
     if check["rows"] != check["rows_expected"]:
         rows += f"; this is other data: the coreset represents {check['rows_expected']:,}"
@@ -106,11 +106,11 @@ def _lines(check: dict[str, Any], core: karat.Coreset, fitted: Fitted, learner: 
     return lines
 
 
-def _named(core: karat.Coreset, fitted: Fitted) -> dict[str, Any]:
+def _parameters_by_name(core: karat.Coreset, fitted: Fitted) -> dict[str, Any]:
     """Label the parameters of linear models with columns and targets."""
     if "coef" not in fitted.parameters:
         return dict(fitted.parameters)
-    targets, features = printing.column_names(core, "target"), printing.column_names(core, "feature")
+    targets, features = printing.names_of_role(core, "target"), printing.names_of_role(core, "feature")
     coef, intercept = fitted.parameters["coef"], fitted.parameters["intercept"]
     return {
         "coefficients": {t: dict(zip(features, row, strict=True)) for t, row in zip(targets, coef, strict=True)},
@@ -118,20 +118,20 @@ def _named(core: karat.Coreset, fitted: Fitted) -> dict[str, Any]:
     }
 
 
-def _print(core: karat.Coreset, fitted: Fitted, full: Fitted | None) -> None:
+def _print_parameters(core: karat.Coreset, fitted: Fitted, full: Fitted | None) -> None:
     if "coef" not in fitted.parameters:
         for name, value in fitted.parameters.items():
             printing.say(f"\n{name.rstrip('_')} {' x '.join(map(str, value.shape))}", style="bold")
             printing.matrix(value)
         return
-    names = [*printing.column_names(core, "feature"), "intercept"]
-    columns = dict(zip(printing.column_names(core, "target"), _stacked(fitted), strict=True))
+    names = [*printing.names_of_role(core, "feature"), "intercept"]
+    columns = dict(zip(printing.names_of_role(core, "target"), _coefficient_rows(fitted), strict=True))
     if full is not None and len(columns) == 1:
-        columns["all rows"] = _stacked(full)[0]
+        columns["all rows"] = _coefficient_rows(full)[0]
     printing.grid(["", *columns], [[name, *(float(v[i]) for v in columns.values())] for i, name in enumerate(names)])
 
 
-def _stacked(fitted: Fitted) -> Any:
+def _coefficient_rows(fitted: Fitted) -> Any:
     """Stack a row per target: its coefficients, then its intercept."""
     import numpy as np
 

@@ -58,12 +58,14 @@ def verify(
         printing.document(found.to_dict() | {"seconds": seconds})
     else:
         tone = printing.GOOD if found.ok else printing.BAD
-        printing.facts(f"{core}: {wording.check_verdict(found.ok)}", _lines(found) | {"time": printing.seconds(seconds)}, tone)
+        printing.key_values(
+            f"{core}: {wording.check_verdict(found.ok)}", _verdict_lines(found) | {"time": printing.seconds(seconds)}, tone
+        )
     if not found.ok:
         raise typer.Exit(FAILED)
 
 
-def _lines(found: Any) -> dict[str, str]:
+def _verdict_lines(found: Any) -> dict[str, str]:
     certificate = found.certificate
     worst = wording.worst_error(certificate.to_dict(), wording.TERMINAL)
     lines = {

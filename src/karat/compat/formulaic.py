@@ -94,7 +94,7 @@ class BooleanLevels(PandasMaterializer):
         return str(getattr(values, "dtype", "")) == "bool" or super()._is_categorical(values)
 
 
-def transformed(name: str, arguments: Sequence[Any], keywords: dict[str, Any], state: dict[str, Any]) -> np.ndarray:
+def apply_transform(name: str, arguments: Sequence[Any], keywords: dict[str, Any], state: dict[str, Any]) -> np.ndarray:
     """The values of a transform with a state that was learned."""
     found = TRANSFORMS[name](*arguments, **keywords, **{STATE: state})
     if isinstance(found, dict):

@@ -31,7 +31,7 @@ def _blocks(start: int, stop: int, size: int) -> list[slice]:
     return [slice(i, min(i + size, stop)) for i in range(start, stop, size)]
 
 
-def product(left: Real, right: Real, threads: int) -> Real:
+def blocked_product(left: Real, right: Real, threads: int) -> Real:
     """``left @ right``, a strip of rows at a time."""
     result = np.empty((left.shape[0], right.shape[1]), dtype=np.result_type(left, right))
 
@@ -52,7 +52,7 @@ def add_gram(gram: Real, columns: Real, signs: Real | None, threads: int) -> Non
     share(add, _blocks(0, len(gram), BLOCK), threads)
 
 
-def cholesky(gram: Real, threads: int) -> Real | None:
+def blocked_cholesky(gram: Real, threads: int) -> Real | None:
     """Upper factor R of ``gram = R'R``, whose upper triangle is used; None if it is not numerically positive definite."""
     factor = np.zeros_like(gram)
     size = len(gram)
@@ -78,7 +78,7 @@ def cholesky(gram: Real, threads: int) -> Real | None:
     return factor
 
 
-def null_table(columns: Real, threads: int) -> tuple[npt.NDArray[np.intp], Real]:
+def blocked_null_table(columns: Real, threads: int) -> tuple[npt.NDArray[np.intp], Real]:
     """Express N - m of N points by the m others, as in :func:`karat.engine.linalg.null_table`; overwrites ``columns`` (m x N).
 
     Gaussian elimination of the points with pivoting among them: after a block of features, the others are updated.

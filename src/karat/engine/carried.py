@@ -141,7 +141,7 @@ def about_the_means(rows: Rows, found: Reduction, held: int, polishes: bool = Tr
     return proven_as_well(rows, found, centred, rows.subset(np.arange(held, len(rows))), polishes)
 
 
-def share(owed: Array | None, kernel: Kernel | None, about: FittedMoments | None) -> float:
+def owed_share(owed: Array | None, kernel: Kernel | None, about: FittedMoments | None) -> float:
     """What sums in the coordinates of a kernel are off by, as a part of absolute sums in others."""
     if owed is None or kernel is None or about is None or about.absolute is None:
         return 0.0
@@ -173,7 +173,7 @@ def claimed_again(rows: Rows, peeled: Flags, found: Reduction, more: Array | Non
         return found
     absolute = own_weights(rows, left) @ np.abs(kernel.features(rows.take(left, kernel.shift))) / proof.inflation
     about = beside(replace(linear, kernel=kernel, absolute=absolute), rows, np.flatnonzero(peeled))
-    added = share(more, kernel, about)
+    added = owed_share(more, kernel, about)
     return replace(found, proof=replace(proof, derived=proof.derived + added, loss_error=proof.loss_error + added))
 
 

@@ -210,7 +210,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
         columns -= known @ _on_large(coefficients, np.array(size)[clear])
         rest = columns.T @ gram @ columns
         rest = (rest + rest.T) / 2
-        whitening, blind = _separately(rest) if separate else _in_order(rest, sizes[mine])
+        whitening, blind = _separately(rest) if separate else _gram_schmidt(rest, sizes[mine])
         step = np.hstack([step, columns @ whitening])
         unconfirmed.append(blind)
         size += sizes[mine].tolist()
@@ -250,7 +250,7 @@ def _separately(rest: Array) -> tuple[Array, Flags]:
     return np.diag(1.0 / np.sqrt(np.where(blind, 1.0, np.abs(values)))), blind
 
 
-def _in_order(rest: Array, sizes: Array) -> tuple[Array, Flags]:
+def _gram_schmidt(rest: Array, sizes: Array) -> tuple[Array, Flags]:
     """Whiten by Gram-Schmidt, largest directions first; also which directions cannot be told from zero.
 
     Small directions are made orthogonal to large ones, never large ones to small ones: coordinates of small directions carry

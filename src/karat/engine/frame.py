@@ -59,7 +59,7 @@ def typical(columns: Array, centred: bool) -> tuple[Array, Array]:
     return middle, np.take_along_axis(distances, place[..., None], axis=-1)[..., 0]
 
 
-def _shared(among: Flags, need: Array) -> list[Array]:
+def _shares(among: Flags, need: Array) -> list[Array]:
     """Shares that add up to 1: alike, and by need."""
     even = among / max(1, int(among.sum()))
     total = float(need.sum())
@@ -237,7 +237,7 @@ class Frame:
         indices = monomials(len(some), self.degree // 2).indices
         np.maximum.at(size, indices, np.abs(np.diag(error))[:, None])
         need = np.where(near > 0, size / np.maximum(near, TINY) ** 2, 0.0)
-        for share in _shared(near > 0, need):
+        for share in _shares(near > 0, need):
             yield self._raised(share * near**2, np.zeros(len(some)))
 
     def bound_at(self, query: Array, some: list[int]) -> tuple[Array, Array] | None:

@@ -60,13 +60,13 @@ class GroupMoments:
         return GroupMoments(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def stacked_rows(rows: Rows, starts: Indices, counts: Indices, size: int) -> tuple[Array, Array]:
+def row_stack(rows: Rows, starts: Indices, counts: Indices, size: int) -> tuple[Array, Array]:
     """Rows of groups as a stack of blocks ``[1 | D]`` (G, size, 1 + c), and their weights, zero where a row is filled in."""
-    positions, inside = all_rows(starts, counts, size)
+    positions, inside = group_positions(starts, counts, size)
     return block_of(rows, positions), weights_of(rows, positions, inside)
 
 
-def all_rows(starts: Indices, counts: Indices, size: int) -> tuple[Indices, Flags]:
+def group_positions(starts: Indices, counts: Indices, size: int) -> tuple[Indices, Flags]:
     """Positions (G, size) of all rows of groups, and where these are: a smaller group is filled up with its first row."""
     inside = np.arange(size) < counts[:, None]
     return starts[:, None] + np.where(inside, np.arange(size), 0), inside
@@ -103,7 +103,7 @@ def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
     if again.any():
         sums[again] = second_moments(variables[again] @ map_[again], weights[again])
     lightest = np.where(weights > 0, weights, np.inf).min(axis=1)
-    return _fitted(sums, squares, shift, map_, weights.sum(axis=1), lightest, usual, ~again, again, int(affine))
+    return _moments_from_sums(sums, squares, shift, map_, weights.sum(axis=1), lightest, usual, ~again, again, int(affine))
 
 
 def _first_look(
@@ -117,7 +117,7 @@ def _first_look(
     variables, shift = shifted(block, weights, total, affine)
     sums = second_moments(variables, weights)
     squares = np.einsum("gii->gi", sums).copy()
-    step, kappa, clear = whitened(sums / total[:, None, None], squares > 0, int(affine))
+    step, kappa, clear = whitening_steps(sums / total[:, None, None], squares > 0, int(affine))
     needed = clear & (kappa > limit) & (kappa <= STEEP)
     return variables, shift, sums, squares, np.where(needed[:, None, None], step, np.eye(variables.shape[2])), needed
 
@@ -139,7 +139,9 @@ def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, af
         if own.weights is not None:
             total[g], lightest[g] = own.weights.sum(), own.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
-    return _fitted(sums, squares, shift, map_, total, lightest, usual, ~mapped, np.zeros(len(starts), dtype=bool), int(affine))
+    return _moments_from_sums(
+        sums, squares, shift, map_, total, lightest, usual, ~mapped, np.zeros(len(starts), dtype=bool), int(affine)
+    )
 
 
 def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array:
@@ -157,13 +159,13 @@ def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array
     return sums[0] if len(sums) == 1 else np.asarray(sum(sums))
 
 
-def _fitted(
+def _moments_from_sums(
     sums: Array, squares: Array, shift: Array, map_: Array, total: Array, lightest: Array, usual: Array, plain: Flags,
     twice: Flags, lead: int,
 ) -> GroupMoments:  # fmt: skip
     """The moments of groups from their sums in mapped variables; ``squares`` are those of the variables before the map."""
     alive = np.einsum("gii->gi", sums) > 0
-    step, kappa, clear = whitened(sums / total[:, None, None], alive, lead)
+    step, kappa, clear = whitening_steps(sums / total[:, None, None], alive, lead)
     gram = step.transpose(0, 2, 1) @ sums @ step
     smallest = np.where(alive & (squares > 0), squares, np.inf).min(axis=1)
     tame = (squares.max(axis=1) < EXTREME**2 * lightest) & (smallest > total / EXTREME**2)
@@ -203,7 +205,7 @@ def _shifts(block: Array, weights: Array, total: Array) -> Array:
     return np.asarray(mean)
 
 
-def whitened(gram: Array, alive: Flags, lead: int) -> tuple[Array, Array, Flags]:
+def whitening_steps(gram: Array, alive: Flags, lead: int) -> tuple[Array, Array, Flags]:
     """Steps to whitened coordinates (G, v, v) by mean square matrices, their condition numbers, and where this went well.
 
     The first ``lead`` variable is the constant: it stays a coordinate, and the others are made orthogonal to it.

@@ -14,9 +14,9 @@ import numpy as np
 
 from karat.engine.coordinates import Basis, Directions
 from karat.engine.frame import Frame
-from karat.engine.group_moments import GroupMoments, all_rows, block_of, drawn_rows, stacked_rows, subtract, weights_of
-from karat.engine.group_proof import Kept, measure_groups
-from karat.engine.group_weights import each, match_moments, polish, reduce_points, taken
+from karat.engine.group_moments import GroupMoments, block_of, drawn_rows, group_positions, row_stack, subtract, weights_of
+from karat.engine.group_proof import KeptStack, measure_groups
+from karat.engine.group_weights import each, match_group_moments, polish_groups, reduce_group_points, taken
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.monomials import monomials
@@ -84,7 +84,7 @@ class Stack:
 
     def _candidates(self, starts: Indices, counts: Indices, fitted: GroupMoments, size: int, drawn: Array | None) -> Candidates:
         if drawn is None:
-            positions, inside = all_rows(starts, counts, size)
+            positions, inside = group_positions(starts, counts, size)
             nominal = weights_of(self.rows, positions, inside)
         else:
             positions = drawn_rows(starts, counts, drawn)
@@ -101,7 +101,7 @@ class Stack:
         self, kept: Rows, starts: Indices, counts: Indices, fitted: GroupMoments
     ) -> Iterator[tuple[int, Reduction]]:  # fmt: skip
         """Groups of kept rows that are proven against the moments of all rows of their groups, with their places."""
-        block, weights = stacked_rows(kept, starts, counts, int(counts.max()))
+        block, weights = row_stack(kept, starts, counts, int(counts.max()))
         positions = np.tile(np.arange(block.shape[1]), (len(starts), 1))
         candidates = self._in_coordinates(positions, weights, block, fitted)
         zero = (candidates.variables[:, :, ~self.alive] == 0).all(axis=(1, 2))  # where all rows are
@@ -159,18 +159,18 @@ class Stack:
         root, rank = np.sqrt(candidates.nominal[groups]), some.points.shape[2]
         mass = root
         if sampled:
-            mass = root * match_moments(points, root, target, some.gram)
+            mass = root * match_group_moments(points, root, target, some.gram)
             met = np.isfinite(mass).all(axis=1)
             if not met.all():
                 groups, points, target, root, mass = groups[met], points[met], target[met], root[met], mass[met]
             if not len(groups):
                 return
-        reduced = reduce_points(points, mass)
+        reduced = reduce_group_points(points, mass)
         support = np.argsort(~(reduced > 0), axis=1, kind="stable")[:, :rank]
         held, held_points = np.take_along_axis(reduced, support, axis=1), taken(points, support)
         full = held.shape[1] == rank and (held > 0).all(axis=1) & (counts[groups] > rank)
         if np.any(full):
-            held[full] = polish(held_points[full], held[full], target[full])
+            held[full] = polish_groups(held_points[full], held[full], target[full])
         weights = held * np.take_along_axis(root, support, axis=1)
         few = counts[groups] <= rank  # nothing to reduce: the rows with their own weights
         weights[few] = np.take_along_axis(candidates.nominal[groups], support, axis=1)[few]
@@ -182,7 +182,7 @@ class Stack:
     ) -> Iterator[tuple[int, Reduction]]:  # fmt: skip
         chosen = fitted.chosen(groups)
         alive = np.ix_(np.arange(len(groups)), self.alive, self.alive)
-        kept = Kept(
+        kept = KeptStack(
             taken(candidates.variables[groups], support)[:, :, self.alive],
             weights,
             chosen.map[alive],
@@ -253,8 +253,8 @@ def kept_whole(rows: Rows, kernel: Powers, starts: Indices, counts: Indices, siz
     Features of degree 2 have the inner products ``(a . b)^2``.  Rows are independent if that matrix, with unit diagonal, has no
     eigenvalue below ROW_RANK.
     """
-    _, inside = all_rows(starts, counts, size)
-    block, weights = stacked_rows(rows, starts, counts, size)
+    _, inside = group_positions(starts, counts, size)
+    block, weights = row_stack(rows, starts, counts, size)
     variables = block if kernel.affine else block[:, :, 1:]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         moved = variables.copy()

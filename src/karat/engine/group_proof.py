@@ -23,7 +23,7 @@ SUMS = 2 * sum_rounding(2**15, 3, 2 * PIECE)  # by how much sums of all rows and
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptStack:
     """The rows kept of G groups that have the same v variables alive, and what they are compared with."""
 
     variables: Array  # (G, s, v): shifted rows; rows of weight zero fill up
@@ -36,7 +36,7 @@ class Kept:
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def measure_groups(kept: Kept, keeps_total: bool) -> list[Proof]:
+def measure_groups(kept: KeptStack, keeps_total: bool) -> list[Proof]:
     """One proof per group."""
     coordinates = np.where(kept.plain[:, None, None], kept.variables, kept.variables @ kept.map)
     difference = second_moments(coordinates, kept.weights) - kept.gram
@@ -59,7 +59,7 @@ def measure_groups(kept: Kept, keeps_total: bool) -> list[Proof]:
     ]
 
 
-def _rounded(kept: Kept) -> tuple[Array, Array, Array]:
+def _rounded(kept: KeptStack) -> tuple[Array, Array, Array]:
     """The rounding of coordinates as a change of the columns and of the loss, and the condition (``Frame.share``)."""
     first = int(kept.affine)
     inverse = np.where(kept.plain[:, None, None], kept.map, each(np.linalg.inv, kept.map))

@@ -70,7 +70,7 @@ def solved(matrices: Array, rhs: Array) -> Array:
     return each(np.linalg.solve, matrices, rhs[:, :, None])[:, :, 0]
 
 
-def match_moments(points: Array, root: Array, target: Array, gram: Array) -> Array:
+def match_group_moments(points: Array, root: Array, target: Array, gram: Array) -> Array:
     """Factors s >= 0 (G, N) on the nominal weights that meet the targets; NaN for groups where none were found.
 
     The semi-smooth Newton method of :func:`karat.engine.weights.match_moments`.  ``gram`` are the Gram matrices of the points,
@@ -146,7 +146,7 @@ def _line_search(
         length = np.where(again, 0.5 * length, length)
 
 
-def reduce_points(points: Array, weights: Array) -> Array:
+def reduce_group_points(points: Array, weights: Array) -> Array:
     """Weights (G, N) on at most r points of each group, with the same weighted sums; see :mod:`karat.engine.weights`."""
     weights = weights.copy()
     width = points.shape[2]
@@ -162,14 +162,14 @@ def reduce_points(points: Array, weights: Array) -> Array:
             mass, chosen = np.take_along_axis(weights, places, axis=1), taken(points, places)
         chosen = chosen * mass[:, :, None]
         if most <= DIRECT * width:
-            factors = eliminate(chosen)
+            factors = eliminate_groups(chosen)
         else:
             kinds = max(int(KINDS * width), width + 2)
             sums = chosen[:, :kinds].copy()  # every kinds-th point shares the fate of its sum
             for start in range(kinds, most, kinds):
                 more = chosen[:, start : start + kinds]
                 sums[:, : more.shape[1]] += more
-            factors = np.tile(eliminate(sums), (1, -(-most // kinds)))[:, :most]
+            factors = np.tile(eliminate_groups(sums), (1, -(-most // kinds)))[:, :most]
         if places is None:
             weights = mass * factors
         else:
@@ -178,9 +178,9 @@ def reduce_points(points: Array, weights: Array) -> Array:
 
 
 @np.errstate(divide="ignore", invalid="ignore", over="ignore")
-def eliminate(points: Array) -> Array:
+def eliminate_groups(points: Array) -> Array:
     """Factors ``s >= 0`` (G, N) on at most r of the N > r points of each group, with ``s @ points = sum(points)``."""
-    return _walk(*null_tables(points))
+    return _walk_groups(*null_tables(points))
 
 
 def null_tables(points: Array) -> tuple[Indices, Array]:
@@ -201,7 +201,7 @@ def null_tables(points: Array) -> tuple[Indices, Array]:
     return order, lower @ inverse
 
 
-def _walk(order: Indices, table: Array) -> Array:
+def _walk_groups(order: Indices, table: Array) -> Array:
     """Drive one point per row of the tables to zero (``karat.engine.weights`` has the same for one table).
 
     Groups lie along the last axis, a panel of PANEL rows at a time.  To exchange column c of the basis for the point of a row
@@ -220,7 +220,7 @@ def _walk(order: Indices, table: Array) -> Array:
         for r in range(size):
             row, vector, column = work[r], work[size + r], columns[r]
             np.divide(row, held, out=ratio)
-            column[:], step, enters = _enter(row, held, ratio, each_group)
+            column[:], step, enters = _enter_groups(row, held, ratio, each_group)
             place = (column, each_group)
             pivot = np.where(enters, row[place], np.inf)
             np.divide(row, -pivot, out=vector)
@@ -239,7 +239,7 @@ def _walk(order: Indices, table: Array) -> Array:
     return reduced
 
 
-def _enter(row: Array, held: Array, ratio: Array, each_group: Indices) -> tuple[Indices, Array, Flags]:
+def _enter_groups(row: Array, held: Array, ratio: Array, each_group: Indices) -> tuple[Indices, Array, Flags]:
     """Follow null vectors to the boundary: the columns that leave, the steps, and which points enter (others leave).
 
     ``ratio`` is row / held: the weights that reach zero first are those of its largest and smallest entries.
@@ -254,7 +254,7 @@ def _enter(row: Array, held: Array, ratio: Array, each_group: Indices) -> tuple[
     return np.where(upwards, up, down), step, upwards | ~itself
 
 
-def polish(points: Array, weights: Array, target: Array) -> Array:
+def polish_groups(points: Array, weights: Array, target: Array) -> Array:
     """Refine positive weights (G, r) on as many points as features, so that they meet the targets."""
     matrices = np.ascontiguousarray(points.transpose(0, 2, 1))
     residual = target - _sums(points, weights)

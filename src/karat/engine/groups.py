@@ -22,7 +22,7 @@ from typing import TypeGuard
 import numpy as np
 
 from karat.engine.blas import one_blas_thread, threads
-from karat.engine.group_moments import GroupMoments, drawn_rows, fit_by_pass, fit_groups, stacked_rows
+from karat.engine.group_moments import GroupMoments, drawn_rows, fit_by_pass, fit_groups, row_stack
 from karat.engine.group_points import Stack, kept_whole
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Flags, Indices
@@ -175,7 +175,7 @@ class Groups:
             pilot = drawn_rows(starts, counts, self._drawn(int(TIERS[0] * self.kernel.width)))
             return fit_by_pass(self.rows, starts, counts, pilot, self.kernel.affine)
         pieces = _pieces(np.arange(len(groups)), self.size * (self.rows.columns + 1))
-        read = (stacked_rows(self.rows, starts[some], counts[some], self.size) for some in pieces)
+        read = (row_stack(self.rows, starts[some], counts[some], self.size) for some in pieces)
         return GroupMoments.joined([fit_groups(*stack, self.kernel.affine) for stack in read])
 
 

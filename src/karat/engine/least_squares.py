@@ -81,7 +81,7 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
         shift[1:] = weights @ X[:, 1:] / weights.sum()
         turn[0, 1:] = -shift[1:]
     rows = X - shift
-    sizes, whole = (_lengths(columns * root[:, None]) for columns in (rows, X))
+    sizes, whole = (_column_norms(columns * root[:, None]) for columns in (rows, X))
     vanished = np.flatnonzero(sizes <= COLLINEAR * np.maximum(whole, np.finfo(float).tiny))
     if len(vanished):
         raise DependentColumnError(int(vanished[0]), (0,) if whole[vanished[0]] > 0 else ())
@@ -91,7 +91,7 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
     small = np.flatnonzero(np.abs(np.diag(r)) <= COLLINEAR * width)
     if len(small):
         place = int(small[0])
-        raise DependentColumnError(int(order[place]), tuple(order[_parts(r, place)].tolist()))
+        raise DependentColumnError(int(order[place]), tuple(order[_combined_pivots(r, place)].tolist()))
     inverse = linalg.solve_triangular(r, np.eye(width))
     whitening = np.empty((width, width))
     whitening[order] = inverse
@@ -104,14 +104,14 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
     return LeastSquaresSolution(shift, shifted, whitening, turn @ shifted, turn @ whitening, float(weights @ errors**2))
 
 
-def _lengths(columns: Array) -> Array:
+def _column_norms(columns: Array) -> Array:
     """Of columns whose squares may be too large or too small for doubles."""
     peaks = np.abs(columns).max(axis=0, initial=0.0)
     safe = np.where(peaks > 0, peaks, 1.0)
     return np.asarray(peaks * np.linalg.norm(columns / safe, axis=0))
 
 
-def _parts(r: Array, place: int) -> Indices:
+def _combined_pivots(r: Array, place: int) -> Indices:
     """Of which pivots a column is a combination."""
     parts = linalg.solve_triangular(r[:place, :place], r[:place, place]) if place else np.empty(0)
     return np.flatnonzero(np.abs(parts) > NAMED * max(float(np.abs(parts).max(initial=0.0)), 1e-300))

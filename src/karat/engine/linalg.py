@@ -60,7 +60,7 @@ def column_norms(matrix: Array) -> Array:
 def product(left: Array, right: Array) -> Array:
     """``left @ right`` for matrices of either memory order."""
     if left.shape[0] * left.shape[1] * right.shape[1] >= LARGE**3:  # many times what extended precision sums
-        return np.asarray(blocked.product(left, right, threads()))
+        return np.asarray(blocked.blocked_product(left, right, threads()))
     return np.asarray(left @ right)
 
 
@@ -90,7 +90,7 @@ def null_table(points: Real) -> tuple[Indices, Real]:
     """
     count, width = points.shape
     if width >= LARGE:
-        return blocked.null_table(np.ascontiguousarray(points.T), threads())
+        return blocked.blocked_null_table(np.ascontiguousarray(points.T), threads())
     lu, swaps, _ = lapack.dgetrf(points, overwrite_a=1)
     order = np.arange(count)
     for i, j in enumerate(swaps.tolist()):
@@ -140,7 +140,7 @@ def add_outer(target: Real, left: Real, right: Real) -> None:
 def cholesky(gram: Real) -> Real | None:
     """Upper Cholesky factor, or None if the matrix is not numerically positive definite."""
     if len(gram) >= LARGE:
-        return blocked.cholesky(gram, threads())
+        return blocked.blocked_cholesky(gram, threads())
     factor, info = lapack.dpotrf(gram, lower=0, clean=1)
     return None if info else factor
 

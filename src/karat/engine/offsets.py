@@ -44,7 +44,7 @@ def all_exact(values: np.ndarray, offset: int = 0) -> bool:
     return bool((odd <= WHOLE).all())
 
 
-def exact_sum(start: float, factors: Iterable[float], offsets: Iterable[float]) -> float:
+def exact_combination(start: float, factors: Iterable[float], offsets: Iterable[float]) -> float:
     """``start + sum(factors * offsets)``, rounded once: the terms may be large and cancel."""
     pairs = [(float(factor), offset) for factor, offset in zip(factors, offsets, strict=True) if offset]
     if not np.isfinite([float(start), *(factor for factor, _ in pairs), *(float(offset) for _, offset in pairs)]).all():

@@ -322,7 +322,7 @@ class Powers(Polynomial):
         norms = np.concatenate([left.excluded.norms[:before], (lost / total) ** (1.0 / self.degree)])
         norms[before:][np.diag(statistic[0])[gone] == 0] = 0.0
         kernel = self.within(replace(left, excluded=replace(left.excluded, norms=norms)))
-        (rows, some), (columns, others) = (_places(gone, degree) for degree in (high, self.degree - high))
+        (rows, some), (columns, others) = (_remaining_monomials(gone, degree) for degree in (high, self.degree - high))
         products = np.empty((len(some), len(others)), dtype=statistic[1].dtype)
         products[np.ix_(some, others)] = statistic[1][np.ix_(rows, columns)]
         return kernel, (statistic[0][np.ix_(~gone, ~gone)], products)
@@ -331,7 +331,7 @@ class Powers(Polynomial):
         return f"the loss along {columns[feature]}" if feature < len(columns) else "the loss"
 
 
-def _places(gone: Flags, degree: int) -> tuple[Flags, Indices]:
+def _remaining_monomials(gone: Flags, degree: int) -> tuple[Flags, Indices]:
     """Which monomials hold no variable that is gone, and their places among those of the variables that are left."""
     table, left = monomials(len(gone), degree), monomials(int((~gone).sum()), degree)
     stays = np.asarray(~gone[table.indices].any(axis=1))

@@ -212,7 +212,7 @@ def sweep(
     block, most = block_rows(rows.columns + 1, *shape, cache)
     starts = range(0, len(rows), block)
     buffers: list[Blocks] = []  # those that no thread uses now
-    advance = None if progress is None else counted(progress, len(rows))
+    advance = None if progress is None else counting_progress(progress, len(rows))
 
     def run(part: range) -> Any:
         blocks = buffers.pop() if buffers else Blocks(rows, shift, min(block, len(rows)))
@@ -243,7 +243,7 @@ def sweep(
     return found[0]
 
 
-def counted(progress: Progress, total: int) -> Callable[[int], None]:
+def counting_progress(progress: Progress, total: int) -> Callable[[int], None]:
     """A progress that is told of blocks, by several threads, and says how many rows are done in all."""
     lock, done = threading.Lock(), 0
 
@@ -256,7 +256,7 @@ def counted(progress: Progress, total: int) -> Callable[[int], None]:
     return advance
 
 
-def add(left: Statistic, right: Statistic) -> Statistic:
+def add_in_place(left: Statistic, right: Statistic) -> Statistic:
     """Sum of two statistics, in the place of the first."""
     for mine, other in zip(left, right, strict=True):
         np.add(mine, other, out=mine)
@@ -268,7 +268,7 @@ def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> S
     kernel = kernel.over(len(rows))
     return cast(
         Statistic,
-        sweep(rows, kernel.shift, lambda b, w, _: kernel.statistic(b, w), add, kernel.product_shape, progress),
+        sweep(rows, kernel.shift, lambda b, w, _: kernel.statistic(b, w), add_in_place, kernel.product_shape, progress),
     )
 
 

@@ -37,8 +37,8 @@ from karat.engine.carried import (
     means_kernel,
     off_by,
     owed_by,
+    owed_share,
     serves_powers,
-    share,
     summed,
     sums_about_means,
     with_debt,
@@ -304,7 +304,7 @@ def _afresh(
     about = None if about is None else beside(about, rows, alone)
     before_now = rows.subset(np.flatnonzero(~peeled))
     if running is not None and about is not None:
-        owed = share(held_debt(before_now, running, about.kernel), about.kernel, about)
+        owed = owed_share(held_debt(before_now, running, about.kernel), about.kernel, about)
         fresh = replace(fresh, proof=replace(fresh.proof, derived=fresh.proof.derived + owed))
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])

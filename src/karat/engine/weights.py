@@ -202,11 +202,11 @@ def group_bounds(count: int, groups: int) -> Indices:
 
 def eliminate(points: Real) -> Array:
     """Factors ``s >= 0`` on at most m of N > m points in R^m with ``s @ points = sum(points)``."""
-    return _walk(*linalg.null_table(points))
+    return _walk_to_vertex(*linalg.null_table(points))
 
 
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")
-def _walk(order: Indices, table: Real) -> Array:
+def _walk_to_vertex(order: Indices, table: Real) -> Array:
     """Drive one point per row of the table to zero, from weights of 1.
 
     Row r of ``table`` (k x m) says ``f[order[m + r]] = sum_c table[r, c] f[order[c]]``: the point may *enter* the basis,

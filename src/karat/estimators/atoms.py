@@ -80,7 +80,7 @@ def gather(splits: Iterable[Split], count: int) -> list[Repeat]:
         _mark(role, train, TRAIN)
         _mark(role, test, TEST)
         sizes = np.array([np.count_nonzero(role == r) for r in range(ROLES)])
-        _check_sizes(sizes, train, test)
+        _check_no_repeats(sizes, train, test)
         _join(repeats, role, int(np.count_nonzero(sizes)))
     return repeats
 
@@ -101,7 +101,7 @@ def _first_repeats(splits: Iterator[Split], count: int) -> tuple[np.ndarray, lis
     repeats: list[Repeat] = []
     for role, part in zip(roles.T, parts, strict=True):
         sizes = np.bincount(role, weights=rows[used], minlength=ROLES).astype(np.int64)
-        _check_sizes(sizes, *part)
+        _check_no_repeats(sizes, *part)
         _join(repeats, role, int(np.count_nonzero(sizes)))
     place = np.zeros(int(used[-1]) + 1, dtype=np.uint16)
     place[used] = np.arange(len(used))
@@ -143,7 +143,7 @@ def _mark(codes: np.ndarray, chosen: Any, bit: int) -> None:
     codes |= marked
 
 
-def _check_sizes(sizes: np.ndarray, train: Any, test: Any) -> None:
+def _check_no_repeats(sizes: np.ndarray, train: Any, test: Any) -> None:
     """Raise if a part names more rows than have its role."""
     both = sizes[TRAIN | TEST]
     if sizes[TRAIN] + both != _size(train) or sizes[TEST] + both != _size(test):

@@ -33,7 +33,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Learn the categories; the codes of the rows."""
-        found = [_factorized(column) for column in _columns(X)]
+        found = [_factorized(column) for column in _column_list(X)]
         codes = np.empty((containers.row_count(X), len(found)))
         self.numbers_: list[dict[Any, int]] = []
         for number, (own, categories) in enumerate(found):
@@ -49,7 +49,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """The codes of rows, all of whose categories are known."""
         codes = np.empty((containers.row_count(X), len(self.numbers_)))
-        for number, (column, known) in enumerate(zip(_columns(X), self.numbers_, strict=True)):
+        for number, (column, known) in enumerate(zip(_column_list(X), self.numbers_, strict=True)):
             try:
                 codes[:, number] = [known[comparable(value)] for value in np.asarray(column, dtype=object).tolist()]
             except KeyError as error:
@@ -118,7 +118,7 @@ def coded(cover: ColumnTransformer, X: Any) -> tuple[CodedCover, Indicators]:
     return fitted, fitted.of_codes(table)
 
 
-def _columns(X: Any) -> list[Any]:
+def _column_list(X: Any) -> list[Any]:
     """The columns of a frame or array, one by one."""
     if containers.is_frame(X):
         frame = containers.as_narwhals(X)

@@ -37,7 +37,7 @@ from karat.estimators.transformers import (
     check_transformers,
     fit_and_transform,
     fitted_by_moments,
-    parts_of,
+    nested_estimators,
     transform,
 )
 from karat.problems import Problem
@@ -54,10 +54,10 @@ def innermost(estimator: Any) -> Any:
     return leaf if key_of(leaf) != "TransformedTargetRegressor" or leaf.regressor is None else innermost(leaf.regressor)
 
 
-def check_estimator(estimator: Any, classifies: bool, weighted: bool) -> None:
+def check_exact(estimator: Any, classifies: bool, weighted: bool) -> None:
     """Refuse, before anything is computed, whatever would not give the answer of the full data."""
     if weighted:
-        for part in parts_of(estimator):
+        for part in nested_estimators(estimator):
             check_request(part)
     transformers, leaf = split_pipeline(estimator)
     if transformers is not None:
@@ -66,9 +66,9 @@ def check_estimator(estimator: Any, classifies: bool, weighted: bool) -> None:
     if key in registry.SEARCHES:
         searches.check_search(leaf, weighted)
         for candidate in searches.candidates(leaf):
-            check_estimator(candidate, classifies, weighted)
+            check_exact(candidate, classifies, weighted)
     elif key == "TransformedTargetRegressor" and not classifies:
-        check_estimator(leaf.regressor if leaf.regressor is not None else LinearRegression(), False, weighted)
+        check_exact(leaf.regressor if leaf.regressor is not None else LinearRegression(), False, weighted)
     elif key == "MultiOutputRegressor" and not classifies:
         check_listed(leaf.estimator, registry.SQUARED_LOSS)
     else:

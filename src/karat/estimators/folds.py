@@ -107,7 +107,7 @@ def cores_of_splits(rows: TrainingRows, splits: Iterable[Split], problem: Proble
         )
     cores = [_atoms(rows, repeat.atom, problem) for repeat in repeats]
     core = cores[0] if len(cores) == 1 else _stacked(cores)
-    return ExactCV(core, list(_positions(cores, repeats)), cores[0])
+    return ExactCV(core, list(_split_positions(cores, repeats)), cores[0])
 
 
 def _atoms(rows: TrainingRows, atom: np.ndarray, problem: Problem) -> Coreset:
@@ -135,7 +135,7 @@ def full_splits(cv: Any, X: Any, y: Any, groups: Any, classifies: bool = False) 
     return splits
 
 
-def _positions(cores: list[Coreset], repeats: list[Repeat]) -> Iterable[Split]:
+def _split_positions(cores: list[Coreset], repeats: list[Repeat]) -> Iterable[Split]:
     """Training and test positions of every split among the stacked rows of the repeats."""
     start = 0
     for core, repeat in zip(cores, repeats, strict=True):

@@ -60,7 +60,7 @@ def fit_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
 def _errors(rows: TrainingRows, alphas: Array, fit_intercept: bool) -> tuple[Array, Array, Array]:
     """Errors of every row that is left out (rows, targets, alphas), targets and weights of all rows."""
     few, X = rows.kept(), rows.X
-    gram = Gram(dense(few.X), dense_target(few.y), few.weights, fit_intercept)
+    gram = Gram(dense_doubles(few.X), dense_target(few.y), few.weights, fit_intercept)
     values, vectors = linalg.eigh(gram.XX)
     shrunk = 1.0 / (np.maximum(values, 0.0)[:, None] + alphas)
     slopes = shrunk[:, None, :] * (vectors.T @ gram.Xy)[:, :, None]
@@ -70,7 +70,7 @@ def _errors(rows: TrainingRows, alphas: Array, fit_intercept: bool) -> tuple[Arr
     for start in range(0, len(y), BLOCK):
         block = slice(start, start + BLOCK)
         taken = containers.take_rows(X, np.arange(len(y))[block])
-        turned = (dense(taken) - gram.x_mean) @ vectors
+        turned = (dense_doubles(taken) - gram.x_mean) @ vectors
         leverage = weights[block, None] * ((1.0 / gram.total if fit_intercept else 0.0) + np.square(turned) @ shrunk)
         residual = (y[block] - gram.y_mean)[:, :, None] - np.tensordot(turned, slopes, axes=1)
         errors[block] = residual / (1.0 - leverage)[:, None, :]
@@ -90,7 +90,7 @@ def _scores(ridge: Any, errors: Array, y: Array, given: Any, weights: Array, fla
     return scorer(identity, found[:, 0] if flat else found, y[:, 0] if flat else y, **options)
 
 
-def dense(table: Any) -> Array:
+def dense_doubles(table: Any) -> Array:
     """A table as an array of doubles."""
     return np.asarray(table.toarray() if hasattr(table, "toarray") else table, dtype=float)
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from karat._data import containers
 from karat.errors import InputError
 from karat.estimators import registry
-from karat.estimators.exact_fit import check_estimator, fit_exactly, fit_insisting, selects
+from karat.estimators.exact_fit import check_exact, fit_exactly, fit_insisting, selects
 from karat.estimators.fitting import key_of, split_pipeline
 from karat.estimators.small_data import FEW, fit_on_all_rows, passes_through
 from karat.estimators.training_rows import TrainingRows
@@ -65,7 +65,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         if groups is not None and not selects(estimator):
             raise InputError("groups are for cross-validation, but the estimator does not select by it.")
         if self.problem is None:
-            check_estimator(estimator, self.classifies, sample_weight is not None)
+            check_exact(estimator, self.classifies, sample_weight is not None)
         X, y = self._checked(X, y)
         rows = TrainingRows(X, y, sample_weight, classifies=self.classifies, random_state=self.random_state)
         self.__dict__.pop("sketch_", None)

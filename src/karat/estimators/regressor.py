@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.estimators import registry
-from karat.estimators.exact_fit import check_estimator
+from karat.estimators.exact_fit import check_exact
 from karat.estimators.fitting import fit_weighted, key_of, split_pipeline
 from karat.estimators.meta import CoresetEstimator
 from karat.estimators.transformers import only_scales
@@ -97,7 +97,7 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
         CoresetRegressor
         """
         estimator = self._cloned()
-        check_estimator(estimator, self.classifies, sample_weight is not None)
+        check_exact(estimator, self.classifies, sample_weight is not None)
         if self.problem is not None and not isinstance(self.problem, LeastSquares):
             raise InputError("partial_fit keeps LeastSquares(); leave problem out.", argument="problem")
         first = "sketch_" not in vars(self)

@@ -21,7 +21,7 @@ from karat.estimators.folds import full_splits
 from karat.estimators.parts import PartModel, Parts, PartScorer, tokens
 from karat.estimators.registry import SCORERS
 from karat.estimators.training_rows import TrainingRows
-from karat.estimators.transformers import parts_of
+from karat.estimators.transformers import nested_estimators
 from karat.problems import Problem
 
 SEVERAL = (dict, list, tuple, set)  # of scorers: by their names, or with names of the user's
@@ -47,7 +47,7 @@ def candidates(search: Any, draws: Any = None) -> list[Any]:
     found, valid = [], set()
     for parameters in drawn:
         candidate = with_parameters(search.estimator, parameters)
-        for part in parts_of(candidate):
+        for part in nested_estimators(candidate):
             if id(part) not in valid:
                 check_parameters(part)  # once per candidate, here, rather than in each of its fits
                 valid.add(id(part))

@@ -21,7 +21,7 @@ from karat.estimators import registry
 from karat.estimators.exact_fit import innermost, selects
 from karat.estimators.fitting import fit_weighted, key_of, split_pipeline
 from karat.estimators.training_rows import TrainingRows
-from karat.estimators.transformers import check_not_random, fitted_by_moments, parts_of, watch_randomness
+from karat.estimators.transformers import check_not_random, fitted_by_moments, nested_estimators, watch_randomness
 from karat.estimators.width import made_columns, pays
 
 FEW = 5_000  # rows up to which nothing is gained, by default
@@ -68,7 +68,7 @@ def _same_alone(estimator: Any, rows: TrainingRows, groups: Any) -> bool:
         return False
     if containers.is_frame(rows.table) and containers.in_double(rows.table) is not rows.table:
         return False
-    listed = [part for part in parts_of(estimator) if key_of(part) in registry.TRANSFORMERS]
+    listed = [part for part in nested_estimators(estimator) if key_of(part) in registry.TRANSFORMERS]
     random = any(getattr(part, "random_state", 0) is None for part in listed)
     return not random or (transformers is not None and not selects(estimator))
 

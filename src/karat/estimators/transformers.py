@@ -142,7 +142,9 @@ def overwrites(estimator: Any) -> bool:
 def request_weights(estimator: Any) -> bool:
     """Make every part that takes sample weights ask for them, in place; returns whether there is one."""
     takers = [
-        part for part in parts_of(estimator) if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight")
+        part
+        for part in nested_estimators(estimator)
+        if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight")
     ]
     for part in takers:
         part.set_fit_request(sample_weight=True)
@@ -159,7 +161,7 @@ def check_request(part: Any) -> None:
         )
 
 
-def parts_of(estimator: Any) -> list[Any]:
+def nested_estimators(estimator: Any) -> list[Any]:
     """The estimator and all estimators among its parameters."""
     return [estimator, *(value for value in estimator.get_params(deep=True).values() if hasattr(value, "get_params"))]
 
@@ -206,7 +208,7 @@ def check_not_random(probes: list[tuple[Any, _Probe]]) -> None:
 def watch_randomness(transformer: Any) -> list[tuple[Any, _Probe]]:
     """Give every part without a seed a probe; the parts and their probes."""
     probes = []
-    for part in parts_of(transformer):
+    for part in nested_estimators(transformer):
         own = part.get_params(deep=False)
         if "random_state" in own and own["random_state"] is None and own.get("selection") != "cyclic":
             probes.append((part, _Probe(0)))

@@ -46,7 +46,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Term:
+class DesignTerm:
     """A term: names of its columns, its factors (and whether each is reduced), and a number."""
 
     columns: tuple[str, ...]
@@ -59,7 +59,7 @@ class Design:
     """The columns of a formula."""
 
     formula: Formula
-    terms: tuple[Term, ...]
+    terms: tuple[DesignTerm, ...]
     learned: Learned
 
     @property
@@ -86,7 +86,7 @@ class Design:
         """The columns of a batch, term by term, from the values of its factors: one or more columns, or codes of levels."""
         return [self._block(term, known) for term in self.terms if term.factors]
 
-    def _block(self, term: Term, known: Mapping[str, np.ndarray]) -> np.ndarray:
+    def _block(self, term: DesignTerm, known: Mapping[str, np.ndarray]) -> np.ndarray:
         block: np.ndarray | None = None
         product = len(term.factors) > 1
         for text, reduced in term.factors:
@@ -100,7 +100,7 @@ class Design:
         return block if term.scale == 1.0 else term.scale * block
 
     def facts(self) -> dict[str, Any]:
-        """For JSON, and for :func:`restored`."""
+        """For JSON, and for :func:`restored_design`."""
         return {
             "formula": self.formula.text,
             "levels": self.learned.levels,
@@ -110,11 +110,11 @@ class Design:
         }
 
 
-def restored(facts: Mapping[str, Any]) -> Design:
+def restored_design(facts: Mapping[str, Any]) -> Design:
     """The design of :meth:`Design.facts`."""
     with reading("The regression of this coreset", "one that karat wrote"):
         terms = tuple(
-            Term(tuple(names), tuple((t, bool(r)) for t, r in factors), scale) for names, factors, scale in facts["terms"]
+            DesignTerm(tuple(names), tuple((t, bool(r)) for t, r in factors), scale) for names, factors, scale in facts["terms"]
         )
         names = {name for term in terms for name in term.columns}
         learned = Learned(facts["levels"], facts["states"], facts["row"])

@@ -14,11 +14,11 @@ from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.inference.design import INTERCEPT, Design
 from karat.inference.formula import Factor, parse
-from karat.inference.layout import DesignLayout, text_columns, typed_row
+from karat.inference.layout import DesignLayout, typed_row
 from karat.inference.new_rows import BLOCK
 from karat.inference.passes import only_columns, open_table
 from karat.inference.terms import make_design
-from karat.io.source import ResumePoint
+from karat.io.source import ResumePoint, text_columns
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Encoder:
         source = open_table(only_columns(frame, names) if names else frame)
         schema = source.schema()
         layout = DesignLayout(
-            ColumnRoles(), formula=design.formula, text=text_columns(schema), only=tuple(names), row=typed_row(schema),
+            ColumnRoles(), formula=design.formula, text=tuple(text_columns(schema)), only=tuple(names), row=typed_row(schema),
             design=design,
         )  # fmt: skip
         if names:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from karat.compat.formulaic import transformed
+from karat.compat.formulaic import apply_transform
 from karat.errors import InputError
 
 LOGICAL = ("where", "logical_and", "logical_or", "logical_not", "isin")  # take booleans as they are
@@ -205,8 +205,10 @@ class Expression:
         if name == "I":
             return arguments[0]
         if name in STATEFUL:
-            return transformed(name, list(map(as_doubles, arguments)), keywords, with_numbers(states[ast.unparse(node)]))
-        return ROW_BY_ROW[name](*(arguments if name in LOGICAL else map(as_doubles, arguments)))
+            return apply_transform(
+                name, list(map(booleans_as_numbers, arguments)), keywords, with_numbers(states[ast.unparse(node)])
+            )
+        return ROW_BY_ROW[name](*(arguments if name in LOGICAL else map(booleans_as_numbers, arguments)))
 
     def arguments(
         self, node: ast.Call, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]
@@ -224,7 +226,7 @@ def parsed(text: str, shown: str) -> ast.expr:
         raise InputError(f"The term {shown!r} is not an expression: {error.msg}.") from None
 
 
-def as_doubles(value: Any) -> Any:
+def booleans_as_numbers(value: Any) -> Any:
     """Booleans as numbers: functions would compute them in half precision."""
     return value.astype(float) if isinstance(value, np.ndarray) and value.dtype == bool else value
 

@@ -18,7 +18,7 @@ from karat.inference.design import Design
 from karat.inference.formula import Factor, Formula
 from karat.io.encoding import places
 from karat.io.layout import Layout
-from karat.io.source import is_number
+from karat.io.source import is_number, text_columns
 
 Where = Callable[[int], str]
 
@@ -58,7 +58,7 @@ class Columns(Layout):
         return DesignLayout(roles, None, self.drop, formula=self.formula, text=self.text, row=self.row, design=design)
 
     def among(self, schema: pa.Schema) -> Columns:
-        """The same: the columns were checked before (:func:`columns_of`)."""
+        """The same: the columns were checked before (:func:`formula_columns`)."""
         return self
 
     def batch(self, table: Any, number: int, where: Where) -> tuple[Batch, int]:
@@ -208,22 +208,17 @@ class DesignLayout(Columns):
         return codes
 
 
-def columns_of(formula: Formula, schema: pa.Schema, weight: str | None, on_missing: str, key: str | None) -> Columns:
+def formula_columns(formula: Formula, schema: pa.Schema, weight: str | None, on_missing: str, key: str | None) -> Columns:
     """The layout of a formula before anything was learned; every column is there."""
     roles = ColumnRoles((), (formula.response.text,), weight, None, key)
     drop = Layout.of(None, roles, None, on_missing).drop
-    found = Columns(roles, None, drop, formula=formula, text=text_columns(schema), row=typed_row(schema))
+    found = Columns(roles, None, drop, formula=formula, text=tuple(text_columns(schema)), row=typed_row(schema))
     ColumnRoles(tuple(found.columns)).among(schema.names)
     if weight in found.text:
         raise InputError(f"The weights in column {weight!r} are not numbers.", column=weight)
     if formula.response.column in found.text:
         raise InputError(f"The response {formula.response.text!r} is text; it must be a number: encode it first.")
     return found
-
-
-def text_columns(schema: pa.Schema) -> tuple[str, ...]:
-    """The columns that do not hold numbers."""
-    return tuple(field.name for field in schema if not is_number(field))
 
 
 def typed_row(schema: pa.Schema) -> dict[str, np.ndarray]:

@@ -47,7 +47,7 @@ def check_rows(rows: Any) -> None:
         raise InputError(f"The new rows are {type(rows).__name__} {rows!r:.50}; pass {ROWS}.", argument="exog")
 
 
-def named_columns(rows: Any, labels: list[str]) -> Array:
+def design_columns(rows: Any, labels: list[str]) -> Array:
     """The columns of a frame by the names of a design that was not made from a formula."""
     if not hasattr(rows, "columns") and not isinstance(rows, dict):
         raise InputError(f"The new rows are a {type(rows).__name__}; pass {ROWS}.", argument="exog")

@@ -21,7 +21,7 @@ import numpy as np
 from karat._data.batch import Batch
 from karat.engine.linalg import Array
 from karat.errors import InputError
-from karat.inference.scores import Solution
+from karat.inference.scores import FullDataSolution
 from karat.io.consumers import Consumer
 from karat.io.source import Chunk
 
@@ -58,7 +58,7 @@ class ResidualRanks(Consumer):
 
     background = True
 
-    solution: Solution
+    solution: FullDataSolution
     level: int = 0
     brackets: tuple[int, ...] = (0,)
     rows: int = 0
@@ -98,7 +98,7 @@ class ResidualRanks(Consumer):
         return [bits[leading == one] for one in known]
 
     def _count_held(self) -> None:
-        held = joined(self.held or [])
+        held = joined_residuals(self.held or [])
         self.held, self.waiting = None, 0
         self.counts = np.zeros((len(self.brackets), 2 ** (SHIFTS[self.level] - SHIFTS[self.level + 1])), dtype=np.int64)
         self._count(held)
@@ -113,19 +113,19 @@ class ResidualRanks(Consumer):
         """Add those of other rows."""
         self.rows += other.rows
         if other.held is not None:
-            self._take(joined(other.held))
+            self._take(joined_residuals(other.held))
             return
         if self.held is not None:
             self._count_held()
         self.counts += other.counts
 
 
-def joined(held: list[list[np.ndarray]]) -> list[np.ndarray]:
+def joined_residuals(held: list[list[np.ndarray]]) -> list[np.ndarray]:
     """The residuals of each bracket in one array."""
     return [np.concatenate([np.empty(0, dtype=np.uint64), *parts]) for parts in held]
 
 
-def residual_quantiles(rows: Any, layout: Any, solution: Solution) -> dict[str, float]:
+def residual_quantiles(rows: Any, layout: Any, solution: FullDataSolution) -> dict[str, float]:
     """The quantiles of all residuals, by as many passes as they take."""
     n = solution.observations
     places = {name: share * (n - 1) for name, share in SHARES.items()}
@@ -142,7 +142,7 @@ def residual_quantiles(rows: Any, layout: Any, solution: Solution) -> dict[str, 
         if SHIFTS[found.level + 1] == 0:  # every bit is known
             return _interpolated(places, {rank: double_of(bits) for rank, (bits, _) in within.items()})
         found = ResidualRanks(solution, found.level + 1, tuple(sorted({bracket for bracket, _ in within.values()})))
-    order = {one: np.sort(part) for one, part in zip(found.brackets, joined(found.held), strict=True)}
+    order = {one: np.sort(part) for one, part in zip(found.brackets, joined_residuals(found.held), strict=True)}
     return _interpolated(places, {rank: double_of(int(order[one][inside])) for rank, (one, inside) in within.items()})
 
 

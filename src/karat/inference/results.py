@@ -22,14 +22,14 @@ from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.inference import show
 from karat.inference.hypotheses import constraints, hypothesis, pairwise
-from karat.inference.new_rows import check_rows, checked_array, in_blocks, named_columns
+from karat.inference.new_rows import check_rows, checked_array, design_columns, in_blocks
 
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")  # of covariances
 SHAPE = "It looks at every residual of the full data, which a coreset does not keep."
 SMALLEST = 1e-280  # variances, beyond which they lose digits
 
 
-def check_kind(cov_type: str) -> None:
+def check_cov_type(cov_type: str) -> None:
     """Refuse a covariance that is not known."""
     if cov_type not in KINDS:
         raise InputError(f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
@@ -167,7 +167,7 @@ class FullDataResults(RegressionResults):
         scale = found.rss / model.df_resid
         super().__init__(model, found.params, model.normalized_cov_params, scale, use_t=True if use_t is None else use_t)
         self.scale = scale
-        check_kind(cov_type)
+        check_cov_type(cov_type)
         if cov_type != "nonrobust":
             self.cov_type, clustered = cov_type, cov_type == "cluster"
             robust = "robust to cluster correlation" if clustered else "heteroscedasticity robust"
@@ -245,7 +245,7 @@ class FullDataResults(RegressionResults):
             return in_blocks(checked_array(exog, self.labels)), None
         check_rows(exog)
         if self.design is None:
-            return in_blocks(named_columns(exog, self.labels)), getattr(exog, "index", None)
+            return in_blocks(design_columns(exog, self.labels)), getattr(exog, "index", None)
         return self.design.pieces(exog, self.labels), exog.index if hasattr(exog, "iloc") else None
 
     def predict(self, exog: Any = None, interval: Any = None, **kwargs: Any) -> Any:

@@ -35,7 +35,7 @@ SAME = 1e-6  # relative: the sums of other data differ by more
 
 
 @dataclass(frozen=True)
-class Solution:
+class FullDataSolution:
     """A least-squares solution of all rows.
 
     Attributes
@@ -70,7 +70,7 @@ class Scores(Consumer):
 
     background = True
 
-    solution: Solution
+    solution: FullDataSolution
     kinds: tuple[str, ...]
     clusters: ClusterSums | None = field(default=None, init=False)
     rows: int = 0

@@ -27,15 +27,15 @@ from karat._data import containers
 from karat.engine.linalg import MOST
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
-from karat.inference.design import restored
+from karat.inference.design import restored_design
 from karat.inference.encoder import Encoder
 from karat.inference.formula import parse
-from karat.inference.layout import columns_of
+from karat.inference.layout import formula_columns
 from karat.inference.learn import Learn
 from karat.inference.passes import needed_columns, open_rows
 from karat.inference.residuals import residual_quantiles
-from karat.inference.results import KINDS, FrequencyWLS, FullData, check_kind
-from karat.inference.scores import Scores, Solution, wanted_sums
+from karat.inference.results import KINDS, FrequencyWLS, FullData, check_cov_type
+from karat.inference.scores import FullDataSolution, Scores, wanted_sums
 from karat.inference.terms import make_design
 
 
@@ -120,7 +120,7 @@ def ols(
             )
         return _shown(data, "nonrobust", use_t).submodel(formula)
     with progress_bar(progress, "B") as advance:
-        core = build(formula, data, weights, on_missing, advance, kinds, cluster, residual_quantiles)
+        core = formula_coreset(formula, data, weights, on_missing, advance, kinds, cluster, residual_quantiles)
     return _shown(core, kinds[0], use_t)
 
 
@@ -129,7 +129,7 @@ def _kinds(cov_type: str | Sequence[str], cluster: str | None) -> tuple[str, ...
         raise InputError(f"cov_type is one or a list of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
     kinds = (cov_type,) if isinstance(cov_type, str) else tuple(cov_type)
     for kind in kinds:
-        check_kind(kind)
+        check_cov_type(kind)
     if not kinds:
         raise InputError("cov_type names no covariance.", argument="cov_type")
     if cluster is not None and "cluster" not in kinds:
@@ -151,7 +151,7 @@ def _check_cluster(core: Coreset, kinds: Sequence[str], cluster: str | None) -> 
 def _shown(core: Coreset, kind: str, use_t: bool | None) -> Any:
     results = _table(core, kind, use_t)
     if core.regression is not None:
-        results.model.design = Encoder(restored(core.regression.facts))
+        results.model.design = Encoder(restored_design(core.regression.facts))
     return results
 
 
@@ -191,7 +191,7 @@ def _full_data(core: Coreset) -> FullData:
     )  # fmt: skip
 
 
-def build(
+def formula_coreset(
     text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None, kinds: Sequence[str] = (),
     cluster: str | None = None, quantiles: bool = False,
 ) -> Coreset:  # fmt: skip
@@ -201,7 +201,7 @@ def build(
     rows = open_rows(needed_columns(data, text, (weight, cluster)), progress)
     schema = rows.schema()
     formula = parse(text, [name for name in schema.names if name not in (weight, cluster)])
-    columns = columns_of(formula, schema, weight, on_missing, cluster)
+    columns = formula_columns(formula, schema, weight, on_missing, cluster)
     rows.as_codes(columns.coded())
     learn = Learn(replace(columns, roles=replace(columns.roles, key=None)), rows.declared, rows.all_doubles)
     if learn.needed:
@@ -246,7 +246,7 @@ def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster
         raise InputError(said, "It needs cluster=, the column that labels them.", argument="cluster")
     if not wanted and not quantiles:
         return core
-    solution = Solution(_table(core).found, regression.facts["intercept"], regression.facts["observations"])
+    solution = FullDataSolution(_table(core).found, regression.facts["intercept"], regression.facts["observations"])
     if wanted:
         scores = rows.scan(replace(layout, roles=replace(layout.roles, key=cluster)), Scores(solution, wanted))
         regression = _with_sums(regression, scores, cluster)
@@ -277,9 +277,9 @@ def _with_scores(
     """A coreset of a formula, with sums over its data."""
     if core.regression is None:
         raise NotExactError("This coreset was not made from a formula; call ols(formula, data, cov_type=...).")
-    design = restored(core.regression.facts)
+    design = restored_design(core.regression.facts)
     others = (core.regression.facts["weights"], cluster)
     rows = open_rows(needed_columns(data, design.formula.text, others), progress)
-    columns = columns_of(design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster)
+    columns = formula_columns(design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster)
     rows.as_codes(columns.coded())
     return _scored(core, rows, columns.of_design(design), kinds, cluster, quantiles)

@@ -16,7 +16,7 @@ from formulaic.parser.types import Factor as ParsedFactor
 
 from karat.compat.formulaic import BooleanLevels, first_line
 from karat.errors import InputError
-from karat.inference.design import Design, Learned, Term, coding
+from karat.inference.design import Design, DesignTerm, Learned, coding
 from karat.inference.expressions import with_numbers
 from karat.inference.formula import Factor, Formula
 
@@ -52,7 +52,7 @@ def make_design(formula: Formula, learned: Learned) -> Design:
             factors = tuple((one.factor.expr, bool(one.reduced)) for one in scoped.factors)
             count = int(np.prod([_width(formula, text, reduced, learned) for text, reduced in factors]))
             names = tuple(str(name) for name in structure.columns[place : place + count])
-            terms.append(Term(names, factors, float(scoped.scale)))
+            terms.append(DesignTerm(names, factors, float(scoped.scale)))
             place += count
         assert place == len(structure.columns), structure
     named = [name for term in terms for name in term.columns]

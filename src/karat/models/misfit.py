@@ -30,6 +30,7 @@ from scipy.sparse import csr_array
 
 from karat.engine.linalg import Array, Indices
 from karat.problems.latent.sample import Sample
+from karat.problems.latent.whiten import orthogonal_part
 
 LEVEL = 3e-4  # p-value below which a check fails: with at most five checks, fewer than 2 false alarms in 1,000 fits
 PROBE = 20_000  # samples that are looked at
@@ -201,14 +202,14 @@ def remainder(left: Array, right: Array, rank: int) -> float:
     u, _, vt = np.linalg.svd(left.T @ right / n)
     left_over = 0.0
     if rank:
-        tau = _standard_errors((left @ u[:, rank - 1]) * (right @ vt[rank - 1]))
+        tau = _mean_in_standard_errors((left @ u[:, rank - 1]) * (right @ vt[rank - 1]))
         left_over = 3.0 * np.sqrt((left.shape[1] - rank) * (right.shape[1] - rank)) / max(tau, 1e-3)
     left, right = (part - (part @ w) @ w.T for part, w in ((left, u[:, :rank]), (right, vt[:rank].T)))
     errors = []
     halves = (np.arange(n) < n // 2), (np.arange(n) >= n // 2)
     for find, test in (halves, halves[::-1]):
         beyond_rank = left[find].T @ right[find]
-        errors.append(_standard_errors(np.einsum("ij,ij->i", left[test] @ beyond_rank, right[test])))
+        errors.append(_mean_in_standard_errors(np.einsum("ij,ij->i", left[test] @ beyond_rank, right[test])))
     return float(sum(errors) / np.sqrt(2.0)) - left_over
 
 
@@ -218,7 +219,7 @@ def of_unit_size(table: Array) -> Array:
     return np.asarray(table / np.where(size > 0, size, 1.0))
 
 
-def _standard_errors(values: Array) -> float:
+def _mean_in_standard_errors(values: Array) -> float:
     """The mean, in standard errors."""
     return float(values.mean() / max(float(values.std()) / np.sqrt(len(values)), 1e-300))
 
@@ -235,7 +236,7 @@ def word_remainder(counts: csr_array, topics: Array) -> float:
     for find, test in ((slice(n // 2), slice(n // 2, n)), (slice(n // 2, n), slice(n // 2))):
         best, other = _largest_pair(counts[find], share[find], basis), counts[test]
         pairs = (np.square(other @ best) - other @ np.square(best)) * share[test]
-        errors.append(_standard_errors(pairs))
+        errors.append(_mean_in_standard_errors(pairs))
     return float(sum(errors) / np.sqrt(2.0))
 
 
@@ -248,18 +249,14 @@ def _largest_pair(counts: csr_array, share: Array, basis: Array) -> Array:
         return np.asarray(counts.T @ (weighted @ vectors) - words[:, None] * vectors)
 
     if d <= FEW_WORDS:
-        pairs = _across(_across((counts.T @ weighted).toarray() - np.diag(words), basis).T, basis)
+        pairs = orthogonal_part(orthogonal_part((counts.T @ weighted).toarray() - np.diag(words), basis).T, basis)
         shifted = pairs - np.abs(pairs).sum() * basis @ basis.T  # the basis comes last
         return np.asarray(np.linalg.eigh((shifted + shifted.T) / 2)[1][:, -1])
-    vectors = np.linalg.qr(_across(np.random.default_rng(0).standard_normal((d, 8)), basis))[0]
+    vectors = np.linalg.qr(orthogonal_part(np.random.default_rng(0).standard_normal((d, 8)), basis))[0]
     for _ in range(30):  # subspace iteration; the shift makes the largest eigenvalue the largest in size
-        vectors = np.linalg.qr(_across(times_pairs(vectors) + words.max() * vectors, basis))[0]
+        vectors = np.linalg.qr(orthogonal_part(times_pairs(vectors) + words.max() * vectors, basis))[0]
     small = vectors.T @ times_pairs(vectors)
     return np.asarray(vectors @ np.linalg.eigh((small + small.T) / 2)[1][:, -1])
-
-
-def _across(vectors: Array, basis: Array) -> Array:
-    return np.asarray(vectors - basis @ (basis.T @ vectors))
 
 
 def beyond(errors: float) -> float:

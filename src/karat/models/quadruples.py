@@ -29,7 +29,7 @@ from scipy.sparse import csr_array
 
 from karat.engine.linalg import Array
 from karat.models import misfit
-from karat.models.tensor import eigenvalues, follow, turned
+from karat.models.tensor import follow, tensor_eigenvalues, turned
 
 MOST_TOPICS = 6  # the fourth moments of more have too many entries
 BLOCKS = 40  # of documents, of which each is left out once
@@ -38,7 +38,7 @@ STEPS = 60  # of the power method, from the topics found
 SINGULAR = 1e10  # condition of the noise beyond which nothing is compared
 
 
-class Moments(NamedTuple):
+class WordTensors(NamedTuple):
     """Means over documents of the words' tensors of orders 1 to 4, in the whitened space."""
 
     first: Array
@@ -46,12 +46,12 @@ class Moments(NamedTuple):
     third: Array
     fourth: Array
 
-    def without(self, block: Moments, blocks: int) -> Moments:
+    def without(self, block: WordTensors, blocks: int) -> WordTensors:
         """These moments without one of so many equal blocks."""
-        return Moments(*((blocks * all_ - one) / (blocks - 1) for all_, one in zip(self, block, strict=True)))
+        return WordTensors(*((blocks * all_ - one) / (blocks - 1) for all_, one in zip(self, block, strict=True)))
 
 
-def word_moments(counts: csr_array, words: Array, blocks: int = 1) -> list[Moments]:
+def word_moments(counts: csr_array, words: Array, blocks: int = 1) -> list[WordTensors]:
     """Moments of distinct words, for equal blocks of documents of at least four words; ``words`` are places (d x k)."""
     (n, d), k = counts.shape, words.shape[1]
     squares = (words[:, :, None] * words[:, None, :]).reshape(d, -1)
@@ -75,7 +75,7 @@ def word_moments(counts: csr_array, words: Array, blocks: int = 1) -> list[Momen
         fourth = (four[:, None] * xx - 6 * weighted).T @ xx + 3 * weighted.T @ y - 6 * squares.T @ (word[:, None] * squares)
         fourth = fourth.ravel() + 8 * (z.T @ (four[:, None] * x)).ravel()
         tensors = one @ x, pairs, symmetric(triples.reshape(k, k, k)), symmetric(fourth.reshape((k,) * 4))
-        found.append(Moments(*(tensor / size for tensor in tensors)))
+        found.append(WordTensors(*(tensor / size for tensor in tensors)))
     return found
 
 
@@ -85,7 +85,7 @@ def symmetric(tensor: Array) -> Array:
     return np.asarray(sum(tensor.transpose(order) for order in orders) / len(orders))
 
 
-def deviation(moments: Moments, V: Array, a: float) -> Array:
+def deviation(moments: WordTensors, V: Array, a: float) -> Array:
     """Sums over i != j of E[h_i^3 h_j] and of E[h_i^2 h_j^2], less those of the model with the topics of these moments.
 
     ``V``: about the components of the whitened tensor (rows); ``a``: alpha_0, 0 for single topics.
@@ -99,7 +99,7 @@ def deviation(moments: Moments, V: Array, a: float) -> Array:
     white, back = (vectors / root) @ vectors.T, (vectors * root) @ vectors.T
     whitened = turned(tensor, white)
     V, _, _ = follow(whitened, V, STEPS)
-    ell = eigenvalues(whitened, V)
+    ell = tensor_eigenvalues(whitened, V)
     topics = (a + 2) / 2 * ell[:, None] * V @ back
     h = turned(fourth, np.linalg.inv(topics))
     share = 4 * (a + 1) / ((a + 2) ** 2 * ell**2)
@@ -110,7 +110,7 @@ def deviation(moments: Moments, V: Array, a: float) -> Array:
     return np.array([three_one[off].sum(), two_two[off].sum()])
 
 
-def p_value(counts: csr_array, words: Array, V: Array, values: Sequence[float]) -> float:
+def fourth_moment_p_value(counts: csr_array, words: Array, V: Array, values: Sequence[float]) -> float:
     """Of "the fourth moments of the proportions are those of the model"; 1 if it cannot be told.
 
     ``values`` of alpha_0: the largest p-value counts.  One that was chosen by the data has noise of its own.
@@ -120,11 +120,11 @@ def p_value(counts: csr_array, words: Array, V: Array, values: Sequence[float]) 
     if not 1 < k <= MOST_TOPICS or long.shape[0] < FEW * BLOCKS:
         return 1.0
     blocks = word_moments(long, words, BLOCKS)
-    whole = Moments(*(np.mean(parts, axis=0) for parts in zip(*blocks, strict=True)))
+    whole = WordTensors(*(np.mean(parts, axis=0) for parts in zip(*blocks, strict=True)))
     return max(_p_value(whole, blocks, V, a) for a in values)
 
 
-def _p_value(whole: Moments, blocks: list[Moments], V: Array, a: float) -> float:
+def _p_value(whole: WordTensors, blocks: list[WordTensors], V: Array, a: float) -> float:
     try:
         found = deviation(whole, V, a)
         left_out = np.array([deviation(whole.without(block, BLOCKS), V, a) for block in blocks])

@@ -102,7 +102,7 @@ def improve(
         By how much the scores of two models on rows may differ and still count as equal.
     """
     train, held = parts
-    with quiet():
+    with no_convergence_warnings():
         first = start_of(train)
         before = score(first, held)
         found = _best([("moments", first), *(("library", make()) for make in own)], train, run, score)
@@ -118,12 +118,12 @@ def _best(
     starts: list[tuple[str, Any]], rows: Array, run: Callable[[Any, Array], Any], score: Callable[[Any, Array], float]
 ) -> tuple[str, Any] | None:
     """The most likely result of EM from several starts, and the name of the start."""
-    ends = [(name, *_attempt(run, score, model, rows)) for name, model in starts]
+    ends = [(name, *_run_and_score(run, score, model, rows)) for name, model in starts]
     likely = [(value, -place) for place, (_, _, value) in enumerate(ends) if np.isfinite(value)]
     return ends[-max(likely)[1]][:2] if likely else None
 
 
-def _attempt(
+def _run_and_score(
     run: Callable[[Any, Array], Any], score: Callable[[Any, Array], float], model: Any, rows: Array
 ) -> tuple[Any, float]:
     """The model after EM and its score; minus infinity if the library gives up."""
@@ -135,7 +135,7 @@ def _attempt(
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def no_convergence_warnings() -> Iterator[None]:
     """Silence what the libraries say about convergence; the likelihoods are compared here."""
     log = logging.getLogger("hmmlearn")
     level = log.level

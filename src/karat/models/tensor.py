@@ -70,10 +70,10 @@ def fixed_point(tensor: Array, start: Array, shift: float) -> tuple[Array, bool,
     if not calm:
         vector, calm, more = follow(tensor, start, STEPS, shift)
         taken += more
-    return (polish(tensor, vector), calm, taken) if calm else (vector, calm, taken)
+    return (refine_eigenvectors(tensor, vector), calm, taken) if calm else (vector, calm, taken)
 
 
-def polish(tensor: Array, vectors: Array) -> Array:
+def refine_eigenvectors(tensor: Array, vectors: Array) -> Array:
     """Newton's method on ``T(I, v, .., v) = lambda v``, ``|v| = 1``, for every row; kept where it stays close."""
     k, order = len(tensor), tensor.ndim
     result = vectors.copy()
@@ -94,7 +94,7 @@ def polish(tensor: Array, vectors: Array) -> Array:
     return result
 
 
-def eigenvalues(tensor: Array, vectors: Array) -> Array:
+def tensor_eigenvalues(tensor: Array, vectors: Array) -> Array:
     """``T(v, .., v)`` of every row."""
     return np.asarray(np.einsum("lk,lk->l", contract(tensor, vectors, tensor.ndim - 1), vectors))
 
@@ -136,22 +136,22 @@ def decompose(tensor: Array, spectrum: Array, lifted: bool = False) -> tuple[Arr
         shift = (order - 1) * float(np.linalg.norm(rest.reshape(k, -1), 2))
         starts, calm, steps = follow(rest, starts, SCREEN)
         starts, _, more = (starts, calm, 0) if calm else follow(rest, starts, SCREEN, shift)
-        values = np.abs(eigenvalues(rest, starts))
+        values = np.abs(tensor_eigenvalues(rest, starts))
         best = int(np.argmax(values >= values.max() * (1 - TIED)))
         vector, calm, last = fixed_point(rest, starts[best : best + 1], shift)
         taken, still = taken + steps + more + last, still and calm
         found.append(vector[0])
-        rest = rest - rank_one(float(eigenvalues(rest, vector)[0]), vector[0], order)
+        rest = rest - rank_one(float(tensor_eigenvalues(rest, vector)[0]), vector[0], order)
         if order == 4:  # a source of no kurtosis leaves nothing to follow: it is what the others are orthogonal to
             rest = turned(rest, np.eye(k) - np.outer(vector[0], vector[0]))
     vectors = np.array(found)
     better, calm, more = follow(tensor, vectors, STEPS)
-    better = polish(tensor, better) if calm else better
+    better = refine_eigenvectors(tensor, better) if calm else better
     apart = np.abs(better @ better.T)
     np.fill_diagonal(apart, 0.0)
     refined = bool(calm and apart.max(initial=0.0) < MERGED and (np.abs(np.sum(better * vectors, axis=1)) > MERGED).all())
     vectors = better if refined else vectors
-    values = eigenvalues(tensor, vectors)
+    values = tensor_eigenvalues(tensor, vectors)
     if order == 4:
         largest = np.abs(vectors).argmax(axis=1)
         vectors = vectors * np.where(vectors[np.arange(k), largest] < 0, -1.0, 1.0)[:, None]

@@ -88,7 +88,7 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
             values = misfit.off_diagonal(*topic_parts(counts, maps, problem, misfit.orthonormal(V)), ell)
             model = "are not those of this model" + (" and this alpha0" if hasattr(self, "alpha0_") else "")
             checks.append(Check("tensor", misfit.wald(values), f"triples of words {model}"))
-            fourth = quadruples.p_value(counts, maps["M"], V, self._alpha0_values())
+            fourth = quadruples.fourth_moment_p_value(counts, maps["M"], V, self._alpha0_values())
             checks.append(Check("quadruples", fourth, f"quadruples of words {model}"))
         return checks
 

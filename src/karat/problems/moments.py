@@ -19,7 +19,7 @@ import numpy as np
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.engine.mean import MeanKernel
-from karat.engine.offsets import exact_sum
+from karat.engine.offsets import exact_combination
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
 from karat.errors import InputError, check_whole
@@ -59,7 +59,9 @@ class Mean(Problem):
         return True
 
     def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
-        return np.array([exact_sum(q, [-1.0], [offset]) for q, offset in zip(_direction(query, len(X)), X, strict=True)])
+        return np.array(
+            [exact_combination(q, [-1.0], [offset]) for q, offset in zip(_direction(query, len(X)), X, strict=True)]
+        )
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         return float(weights @ np.square(X - _direction(query, X.shape[1])).sum(axis=1))
@@ -153,7 +155,7 @@ class Moments(Problem):
 
     def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
         form = _direction(query, len(X) + 1)
-        return np.array([exact_sum(form[0], form[1:], X), *form[1:]])
+        return np.array([exact_combination(form[0], form[1:], X), *form[1:]])
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         form = _direction(query, X.shape[1] + 1)

@@ -35,7 +35,7 @@ from karat.engine.blas import one_blas_thread
 from karat.engine.claim import Claim
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
-from karat.engine.offsets import exact_sum
+from karat.engine.offsets import exact_combination
 from karat.engine.powers import Powers
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress, Rows
@@ -86,7 +86,7 @@ class _Regression(Problem):
         coefficients, offset = query_matrix(query, len(X), self.fit_intercept, len(y))
         count = max(coefficients.shape[1], len(y))
         coefficients, offset = (np.broadcast_to(a, (*a.shape[:-1], count)) for a in (coefficients, offset))
-        moved = [exact_sum(b, [*w, -1.0], [*X, t]) for b, w, t in zip(offset, coefficients.T, y, strict=True)]
+        moved = [exact_combination(b, [*w, -1.0], [*X, t]) for b, w, t in zip(offset, coefficients.T, y, strict=True)]
         return coefficients, np.array(moved)
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:

@@ -72,7 +72,7 @@ def _axes(x: Scale, y: Scale, x_label: str, y_label: str, height: int = HEIGHT) 
     }  # fmt: skip
 
 
-def _across(low: float, high: float, logarithmic: bool = False) -> Scale:
+def _horizontal_scale(low: float, high: float, logarithmic: bool = False) -> Scale:
     return Scale(low, high, LEFT, WIDTH - RIGHT, logarithmic)
 
 
@@ -80,7 +80,7 @@ def _up(low: float, high: float, height: int = HEIGHT, logarithmic: bool = False
     return Scale(low, high, height - BOTTOM, TOP, logarithmic)
 
 
-def _padded(values: np.ndarray, share: float = 0.05) -> tuple[float, float]:
+def _padded_range(values: np.ndarray, share: float = 0.05) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     pad = share * (high - low) or max(abs(high), 1.0)
     return low - pad, high + pad
@@ -94,7 +94,7 @@ def _dots(x: np.ndarray, y: np.ndarray) -> str:
 def weights_chart(edges: list[float], counts: list[int]) -> dict[str, Any]:
     """Bars of a histogram on a logarithmic axis."""
     height = 240
-    x, y = _across(edges[0], edges[-1], True), Scale(0, 1.05 * max(counts), height - BOTTOM, TOP, whole=True)
+    x, y = _horizontal_scale(edges[0], edges[-1], True), Scale(0, 1.05 * max(counts), height - BOTTOM, TOP, whole=True)
     lefts, tops = x(edges), y(counts)
     bars = [
         {
@@ -112,7 +112,7 @@ def projection_chart(projection: dict[str, Any], weights: np.ndarray) -> dict[st
     """Dots for the data, and circles for the kept rows, with areas proportional to the weights."""
     kept, background = (np.array(projection[name] or []).reshape(-1, 2) for name in ("kept", "background"))
     every = np.concatenate([kept, background])
-    x, y = _across(*_padded(every[:, 0])), _up(*_padded(every[:, 1]))
+    x, y = _horizontal_scale(*_padded_range(every[:, 0])), _up(*_padded_range(every[:, 1]))
     radii = np.round(np.sqrt(6 + 60 * weights / weights.max()), 1)
     circles = [
         {"x": float(a), "y": float(b), "r": float(r), "row": int(i)}
@@ -130,8 +130,8 @@ def moments_chart(moments: dict[str, Any]) -> dict[str, Any]:
     """Dots: moments of the coreset against those of the full data."""
     full = np.array(moments["full"])
     kept = full + np.array(moments["difference"])
-    low, high = _padded(np.concatenate([full, kept]))
-    x, y = _across(low, high), _up(low, high)
+    low, high = _padded_range(np.concatenate([full, kept]))
+    x, y = _horizontal_scale(low, high), _up(low, high)
     line = {"x1": float(x(low)), "y1": float(y(low)), "x2": float(x(high)), "y2": float(y(high))}
     return _axes(x, y, "moment of the full data", "moment of the coreset") | {"dots": _dots(x(full), y(kept)), "line": line}
 
@@ -140,7 +140,7 @@ def differences_chart(moments: dict[str, Any], tolerance: float) -> dict[str, An
     """Dots: differences of the moments on a logarithmic axis; a line: the tolerance."""
     full, difference = np.array(moments["full"]), np.abs(moments["difference"])
     top = 10 * max(tolerance, float(difference.max(initial=0.0)))
-    x, y = _across(*_padded(full)), _up(FLOOR, top, logarithmic=True)
+    x, y = _horizontal_scale(*_padded_range(full)), _up(FLOOR, top, logarithmic=True)
     dots = _dots(x(full), y(np.maximum(difference, 2 * FLOOR)))
     level = float(y(tolerance))
     line = {"x1": LEFT, "y1": level, "x2": WIDTH - RIGHT, "y2": level}

@@ -34,11 +34,11 @@ class Display:
                 raise MissingExtraError(f"karat.report.{type(self).__name__}", "report") from error
             _, ax = pyplot.subplots(figsize=size, layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure
-        plain(ax)
+        plain_axes(ax)
         return ax
 
 
-def plain(ax: Any) -> None:
+def plain_axes(ax: Any) -> None:
     """Leave two spines and add a faint grid."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(True, color="#000000", alpha=0.08, linewidth=0.8)
@@ -58,7 +58,7 @@ def strip_below(ax: Any, share: float = 0.55) -> Any:
         ax.set_subplotspec(rows[0])
         below = ax.figure.add_subplot(rows[1], sharex=ax)
     ax.tick_params(labelbottom=False)
-    plain(below)
+    plain_axes(below)
     return below
 
 

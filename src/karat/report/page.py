@@ -67,14 +67,14 @@ def facts(
         The facts of the coreset, and ``table``, ``histogram``, ``projection``, ``verified``, ``moments``, ``columns`` and
         ``reproduce``.
     """
-    known = core_facts.facts(core)
+    known = core_facts.coreset_facts(core)
     if data is None and any(value is not None for value in (sample_weight, groups, lengths)):
         raise InputError("sample_weight, groups and lengths need data; pass the data too.")
     opened = None if data is None else open_data(
         core, data, sample_weight=sample_weight, groups=groups, lengths=lengths, progress=progress
     )  # fmt: skip
     edges, counts = weight_bins(core.weights)
-    table = kept_table(core)
+    table = table_of_kept_rows(core)
     return known | {
         "karat": karat.__version__,
         "table": table,
@@ -82,7 +82,7 @@ def facts(
         "projection": _projection(core, table["chosen"], opened),
         "verified": None if opened is None else opened.verify(),
         "moments": None if opened is None else _moments(opened),
-        "columns": None if opened is None else _columns(core, opened),
+        "columns": None if opened is None else _column_comparison(core, opened),
         "reproduce": _reproduce(core, known),
     }
 
@@ -182,7 +182,7 @@ def _template() -> Any:
     return environment.get_template("page.html")
 
 
-def kept_table(core: Coreset, cells: int = CELLS) -> dict[str, Any]:
+def table_of_kept_rows(core: Coreset, cells: int = CELLS) -> dict[str, Any]:
     """Make the table of the kept rows; every cell is a number, a short text or None.
 
     Returns
@@ -195,14 +195,14 @@ def kept_table(core: Coreset, cells: int = CELLS) -> dict[str, Any]:
     most = max(1, cells // len(columns))
     chosen = np.sort(np.argsort(-core.weights, kind="stable")[:most])
     return {
-        "columns": [_column(c.name, c.role, np.asarray(c.values)[chosen]) for c in columns],
+        "columns": [_table_column(c.name, c.role, np.asarray(c.values)[chosen]) for c in columns],
         "chosen": chosen.tolist(),
         "shown": len(chosen),
         "rows": len(core),
     }
 
 
-def _column(name: str, role: str, values: np.ndarray) -> dict[str, Any]:
+def _table_column(name: str, role: str, values: np.ndarray) -> dict[str, Any]:
     return {"name": name, "role": role, "numeric": values.dtype.kind in "fiu", "values": _cells(values)}
 
 
@@ -230,13 +230,13 @@ def _projection(core: Coreset, chosen: list[int], data: Data | None) -> dict[str
     rows = None if data is None else data.sample()
     plane = Plane.fit(kept, core.weights) if rows is None else Plane.fit(rows)
     return {
-        "kept": _places(plane(kept[chosen])),
-        "background": None if rows is None else _places(plane(rows)),
+        "kept": _rounded_points(plane(kept[chosen])),
+        "background": None if rows is None else _rounded_points(plane(rows)),
         "share": plane.share.tolist(),
     }
 
 
-def _places(places: Array) -> list[list[float]]:
+def _rounded_points(places: Array) -> list[list[float]]:
     return [[float(f"{a:.5g}"), float(f"{b:.5g}")] for a, b in places]
 
 
@@ -254,7 +254,7 @@ def _moments(data: Data) -> dict[str, Any] | None:
     }
 
 
-def _columns(core: Coreset, data: Data) -> list[dict[str, Any]] | None:
+def _column_comparison(core: Coreset, data: Data) -> list[dict[str, Any]] | None:
     """Mean and standard deviation of every column, if the problem keeps them."""
     if not keeps_columns(core):
         return None

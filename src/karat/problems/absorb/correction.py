@@ -8,7 +8,7 @@ import numpy as np
 
 from karat.engine.linalg import Array, Indices
 from karat.engine.monomials import monomials
-from karat.problems.absorb.forms import places
+from karat.problems.absorb.forms import union_positions
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Correction:
         table = monomials(variables, degree)
         moments = np.zeros(len(table))
         moments[table.indices[:, 0] >= lead] = self.delta
-        return np.asarray(moments[places(variables, degree // 2)])
+        return np.asarray(moments[union_positions(variables, degree // 2)])
 
     @property
     def columns(self) -> int:

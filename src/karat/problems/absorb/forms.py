@@ -42,7 +42,7 @@ def _positions(sets: Indices, variables: int, degree: int) -> Indices:
 
 
 @lru_cache(maxsize=8)
-def places(variables: int, half: int) -> Indices:
+def union_positions(variables: int, half: int) -> Indices:
     """For each pair of multisets of degree ``half``, the position of their union among those of degree ``2 half``."""
     sets = monomials(variables, half).indices
     left, right = np.broadcast_arrays(sets[:, None, :], sets[None, :, :])

@@ -19,7 +19,7 @@ from scipy import linalg as sla
 
 from karat.engine import linalg
 from karat.engine.linalg import Array
-from karat.engine.offsets import exact_sum
+from karat.engine.offsets import exact_combination
 from karat.errors import NotExactError
 from karat.problems.absorb.correction import Correction
 
@@ -84,7 +84,7 @@ def _centred(columns: Array, weights: Array, intercept: bool) -> tuple[Array, Ar
 
 def _offset(means: Array, coef: Array, parts: list[float]) -> float:
     """The intercept: the target's own parts less what the coefficients make of the means."""
-    return exact_sum(0.0, [*parts, *-coef, *-coef], [*np.ones(len(parts)), *means.ravel()])
+    return exact_combination(0.0, [*parts, *-coef, *-coef], [*np.ones(len(parts)), *means.ravel()])
 
 
 def _ridge(X: Array, Y: Array, weights: Array, penalty: Array, correction: Correction | None, size: Array) -> Array:

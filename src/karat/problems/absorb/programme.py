@@ -157,7 +157,7 @@ def price_all(rows: Rows, kernel: Powers, candidates: Indices, lower: Array, upp
         features = kernel.features(rows.take(candidates, kernel.shift))
         solved = programme(features, np.ones(len(candidates)), lower, upper, rows.total, budget)
         if solved is None:
-            return Priced(candidates, _spread(known, candidates), -np.inf, passes - 1)
+            return Priced(candidates, _weights_on(known, candidates), -np.inf, passes - 1)
         known = candidates[solved.weights > 0], solved.weights[solved.weights > 0]
         prices = 1.0 + evaluate(rows, kernel, -solved.dual)
         reduced = min(float(prices.min()), 0.0)
@@ -169,10 +169,10 @@ def price_all(rows: Rows, kernel: Powers, candidates: Indices, lower: Array, upp
         if len(entering) > ENTERING * kernel.width:
             entering = entering[np.argpartition(prices[entering], ENTERING * kernel.width)[: ENTERING * kernel.width]]
         candidates = np.union1d(candidates, entering)
-    return Priced(candidates, _spread(known, candidates), reduced, passes)
+    return Priced(candidates, _weights_on(known, candidates), reduced, passes)
 
 
-def _spread(known: tuple[Indices, Array] | None, candidates: Indices) -> Array | None:
+def _weights_on(known: tuple[Indices, Array] | None, candidates: Indices) -> Array | None:
     """The weights of a vertex on a list of candidates that holds its rows."""
     if known is None:
         return None

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from karat.engine.linalg import Array, Indices
-from karat.engine.rows import add, sweep
+from karat.engine.rows import add_in_place, sweep
 from karat.engine.tolerances import EPS, EXACT
 from karat.errors import InputError, check_whole
 from karat.problems.base import NEVER_KEPT, CoresetLike, Problem
@@ -223,7 +223,9 @@ class Latent(Problem):
         terms, count = self.terms(sample.columns, maps, "tensor")
         kernel = TermKernel(terms, count, sum(sample.columns) * self.k)
         rows = sample.rows(self.reader(maps, "tensor"), count)
-        target = kernel.learned(sweep(rows, kernel.shift, lambda b, w, _: kernel.sums(b, w), add, kernel.product_shape))
+        target = kernel.learned(
+            sweep(rows, kernel.shift, lambda b, w, _: kernel.sums(b, w), add_in_place, kernel.product_shape)
+        )
         if not np.isfinite(target).all():
             raise InputError("The third moments overflow double precision; rescale the columns.")
         values = kernel.parts(target / float(maps["total"]))

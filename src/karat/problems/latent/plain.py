@@ -17,7 +17,7 @@ from karat.engine import linalg
 from karat.engine.blas import one_blas_thread, threads
 from karat.engine.linalg import Array, Indices
 from karat.engine.parts import Computed
-from karat.engine.rows import CACHE, PARTS, Rows, Statistic, add, sweep, useful_shift
+from karat.engine.rows import CACHE, PARTS, Rows, Statistic, add_in_place, sweep, useful_shift
 from karat.engine.threads import share
 from karat.problems.latent.sample import Sample, check_wide, plain_sample
 from karat.problems.latent.sums import Sums, counted
@@ -32,10 +32,10 @@ class PlainRows:
 
     def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
         check_wide(int(tables[0].shape[1]), MANY_COLUMNS)
-        return plain_sample((_dense(tables[0]),), weights)
+        return plain_sample((_dense_blocks(tables[0]),), weights)
 
     def views(self, tables: tuple[Any, ...], maps: Any) -> tuple[Any, ...]:
-        return (_dense(tables[0]),)
+        return (_dense_blocks(tables[0]),)
 
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
         """Mean and scatter in one pass; the columns are shifted by a pilot's means first, for accuracy."""
@@ -48,7 +48,7 @@ class PlainRows:
             gram = gram_in_place(table)
         else:
             piece = (rows.columns + 1, -(-rows.columns // 8))  # a block is multiplied in pieces, so it may be long
-            (gram,) = sweep(rows, shift, lambda b, w, _: (linalg.gram_with_ones(b, w),), add, piece, cache=2 * CACHE)
+            (gram,) = sweep(rows, shift, lambda b, w, _: (linalg.gram_with_ones(b, w),), add_in_place, piece, cache=2 * CACHE)
         with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
             first = gram[0, 1:] / gram[0, 0]
             scatter = gram[1:, 1:] - gram[0, 0] * np.outer(first, first)
@@ -79,13 +79,13 @@ def gram_in_place(table: Array) -> Array:
 
     cuts = np.linspace(0, len(starts), min(PARTS, len(starts)) + 1).astype(int)
     with one_blas_thread():
-        (gram,) = reduce(add, share(run, [starts[a:b] for a, b in pairwise(cuts)], threads()))
+        (gram,) = reduce(add_in_place, share(run, [starts[a:b] for a, b in pairwise(cuts)], threads()))
     gram[0, 0], gram[1:, 0] = n, gram[0, 1:]
     gram[1:-1, -1] = gram[-1, 1:-1]
     return gram
 
 
-def _dense(table: Any) -> Any:
+def _dense_blocks(table: Any) -> Any:
     return Computed(lambda block: block.toarray(), table, columns=int(table.shape[1])) if sparse.issparse(table) else table
 
 

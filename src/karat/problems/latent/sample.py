@@ -119,14 +119,14 @@ def plain_sample(tables: tuple[Any, ...], weights: Array | None) -> Sample:
 
 def read(view: Any, where: Any) -> Any:
     """Some rows of a view, as float64, sparse ones as CSR."""
-    return in_double(view[where])
+    return doubles_or_sparse(view[where])
 
 
-def in_double(block: Any) -> Any:
+def doubles_or_sparse(block: Any) -> Any:
     return block if sparse.issparse(block) else np.asarray(block, dtype=float)
 
 
 def coordinates(views: tuple[Any, ...], reader: Reader, columns: int) -> Computed:
     """The coordinates of samples, computed from their views when they are read."""
     # kernels of latent-variable problems read blocks column by column
-    return Computed(lambda *blocks: reader(*map(in_double, blocks)), *views, columns=columns, by_columns=True)
+    return Computed(lambda *blocks: reader(*map(doubles_or_sparse, blocks)), *views, columns=columns, by_columns=True)

@@ -72,9 +72,9 @@ def _lanczos(matrix: LinearOperator, count: int, tolerance: float) -> tuple[Arra
     return values[order], vectors[:, order]
 
 
-def _across(U: Array, v: Array) -> Array:
-    """The part of a vector that is orthogonal to the columns of U."""
-    return np.asarray(v.ravel() - U @ (U.T @ v.ravel()))
+def orthogonal_part(vectors: Array, basis: Array) -> Array:
+    """The part of a vector, or of columns, that is orthogonal to the columns of an orthonormal basis."""
+    return np.asarray(vectors - basis @ (basis.T @ vectors))
 
 
 def whiten(matrix: Any, k: int, what: str, more: int = 0) -> Whitening:
@@ -82,7 +82,9 @@ def whiten(matrix: Any, k: int, what: str, more: int = 0) -> Whitening:
     d = matrix.shape[0]
     if isinstance(matrix, LinearOperator):  # the next eigenvalue lies among many: two digits of it are enough, and cheap
         spectrum, U = largest_eigenpairs(matrix, k)
-        rest = LinearOperator((d, d), matvec=lambda v: _across(U, matrix.matvec(_across(U, v))), dtype=float)
+        rest = LinearOperator(
+            (d, d), matvec=lambda v: orthogonal_part(matrix.matvec(orthogonal_part(v.ravel(), U)), U), dtype=float
+        )
         spectrum = np.append(spectrum, _lanczos(rest, 1, 1e-2)[0])
     else:
         spectrum, U = largest_eigenpairs(matrix, min(k + 1, d))
