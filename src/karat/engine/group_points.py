@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat.engine.coordinates import Basis, Directions
+from karat.engine.coordinates import Basis, Directions, monomials
 from karat.engine.frame import Frame
 from karat.engine.group_moments import GroupMoments, all_rows, block_of, drawn_rows, stacked_rows, subtract, weights_of
 from karat.engine.group_proof import Kept, measure_groups
 from karat.engine.group_weights import each, match_moments, polish, reduce_points, taken
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
