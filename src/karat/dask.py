@@ -22,9 +22,7 @@ from karat._cluster.arrays import VIEW
 from karat._cluster.partitions import PartitionPass, labels_as_text, positions, tree
 from karat._cluster.sketches import finish, last_pass, two_passes
 from karat._core.coreset import Coreset
-from karat._data.batch import check_taken
-from karat._data.roles import column_problem, column_roles, refuse_sequence
-from karat._stream.admission import check_mergeable
+from karat._data.arguments import check_mergeable, check_taken, column_problem, column_roles, refuse_sequence
 from karat.errors import InputError, check_whole
 from karat.io.layout import Layout
 from karat.problems import Problem

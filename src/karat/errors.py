@@ -1,10 +1,13 @@
 """The errors that karat raises: each says what is wrong, where, and what to do.
 
-What a program may want to know about an error is in its fields, never only in its text.
+What a program may want to know about an error is in its fields, never only in its text.  Damaged and hostile files give one
+kind of error, whatever fails while they are read (:func:`reading`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral  # NumPy's whole numbers are registered; NumPy itself is not needed here
 
 
@@ -68,3 +71,35 @@ def check_whole(name: str, value: object, least: int = 1) -> None:
     """Raise unless an argument is a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}.", argument=name)
+
+
+@contextmanager
+def reading(name: str, what: str) -> Iterator[None]:
+    """Whatever goes wrong inside is said to be the file's fault.
+
+    Parameters
+    ----------
+    name : str
+        The file, or what else an error message calls it.
+    what : str
+        What it should be: "a coreset file", "a checkpoint".
+    """
+    try:
+        yield
+    except (InputError, NotExactError, MissingExtraError):  # they say what is wrong already
+        raise
+    except Exception as error:
+        raise DamagedFileError(f"{name} is not {what}, or it is damaged ({_brief(error)}).") from error
+
+
+def require(condition: bool, complaint: str) -> None:
+    """Raise, inside :func:`reading`, unless the content of a file is as it must be."""
+    if not condition:
+        raise ValueError(complaint)
+
+
+def _brief(error: Exception) -> str:
+    """The first line of an error, or its kind where it has no text."""
+    lines = str(error).strip().splitlines()
+    text = lines[0].rstrip(". ") if lines else type(error).__name__
+    return f"it holds no {text}" if isinstance(error, KeyError) else text[:200]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from karat._stream.admission import check_mergeable
+from karat._data.arguments import check_mergeable
 from karat.errors import MissingExtraError
 
 try:
@@ -20,8 +20,7 @@ except ImportError:
 from karat._cluster.partitions import PartitionPass, positions, tree
 from karat._cluster.sketches import finish, last_pass, two_passes
 from karat._core.coreset import Coreset
-from karat._data.batch import check_taken
-from karat._data.roles import column_problem, column_roles
+from karat._data.arguments import check_taken, column_problem, column_roles
 from karat.errors import InputError, NotExactError, check_whole
 from karat.io.layout import Layout
 from karat.problems import Problem

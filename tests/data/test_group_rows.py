@@ -8,8 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from karat._data.groups import group_rows, sorted_codes
-from karat._data.labels import check_groups, comparable, encode, encode_sorted
+from karat._data.labels import check_groups, comparable, encode, encode_sorted, group_rows, sorted_codes
 from karat.errors import InputError
 
 RNG = np.random.default_rng(0)

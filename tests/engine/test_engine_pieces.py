@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from karat.engine import linalg
-from karat.engine.monomials import Monomials
+from karat.engine.coordinates import Monomials
 from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
 from karat.engine.reduce import fit_moments

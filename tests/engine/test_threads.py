@@ -17,12 +17,11 @@ from scipy import sparse
 
 import karat
 from karat.engine import blocked, linalg
-from karat.engine.blas import blas_threads
 from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
 from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows
-from karat.engine.threads import share
+from karat.engine.threads import blas_threads, share
 from karat.engine.weights import match_moments, refined_vertex
 
 SAME = """

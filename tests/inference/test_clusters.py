@@ -10,7 +10,7 @@ pytest.importorskip("statsmodels")
 pytest.importorskip("formulaic")
 
 from karat.inference import ols
-from karat.inference.clusters import ClusterSums
+from karat.inference.scores import ClusterSums
 
 KINDS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
 

@@ -160,7 +160,7 @@ def test_perfect_fits_do_not_warn(response, frame):
 
 
 def test_columns_that_are_not_read_are_not_copied(frame):
-    from karat.inference.passes import needed_columns
+    from karat.inference.layout import needed_columns
 
     found = needed_columns(frame, "y ~ a", ("user", None))
     assert list(found.columns) == ["a", "user", "y"]

@@ -1,11 +1,13 @@
-"""The code stays readable: short files, few layers, and a short way from a frame to a fitted model."""
+"""The code stays readable: short files, few layers, and a short way from the data to a coreset, a table or a cube."""
 
 from __future__ import annotations
 
 import re
 import sys
+import threading
 import tomllib
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,28 +37,69 @@ def test_few_layers_and_one_exception():
     assert listed <= present
 
 
-def test_a_coreset_of_a_frame_takes_few_modules():
-    """``frame -> karat.coreset -> core.fit`` calls functions of at most 20 modules."""
-    pd = pytest.importorskip("pandas")
-    linear_model = pytest.importorskip("sklearn.linear_model")
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.standard_normal((20_000, 5)), columns=list("abcde"))
-    target = frame.sum(axis=1) + rng.standard_normal(20_000)
+def modules_visited(call):
+    """The modules of karat that a call visits, with the functions that it calls there, in any thread."""
+    call()  # modules are imported now, so that only calls are seen below
     visited = defaultdict(set)
 
     def watch(code_frame, event, _):
         path = Path(code_frame.f_code.co_filename)
         if event == "call" and path.is_relative_to(PACKAGE):
-            visited[str(path.relative_to(PACKAGE))].add(code_frame.f_code.co_name)
+            visited[path.relative_to(PACKAGE).as_posix()].add(code_frame.f_code.co_name)
 
-    karat.coreset(frame, target).fit(linear_model.Ridge())  # modules are imported now, so that only calls are seen below
-    before = sys.getprofile()
+    before = sys.getprofile(), threading.getprofile()
     sys.setprofile(watch)
+    threading.setprofile(watch)
     try:
-        karat.coreset(frame, target).fit(linear_model.Ridge())
+        call()
     finally:
-        sys.setprofile(before)
-    assert len(visited) <= 20, "\n".join(f"{path}: {', '.join(sorted(names))}" for path, names in visited.items())
+        sys.setprofile(before[0])
+        threading.setprofile(before[1])
+    return visited
+
+
+def check_few(visited, most):
+    assert len(visited) <= most, "\n".join(f"{path}: {', '.join(sorted(names))}" for path, names in visited.items())
+
+
+@pytest.fixture(scope="module")
+def frame():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((5_000, 5)), columns=list("abcde"))
+    frame["price"] = frame.sum(axis=1) + rng.standard_normal(5_000)
+    return frame.assign(g=rng.integers(0, 20, 5_000), k=rng.choice(list("xyz"), 5_000))
+
+
+def test_a_coreset_of_a_frame_takes_few_modules(frame):
+    """``frame -> karat.coreset -> core.fit``."""
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    numbers = frame[[*"abcde", "price"]]
+    check_few(modules_visited(lambda: karat.coreset(numbers, "price")), 19)
+    check_few(modules_visited(lambda: karat.coreset(numbers, "price").fit(linear_model.Ridge())), 20)
+
+
+def test_a_coreset_of_a_file_takes_few_modules(frame, tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "data.csv"
+    frame.drop(columns="k").to_csv(path, index=False)
+    check_few(modules_visited(lambda: karat.coreset_files(path, target="price")), 35)
+
+
+def test_a_regression_table_takes_few_modules(frame, tmp_path):
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("statsmodels")
+    inference = pytest.importorskip("karat.inference")
+    path = tmp_path / "data.parquet"
+    frame.to_parquet(path)
+    call = partial(inference.ols, "price ~ a + b + C(k)", path, cov_type="cluster", cluster="g")
+    check_few(modules_visited(call), 43)
+
+
+def test_a_cube_takes_few_modules(frame):
+    pytest.importorskip("pyarrow")
+    rows = frame[["a", "b", "price", "g"]]
+    check_few(modules_visited(lambda: karat.cube(rows, by=["g"], target="price")), 35)
 
 
 def test_the_oldest_versions_are_the_floors():

@@ -23,9 +23,8 @@ from karat._data.batch import Batch
 from karat.errors import InputError
 from karat.io.consumers import Consumer, LatentSums
 from karat.io.layout import Layout
-from karat.io.numbers import decoded
 from karat.io.row_hashes import RowHashes
-from karat.io.source import Chunk
+from karat.io.source import Chunk, decoded
 from karat.problems.latent import HiddenMarkov, Latent
 
 COUNTS = ("rows", "inputs", "dropped")

@@ -25,8 +25,8 @@ from karat._cluster.latent import PartitionSums
 from karat._cluster.partitions import Facts, PartitionPass
 from karat._core.coreset import Coreset
 from karat._data import containers
+from karat._data.arguments import ColumnRoles
 from karat._data.batch import Batch, joined
-from karat._data.roles import ColumnRoles
 from karat._storage.archive import pack, unpack
 from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat.engine.blas import one_blas_thread
 from karat.engine.claim import PROOF_VERSION, Claim, united
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.proof import Terms, linear_class, measure
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights
+from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import EPS, EXACT, ROUNDING, WILD
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge

@@ -16,7 +16,8 @@ import numpy as np
 from karat._core.certify import certify, require_proven
 from karat._core.latent import lowered_table
 from karat._data import containers
-from karat._data.batch import Table, check_taken, read_input, stored_weights
+from karat._data.arguments import check_taken
+from karat._data.batch import Table, read_input, stored_weights
 from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Indices

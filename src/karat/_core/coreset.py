@@ -15,15 +15,14 @@ from karat._core.construct import assembled, read_rows, reduced
 from karat._core.export import CoresetSummary, coreset_html, to_arrow, to_pandas, to_polars
 from karat._core.files import loaded_fields, save
 from karat._core.merge import merge
-from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
 from karat._core.verify import verify
 from karat._data import containers
 from karat._data.advice import unknown_argument
-from karat._data.batch import check_absorbing, chosen_problem, features_of, read_input
+from karat._data.arguments import check_absorbing, chosen_problem, named_columns, progress_bar
+from karat._data.batch import features_of, read_input
 from karat._data.labels import as_objects, as_text
-from karat._data.named import named_columns
 from karat.engine.linalg import Array
 from karat.engine.reduce import NonFiniteError
 from karat.engine.rows import Progress

@@ -16,9 +16,8 @@ from karat._core.stored import check_certificate, check_provenance, check_values
 from karat._data import containers
 from karat._storage.archive import ZIP, plain, read_bytes, unpack, write_archive
 from karat._storage.atomic import write_atomically
-from karat._storage.damage import reading, require
 from karat._storage.members import Spec
-from karat.errors import DamagedFileError, InputError, MissingExtraError
+from karat.errors import DamagedFileError, InputError, MissingExtraError, reading, require
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
 

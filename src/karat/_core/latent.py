@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from karat._data.batch import Table, check_taken, check_weights, columns_said, read_input
+from karat._data.arguments import check_taken
+from karat._data.batch import Table, check_weights, columns_said, read_input
 from karat._data.non_finite import explain_non_finite
 from karat.engine.reduce import NonFiniteError
 from karat.errors import InputError

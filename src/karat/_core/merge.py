@@ -12,7 +12,7 @@ from karat._core import regression
 from karat._core.construct import assembled, reduced
 from karat._core.provenance import Provenance, merged_provenance, same_source
 from karat._data.batch import Table, read_input
-from karat._data.frames import stack_rows
+from karat._data.containers import stack_rows
 from karat._data.labels import same_kind
 from karat.engine.claim import Claim
 from karat.engine.reduce import NonFiniteError, Reduction, whole

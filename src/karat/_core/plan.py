@@ -13,16 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from karat._data.batch import check_problem
+from karat._data.arguments import check_problem
 from karat.engine.kernel import Kernel
 from karat.engine.reduce import first_candidates
 from karat.engine.rows import block_rows
+from karat.engine.stream import FOLD
 from karat.engine.threads import cores
 from karat.errors import InputError, check_whole
 from karat.problems import Problem
-from karat.problems.latent import Latent
 
-FOLD = 2**20  # rows between folds
 REDUCTION = 14  # operations of a reduction over the cube of the number of features
 FAN = 8  # messages merged at once
 ENTRY = 300  # bytes that an array takes in an archive beside its numbers
@@ -67,16 +66,6 @@ class Plan:
             f"At most {self.rows:,} rows, about {self.memory / 1e6:,.0f} MB {beside}, {self.passes} pass"
             f"{'es' if self.passes != 1 else ''}, about {self.operations:.0e} operations, by {self.method}.{travels} {self.why}"
         )
-
-
-def fold_memory(problem: Problem, d: int, targets: int) -> tuple[int, int]:
-    """Bytes of a fold that do not depend on its rows, and bytes per row: rows read ahead, waiting, and summed."""
-    if isinstance(problem, Latent):  # coordinates are computed when rows are read; at worst, for the tree, of all at once
-        terms = problem.kernel(d)
-        fixed = 8 * (24 * terms.width**2 + 3 * problem.sums_size(d))
-        return int(fixed), 8 * (8 * problem.tables * d + terms.columns + 4)
-    kernel = problem.kernel(d, targets)
-    return int(8 * 24 * kernel.width**2), 8 * (8 * (d + targets) + 4)
 
 
 def plan(
@@ -133,7 +122,7 @@ def plan(
     columns = d + targets + 1
     if source != "memory":
         own = ceil(n / partitions)  # rows of a partition
-        fixed, each = fold_memory(problem, d, targets)
+        fixed, each = problem.fold_memory(d, targets)
         memory = groups * fixed + each * min(own, FOLD)
         return _streamed(problem, kernel, n, d + targets, groups, memory, source == "cluster", partitions, workers)
     width, (left, right) = kernel.width, kernel.product_shape

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from karat._data.roles import ColumnRoles
+from karat._data.arguments import ColumnRoles
 
 # said once where all parts agree
 SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "encoding", "problem")
@@ -32,7 +32,7 @@ class Provenance:
     roles: Mapping[str, Any] = field(default_factory=dict)  # {"weight", "group", "key"}, of latent problems also "sequence"
     pipeline: str | None = None  # the class of the transformer
     on_missing: str | None = None  # "error", "drop" or "mean"
-    encoding: Mapping[str, Any] | None = None  # levels of one-hot columns, and means (:mod:`karat.io.encoding`)
+    encoding: Mapping[str, Any] | None = None  # levels of one-hot columns, and means (:mod:`karat.io.layout`)
     dropped: Mapping[str, int] = field(default_factory=dict)  # {"missing": rows, "broken": rows} that were left out
     problem: str | None = None
     seed: int | None = None

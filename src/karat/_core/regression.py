@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from karat._storage.damage import require
 from karat.engine.linalg import Array
-from karat.errors import InputError
+from karat.errors import InputError, require
 
 ADDED = ("observations", "log_weights")  # facts that add up where coresets are merged
 OWN = (*ADDED, "covariances", "residual_quantiles", "row")  # facts in which the parts may differ

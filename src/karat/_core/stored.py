@@ -2,7 +2,7 @@
 
 ``validate_coreset_arrays`` looks at names, types and shapes before the arrays are read; ``check_values`` at what all code
 relies on: positive weights, and indices of rows.  What a hostile file says beyond that may be wrong, but it is of the right
-type.  All functions raise inside :func:`karat._storage.damage.reading`, which says which file it is about.
+type.  All functions raise inside :func:`karat.errors.reading`, which says which file it is about.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import numpy as np
 from karat._core.certify import Certificate
 from karat._core.provenance import Provenance
 from karat._core.regression import PREFIX
-from karat._storage.damage import require
 from karat._storage.members import Spec
-from karat.errors import InputError
+from karat.errors import InputError, require
 
 NUMBERS = "biuf"
 SPARSE = ("data", "indices", "indptr")

@@ -11,8 +11,8 @@ import numpy as np
 
 from karat._core.certify import Certificate, centred_kernel, certify_again, measure_again
 from karat._core.construct import read_rows
+from karat._data.arguments import aligned
 from karat._data.batch import Table
-from karat._data.frames import aligned
 from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Indices

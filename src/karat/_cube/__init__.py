@@ -7,10 +7,9 @@ try:
 except ImportError:
     raise MissingExtraError("karat.cube", "io") from None
 
-from karat._cube.base import Cube
+from karat._cube.base import Cube, cube
 from karat._cube.compare import Comparison
 from karat._cube.fits import Fits
-from karat._cube.make import cube
 from karat._cube.rolling import Rolling
 from karat._cube.verify import CubeVerification
 

@@ -1,4 +1,4 @@
-"""Cube: an exact coreset for every cell, and from these any slice, window or refit."""
+"""karat.cube and its Cube: an exact coreset for every cell, and from these any slice, window or refit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,21 +17,21 @@ from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
 from karat._cube.build import gather_cells, new_reducer
-from karat._cube.cells import Cells, joined_cells, label_list
+from karat._cube.cells import Cells, Reducer, joined_cells
 from karat._cube.compare import Comparison, chow
 from karat._cube.file import cube_path, identity, locked, output_path, pack_cube, unpack_cube, write_cube
 from karat._cube.fits import Fits, check_estimator, fit_cells
-from karat._cube.history import alive, contents_of, same_rows, unlabelled
+from karat._cube.history import alive, contents_of, refuse_again, unlabelled
 from karat._cube.layout import CellLayout
-from karat._cube.reduce import Reducer
 from karat._cube.rolling import Rolling
 from karat._cube.select import asked, check_name, label_names, matching
 from karat._cube.verify import CubeVerification, verify_cube
+from karat._data.arguments import check_mergeable, column_problem
 from karat._data.containers import frame_of, native_frame
 from karat._storage.archive import read_bytes
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
-from karat.errors import InputError, StorageError, check_memory
+from karat.errors import InputError, StorageError, check_memory, check_whole
 from karat.io.build import MEMORY
 from karat.problems import Problem
 
@@ -255,9 +255,7 @@ class Cube:
         content : bool
             Hash the rows, so that the same rows are not added twice.
         """
-        return self._with_rows(
-            "update", rows, memory, content, lambda cells, new: self.reducer.merged(joined_cells([cells, new]))
-        )
+        return self._with_rows("update", rows, memory, content, self.reducer.added)
 
     def replace(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
         """Rebuild the cells that occur in ``rows``, which has all their rows; other cells stay as they are.
@@ -265,14 +263,7 @@ class Cube:
         For late or corrected data, for deleted, relabelled and re-weighted rows.
         """
 
-        def rebuilt(cells: Cells, new: Cells) -> Cells:
-            both = joined_cells([cells, new])  # whose labels are of one type
-            labels = label_list(both)
-            known, count = set(labels[len(cells) :]), len(cells)
-            kept = [i for i, label in enumerate(labels) if i >= count or label not in known]
-            return self.reducer.merged(both.chosen(np.array(kept, dtype=np.intp)))
-
-        return self._with_rows("replace", rows, memory, content, rebuilt)
+        return self._with_rows("replace", rows, memory, content, self.reducer.replaced)
 
     def drop(self, selection: Selection | None = None, /, **labels: Any) -> Cube:
         """Remove cells, chosen as in :meth:`select`."""
@@ -300,7 +291,7 @@ class Cube:
         def merged(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
             first = len(history)
             living = alive(other.cells)
-            self._refuse_again(cells, history, [one for i in living for one in contents_of(other.history[i])])
+            refuse_again(cells, history, [one for i in living for one in contents_of(other.history[i])])
             moved = tuple((first,) for _ in other.cells.origins)
             both = self.reducer.merged(joined_cells([cells, replace(other.cells, origins=moved)]))
             record = {"change": "merge", "rows": int(other.cells.counts.sum()), "history": list(other.history)}
@@ -314,19 +305,10 @@ class Cube:
         def changed(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
             new, found, _ = gather_cells(rows, self.layout, self.problem, self.seed, len(history), memory, content)
             if kind == "update" and found["content"]:
-                self._refuse_again(cells, history, [found["content"]])
+                refuse_again(cells, history, [found["content"]])
             return put(cells, new), {"change": kind} | found
 
         return self._change(changed)
-
-    def _refuse_again(self, cells: Cells, history: Sequence[dict[str, Any]], contents: Sequence[Any]) -> None:
-        """Refuse rows that are in the cells already, by their hashes."""
-        for i in alive(cells):
-            if any(same_rows(known, new) for known in contents_of(history[i]) for new in contents):
-                raise InputError(
-                    f"These rows are in the cube already, by the change of {history[i]['time']}: they would count twice. "
-                    "To rebuild their cells use replace."
-                )
 
     def _change(self, change: Callable[[Cells, tuple[dict[str, Any], ...]], tuple[Cells, dict[str, Any]]]) -> Cube:
         """Make a change: of the file first, in one step, then here."""
@@ -381,3 +363,82 @@ class Cube:
 def stamped(record: dict[str, Any]) -> dict[str, Any]:
     """A record of a change, with the time and the version."""
     return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record
+
+
+def cube(
+    data: Any,
+    target: str | Sequence[str] | None = None,
+    by: str | Sequence[str] = (),
+    problem: Problem | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    sample_weight: str | None = None,
+    key: str | None = None,
+    on_missing: Literal["error", "drop"] = "error",
+    path: str | Path | None = None,
+    memory: int = MEMORY,
+    random_state: int = 0,
+    content: bool = True,
+    progress: Progress | None = None,
+) -> Cube:
+    """An exact coreset for every cell, so that any slice, window or refit is a union of a few rows.
+
+    Parameters
+    ----------
+    data : frame, path, list of paths, query, stream, Dask or Spark frame
+        As in :func:`karat.coreset_files`; a frame of pandas or polars, or an Arrow table.
+    target : str or list of str, optional
+        The target column or columns.
+    by : str or list of str
+        The columns that label cells: text, numbers, dates or times.
+    problem : Problem, optional
+        What must not change; :class:`~karat.problems.LeastSquares` if there is a target, else ``Moments(2)``.
+    columns : list of str, optional
+        The features; by default all columns that have no other role.
+    sample_weight, key : str, optional
+        Columns with weights, and with keys that identify rows.
+    on_missing : {"error", "drop"}
+        What to do with rows that lack a value.
+    path : path, optional
+        A Parquet file to write the cube, and later changes of it, to.
+    memory : int
+        Bytes beside the interpreter that the run may use (on a cluster, for each partition).
+    random_state : int
+        The choice of rows depends on it, the exactness does not.
+    content : bool
+        Hash the rows, so that the same rows are not added twice later.
+    progress : callable, optional
+        Called with (bytes done, bytes in all) after every batch.
+
+    Returns
+    -------
+    Cube
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, karat
+    >>> rng = np.random.default_rng(0)
+    >>> frame = pd.DataFrame({"x": rng.standard_normal(9000), "region": np.repeat(["EU", "US", "AP"], 3000)})
+    >>> frame["y"] = 2 * frame.x + rng.standard_normal(9000)
+    >>> cube = karat.cube(frame, target="y", by="region")
+    >>> cube
+    Cube(3 cells by region, 18 of 9,000 rows, LeastSquares())
+    >>> cube.select(region=["EU", "US"]).n_rows
+    6000
+    """
+    problem = check_mergeable(column_problem(problem, target))
+    check_whole("random_state", random_state, 0)
+    if problem.absorb is not None:
+        raise InputError("absorb and cells do not go together: an absorbed coreset serves one fit of one alpha.")
+    check_memory(memory)
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of two numbers, not {progress!r}.", argument="progress")
+    if path is not None:
+        output_path(path)
+    layout = CellLayout.for_cells(problem, target, by, columns, sample_weight, key, on_missing)
+    seed = int(random_state)
+    cells, record, layout = gather_cells(data, layout, problem, seed, 0, memory, content, progress)
+    made = Cube(cells, problem, layout, [stamped({"change": "build"} | record)], seed=seed)
+    if path is not None:
+        made.save(path)
+    return made

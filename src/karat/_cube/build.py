@@ -2,7 +2,7 @@
 
     rows of a batch   -> the number of the cell of each, and its number within the cell
     wait              -> until they fill the memory that they may take
-    fold              -> every cell that has many rows keeps a few (:class:`karat._cube.reduce.Reducer`)
+    fold              -> every cell that has many rows keeps a few (:class:`karat._cube.cells.Reducer`)
 
 in one pass and bounded memory.  Cells of which all rows come together are reduced once.  Others are reduced again when more
 rows have come, together with the rows that they hold.  On a cluster the cells of a partition are made where it lies, and merged
@@ -23,10 +23,9 @@ import numpy as np
 
 from karat._cluster.partitions import cluster_of, scan_partitions
 from karat._core.certify import Certificate
-from karat._cube.cells import Cells, in_order, joined_cells, label_list, no_cells, no_weight, starts_of
+from karat._cube.cells import Cells, Reducer, in_order, joined_cells, label_list, no_cells, no_weight, starts_of
 from karat._cube.layout import CellLayout, Labels
 from karat._cube.present import Present
-from karat._cube.reduce import Reducer
 from karat._data.batch import Batch, joined
 from karat._data.containers import collected
 from karat.engine.linalg import Indices

@@ -24,12 +24,11 @@ from karat._core.files import problem_header, saved_problem
 from karat._core.stored import check_certificate
 from karat._cube.cells import Cells, starts_of
 from karat._cube.layout import CellLayout
-from karat._data.roles import ColumnRoles
+from karat._data.arguments import ColumnRoles
 from karat._storage.atomic import LOCKS, write_atomically
-from karat._storage.damage import reading, require
 from karat._storage.members import Spec
 from karat._storage.parquet import pack_table, unpack_table
-from karat.errors import InputError, StorageError
+from karat.errors import InputError, StorageError, reading, require
 from karat.problems import Problem
 
 WHAT = "a cube"

@@ -13,7 +13,7 @@ from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
 from karat._core.export import distinct
 from karat._cube.cells import Cells
-from karat._cube.kinds import label_keys
+from karat._cube.layout import label_keys
 from karat._cube.select import label_key
 from karat._data.containers import native_frame
 from karat.errors import InputError, MissingExtraError, UnknownLabelError

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from karat._cube.cells import Cells
+from karat.errors import InputError
 
 SUMS = 2  # of the hashes of the rows; a digest of their labels follows, unless a rollup has changed the labels
 
@@ -34,6 +35,16 @@ def same_rows(first: Content, second: Content) -> bool:
     """Whether hashes are of the same rows; labels count where both know them."""
     known = min(len(first), len(second))
     return list(first[:known]) == list(second[:known])
+
+
+def refuse_again(cells: Cells, history: Sequence[Change], contents: Sequence[Content]) -> None:
+    """Refuse rows that are in the cells already, by their hashes."""
+    for i in alive(cells):
+        if any(same_rows(known, new) for known in contents_of(history[i]) for new in contents):
+            raise InputError(
+                f"These rows are in the cube already, by the change of {history[i]['time']}: they would count twice. "
+                "To rebuild their cells use replace."
+            )
 
 
 def unlabelled(change: Change) -> Change:

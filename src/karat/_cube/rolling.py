@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._cube.cells import Cells, in_order, joined_cells
+from karat._cube.cells import Cells, Reducer, in_order, joined_cells
 from karat._cube.fits import Fits, Place, check_estimator, fit_one, plain_coreset
-from karat._cube.reduce import Reducer
 from karat._cube.select import check_name
 from karat.engine.linalg import Indices
 from karat.errors import InputError, check_whole

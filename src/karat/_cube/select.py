@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from karat._cube.cells import Cells
-from karat._cube.kinds import as_date, shown
+from karat._cube.layout import as_date, shown
 from karat.engine.linalg import Flags, Indices
 from karat.errors import InputError, UnknownLabelError
 
@@ -123,7 +123,7 @@ def _is_double(whole: int) -> bool:
 
 
 def label_key(values: np.ndarray, name: str, label: Any) -> Any:
-    """One label among others, as :func:`karat._cube.kinds.label_keys` has it; an error if it means several, or is none."""
+    """One label among others, as :func:`karat._cube.layout.label_keys` has it; an error if it means several, or is none."""
     found = _like(values, name, label)
     if values.dtype.kind == "M":
         unit = np.datetime_data(values.dtype)[0]

@@ -22,7 +22,7 @@ from karat._core.verify import measured
 from karat._core.wording import several, verdict
 from karat._cube.build import gather_cells
 from karat._cube.cells import Cells, label_list
-from karat._cube.kinds import joined_labels
+from karat._cube.layout import joined_labels
 from karat._cube.present import Present
 from karat._data.batch import read_input
 from karat.engine.linalg import Indices

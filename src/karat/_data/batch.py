@@ -3,7 +3,7 @@
 A :class:`Batch` is some rows of a source as column blocks, with their numbers, and the weights, groups and keys they carry.  A
 :class:`Table` is a batch with names of columns and a problem: what :func:`karat.coreset` is given, checked, or what a coreset
 keeps of it.  What can be checked without a pass over the data is checked here.  NaN and infinity show in the moments, after the
-pass (:mod:`karat._data.non_finite`).
+pass (:mod:`karat._data.non_finite`).  Whole numbers that double precision cannot tell apart get offsets (:func:`find_offsets`).
 """
 
 from __future__ import annotations
@@ -16,31 +16,25 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat._data import containers, frames
-from karat._data.advice import problem_correction
-from karat._data.groups import Grouping, group_rows
-from karat._data.labels import check_groups
+from karat._data import containers
+from karat._data.arguments import check_taken
+from karat._data.labels import Grouping, check_groups, group_rows
 from karat._data.non_finite import explain_non_finite
-from karat._data.offsets import find_offsets
 from karat._data.transformed import transformed
 from karat.engine.kernel import Kernel
-from karat.engine.linalg import Array, Indices
-from karat.engine.parts import Chunked, Offsets, SideBySide, is_long
+from karat.engine.linalg import Array, Indices, is_long
+from karat.engine.offsets import WHOLE, all_exact, all_small, nearby_offset
+from karat.engine.parts import Chunked, Offsets, SideBySide
 from karat.engine.rows import Rows
 from karat.engine.tolerances import TINY
 from karat.errors import InputError, NotExactError
-from karat.problems import LeastSquares, Moments, Problem
+from karat.problems import Problem
 
 COMPARED = 2**22  # numbers of kept rows that are compared with the data at a time
 OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
 RESCALE = (
     "Multiply all weights by one number, so that they are about 1: every loss is multiplied by it, and nothing else changes."
 )
-NOT_TAKEN = {
-    "y": "has no target; leave y out",
-    "groups": "does not take groups, because its maps belong to one data set; build one coreset per group",
-    "lengths": "does not look at sequences; lengths is for sequence models only",
-}
 
 
 @dataclass(frozen=True)
@@ -120,7 +114,7 @@ def joined(batches: Sequence[Batch]) -> Batch:
     """The same as one copy of all rows."""
     first = batches[0]
     return Batch(
-        [frames.stack_rows(*blocks) for blocks in zip(*(p.parts for p in batches), strict=True)],
+        [containers.stack_rows(*blocks) for blocks in zip(*(p.parts for p in batches), strict=True)],
         np.concatenate([p.numbers for p in batches]),
         _stacked_weights(batches),
         None if first.groups is None else np.concatenate([p.groups for p in batches]),
@@ -139,7 +133,7 @@ def _stacked_parts(batches: Sequence[Batch]) -> list[Any]:
     if len(batches) == 1:
         return batches[0].parts
     columns = zip(*(p.parts for p in batches), strict=True)
-    return [frames.stack_rows(*blocks) if sparse.issparse(blocks[0]) else Chunked(blocks) for blocks in columns]
+    return [containers.stack_rows(*blocks) if sparse.issparse(blocks[0]) else Chunked(blocks) for blocks in columns]
 
 
 def _stacked_weights(batches: Sequence[Batch]) -> Array | None:
@@ -271,37 +265,6 @@ def kept_table(core: Any, problem: Problem, unit: float = 1.0, offsets: Offsets 
 def columns_said(widths: Sequence[int]) -> str:
     """The numbers of columns of several tables, in words."""
     return f"{', '.join(map(str, widths))} columns"
-
-
-def check_problem(problem: Any) -> Problem:
-    """Raise unless ``problem`` is a problem, which is returned."""
-    if not isinstance(problem, Problem):
-        raise InputError(problem_correction(problem), argument="problem")
-    return problem
-
-
-def chosen_problem(problem: Any, with_target: bool) -> Problem:
-    """The problem that was passed, or the default: least squares if there is a target, else second moments."""
-    if problem is None:
-        return LeastSquares() if with_target else Moments(2)
-    return check_problem(problem)
-
-
-def check_taken(problem: Problem, **arguments: Any) -> None:
-    """Raise if an argument (``y``, ``groups``, ``lengths``) was passed that the problem does not take."""
-    for name, value in arguments.items():
-        if value is not None and name not in problem.takes:
-            raise InputError(f"{problem.describe()} {NOT_TAKEN[name]}.", argument=name)
-
-
-def check_absorbing(problem: Problem, groups: Any, targets: int) -> None:
-    """Raise if the regulariser of a problem is to absorb a part of rows for which that has no meaning."""
-    if problem.absorb is None:
-        return
-    if groups is not None:
-        raise InputError("absorb and groups do not go together: an absorbed coreset serves one fit of one alpha.")
-    if targets != 1:
-        raise InputError(f"absorb needs exactly one target, y has {targets}.")
 
 
 def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
@@ -436,3 +399,51 @@ def stored_weights(weights: Array, unit: float = 1.0) -> Array:
 
 def _unit(heaviest: float) -> float:
     return 1.0 if 1e-100 < heaviest < 1e100 else 2.0 ** np.floor(np.log2(heaviest))
+
+
+def find_offsets(parts: Sequence[Any], names: Sequence[str], problem: Problem, known: Offsets | None = None) -> dict[int, int]:
+    """Numbers to subtract from columns of whole numbers, so that doubles hold the differences; an error if there are none.
+
+    ``known`` are offsets that were chosen for other rows of the same columns; the same must do for these.
+    """
+    found = dict(known or {})
+    edges = np.cumsum([0, *(int(part.shape[1]) for part in parts)]).tolist()
+    for part, left, right in zip(parts, edges, edges[1:], strict=False):
+        if not is_long(part.dtype):
+            continue
+        for column in sorted({left + own for own in _long_columns(part)} | {c for c in found if left <= c < right}):
+            values = part.data[part.indices == column - left] if sparse.issparse(part) else part[:, column - left]
+            offset = found.get(column, 0)
+            if known is None and problem.shifts and not sparse.issparse(part):
+                offset = nearby_offset(values)
+            if not all_exact(values, offset):
+                if column in found or not all_exact(values):
+                    raise InputError(_too_long(names[column], values, problem, found.get(column, 0)))
+                offset = 0
+            if offset:
+                found[column] = offset
+    return found
+
+
+def _long_columns(part: Any) -> list[int]:
+    """The columns of a block that hold whole numbers beyond 2^53."""
+    values = part.data if sparse.issparse(part) else part
+    if all_small(values):
+        return []
+    if sparse.issparse(part):
+        return np.unique(part.indices[(values < -WHOLE) | (values > WHOLE)]).tolist()  # type: ignore[no-any-return]
+    return np.flatnonzero((part.min(axis=0) < -WHOLE) | (part.max(axis=0) > WHOLE)).tolist()
+
+
+def _too_long(name: str, values: np.ndarray, problem: Problem, known: int) -> str:
+    """Why doubles do not hold a column of whole numbers, and what to do."""
+    low, high = int(values.min()), int(values.max())
+    size = f"Column {name} holds whole numbers up to {max(-low, high):.1e}, which double precision cannot tell apart"
+    otherwise = "or convert it with astype(float) if rounding does no harm."
+    if known:
+        return (
+            f"{size}: they are more than 2^53 away from those of other rows, about {known:.1e}. Use a coarser unit, {otherwise}"
+        )
+    if problem.shifts and high - low > 2**53:
+        return f"{size}: they range over {high - low:.1e}, more than 2^53. Use a coarser unit, {otherwise}"
+    return f"{size}; subtract an offset, for example its minimum {low}, {otherwise}"

@@ -15,8 +15,9 @@ import numpy as np
 from scipy import sparse
 
 from karat._data.advice import about_time
+from karat.engine.linalg import is_long
 from karat.engine.offsets import WHOLE, all_exact
-from karat.engine.parts import SideBySide, is_long
+from karat.engine.parts import SideBySide
 from karat.errors import InputError, MissingExtraError
 
 FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
@@ -379,3 +380,46 @@ def in_container(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -
         if described["target"] is not None:
             y = frame_of(kind, {described["target"]: y}, True, index)
     return X, y
+
+
+def stack_rows(first: Any, *others: Any) -> Any:
+    """Rows of tables of the same kind, one after the other."""
+    if first is None or not others:
+        return first
+    if is_frame(first):
+        return _stack_frames(first, *others)
+    for other in others:
+        if len(first.shape) == 2 and first.shape[1] != other.shape[1]:
+            raise InputError(f"The rows have {first.shape[1]} and {other.shape[1]} columns; they must have the same ones.")
+    if sparse.issparse(first):
+        return sparse.csr_array(sparse.vstack([first, *others], format="csr"))
+    arrays = [np.asarray(table) for table in (first, *others)]
+    _check_types([array.dtype for array in arrays], arrays, "The rows")
+    return np.concatenate(arrays)
+
+
+def _check_types(kinds: list[Any], columns: list[np.ndarray], where: str) -> None:
+    """Raise if the common type of columns to be joined would round some of them."""
+    if len(set(kinds)) > 1 and any(rounds(column) for column in columns):
+        types = " and ".join(sorted({str(kind) for kind in kinds}))
+        raise InputError(f"{where} are {types}: joined, whole numbers beyond 2^53 would be rounded. Convert them to one type.")
+
+
+def _stack_frames(first: Any, *others: Any) -> Any:
+    import narwhals
+
+    top, below = as_narwhals(first), [as_narwhals(other) for other in others]
+    if not hasattr(top, "columns"):
+        columns = [top.to_frame(), *(b.to_frame().rename({b.name: top.name}) for b in below)]
+        pieces = [frame[:, 0] for frame in columns]
+        _check_types([p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], "The targets")
+        return narwhals.concat(columns)[:, 0].to_native()
+    for other in below:
+        if set(top.columns) != set(other.columns):
+            raise InputError(f"The frames have different columns, {top.columns} and {other.columns}; rename or drop some.")
+    if list(top.columns) != list(below[0].columns) or any(list(other.columns) != list(top.columns) for other in below):
+        below = [other.select(top.columns) for other in below]
+    for place, column in enumerate(top.columns):
+        pieces = [frame[:, place] for frame in (top, *below)]
+        _check_types([p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], f"Values of column {column!r}")
+    return narwhals.concat([top, *below]).to_native()

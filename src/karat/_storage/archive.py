@@ -24,9 +24,8 @@ from scipy import sparse
 
 from karat._data.labels import as_text
 from karat._storage.atomic import write_atomically
-from karat._storage.damage import reading, require
 from karat._storage.members import Members, Spec
-from karat.errors import InputError
+from karat.errors import InputError, reading, require
 
 FORMAT_VERSION = 3  # below 3 there is no digest
 ZIP = b"PK"  # with which an .npz begins

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from karat._storage.damage import require
+from karat.errors import require
 
 KINDS = "biufcUSMm"  # never Python objects, never records
 EXPANSION = 1032

@@ -23,9 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from karat._storage.archive import Admit, check_digest, content_digest, from_json, plain, to_json
-from karat._storage.damage import reading, require
 from karat._storage.members import KINDS, Spec, array_of
-from karat.errors import DamagedFileError
+from karat.errors import DamagedFileError, reading, require
 
 KEY, DIGEST = b"karat", b"karat.digest"
 EXPANSION = 32  # decoded bytes per byte of the file: Snappy makes at most 22 of one

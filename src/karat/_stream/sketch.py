@@ -21,20 +21,15 @@ from typing import Any, Never
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._data import containers, frames
+from karat._data import containers
 from karat._data.advice import unknown_argument
-from karat._data.batch import RESCALE, Batch, check_absorbing, chosen_problem, read_input
+from karat._data.arguments import check_absorbing, check_mergeable, chosen_problem, named_columns, split_column
+from karat._data.batch import RESCALE, Batch, find_offsets, read_input
 from karat._data.labels import same_kind
-from karat._data.named import named_columns
-from karat._data.offsets import find_offsets
 from karat._storage.archive import Stored, read_archive, write_archive
-from karat._stream.admission import adds_nothing, check_mergeable, is_summable
-from karat._stream.buffer import Buffer
 from karat._stream.fingerprint import Fingerprint
-from karat._stream.result import coreset_of
-from karat._stream.state import restored, state_of
-from karat._stream.stored import admit
-from karat._stream.summary import Summary
+from karat._stream.state import admit, restored, state_of
+from karat._stream.summary import Buffer, Summary, adds_nothing, coreset_of, is_summable
 from karat.engine.carried import claimed_again, means_kernel
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.parts import SideBySide
@@ -130,7 +125,7 @@ class Sketch:
         X, y, sample_weight, groups, _ = named_columns(X, y, sample_weight, groups)
         keys = None
         if self.key is not None:
-            X, keys = frames.split_column(X, self.key)
+            X, keys = split_column(X, self.key)
         return self.update_keyed(X, y, sample_weight, groups, keys)
 
     def update_keyed(self, X: Any, y: Any, sample_weight: Any, groups: Any, keys: np.ndarray | None) -> Sketch:

@@ -1,19 +1,28 @@
 """What a sketch knows of its rows: the few held, the moments of all, and the proof that the one carries the other.
 
-This is the state of a sketch without the batches that wait; :mod:`karat._stream.state` stores it.
+batch      refused if its moments are not finite (:func:`is_summable`)
+Buffer     batches that wait to be folded, in memory of their own where the caller may reuse his
+Summary    the rows held and the running moments; the state of a sketch that :mod:`karat._stream.state` stores
+coreset_of the rows held as a coreset, with the certificate of what they carry
 """
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
+from karat._core.certify import certify, require_proven
+from karat._core.construct import NOTHING_ABSORBED
+from karat._core.coreset import Coreset
 from karat._data import containers
-from karat._data.batch import Batch, stack, stacked_rows
+from karat._data.batch import Batch, Table, stack, stacked_rows, stored_weights
 from karat._data.non_finite import explain_non_finite
 from karat._stream.fingerprint import Fingerprint
 from karat.engine.kernel import Kernel
@@ -22,8 +31,62 @@ from karat.engine.parts import Offsets
 from karat.engine.reduce import NonFiniteError, Reduction
 from karat.engine.rows import Rows, own_weights
 from karat.engine.stream import Running, fold, prove_held
-from karat.errors import InputError
+from karat.engine.threads import one_blas_thread
+from karat.errors import InputError, NotExactError
 from karat.problems import Problem
+
+MOST = 2**28  # bytes of memory that is used again
+HARMLESS = 1e30  # sum of squares of a batch, in its own precision, beyond which its moments are looked at
+TOTAL = 1e-9  # relative; sums of weights in another order differ by less
+
+
+class Buffer:
+    """The batches that wait, of at most ``rows`` rows and ``size`` bytes before :attr:`full` is true.
+
+    Memory used before costs half as much as new memory, so rows are copied into the same arrays after every fold.
+    """
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.most_rows, self.most_bytes = rows, size
+        self.batches: list[Batch] = []
+        self.rows = self.nbytes = 0
+        self._used = 0
+        self._arrays: list[Any] = []
+
+    @property
+    def full(self) -> bool:
+        return self.rows >= self.most_rows or self.nbytes >= self.most_bytes
+
+    def add(self, batch: Batch, owned: bool) -> None:
+        """Let a batch wait; it is copied unless it is ``owned`` by nobody else."""
+        self.batches.append(batch if owned else self._copied(batch))
+        self.rows, self.nbytes = self.rows + len(batch), self.nbytes + batch.nbytes
+
+    def _copied(self, batch: Batch) -> Batch:
+        """The same rows, copied, with whatever they carry."""
+        weights, groups, keys = (None if a is None else a.copy() for a in (batch.weights, batch.groups, batch.keys))
+        batch = replace(batch, weights=weights, groups=groups, keys=keys)
+        if not self._arrays and not any(sparse.issparse(p) for p in batch.parts):
+            rows = min(self.most_rows, max(1, min(self.most_bytes, MOST) // max(1, batch.nbytes // len(batch))))
+            self._arrays = [np.empty((rows, p.shape[1]), p.dtype) for p in batch.parts]
+        end = self._used + len(batch)
+        fits = [end <= len(a) and a.dtype == p.dtype for a, p in zip(self._arrays, batch.parts, strict=False)]
+        if not fits or not all(fits):
+            return replace(batch, parts=[p.copy() for p in batch.parts])
+        views = [a[self._used : end] for a in self._arrays]
+        for view, part in zip(views, batch.parts, strict=True):
+            view[...] = part
+        self._used = end
+        return replace(batch, parts=views)
+
+    def gathered(self) -> list[Batch]:
+        """The batches that wait; as a single one, without a copy, if all of them are held here."""
+        if self.rows != self._used:
+            return self.batches
+        return [replace(stack(self.batches), parts=[a[: self._used] for a in self._arrays])]
+
+    def clear(self) -> None:
+        self.batches, self.rows, self.nbytes, self._used = [], 0, 0, 0
 
 
 class Summary:
@@ -163,3 +226,113 @@ def _kind(like: dict[str, Any]) -> str:
     if like["columns"]:
         return f"a {like['container']} frame with columns {', '.join(map(str, like['columns']))}"
     return "a sparse matrix" if like["container"] == "sparse" else "a plain array"
+
+
+def adds_nothing(X: Any, sample_weight: Any) -> bool:
+    """Whether a batch has no rows, or all of them have weight zero."""
+    try:
+        count = containers.row_count(X)
+    except (TypeError, IndexError):  # no table at all
+        return False
+    if count == 0 or sample_weight is None:
+        return count == 0
+    weights = containers.as_table(sample_weight, "sample_weight")
+    return bool(weights.shape == (count, 1) and not weights.any())
+
+
+def is_summable(table: Table, summary: Summary, before: Batch | None) -> bool:
+    """Whether the moments of a batch are finite in the coordinates of the rows ``before`` it.
+
+    One whose moments overflow is refused before it waits among others.
+    """
+    if all(_harmless(part) for part in table.parts):
+        return True
+    block, weights = weighed(table.rows())
+    if not np.isfinite(block).all():
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        if summary.running:
+            fitted = next(iter(summary.running.values())).kernel
+        else:
+            pilot = (block, weights) if before is None else weighed(summary.problem.view(before.stored_rows()))
+            fitted = table.kernel.prepare(*pilot)
+        sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
+    return all(np.isfinite(part).all() for part in sums)
+
+
+def _harmless(part: Any) -> bool:
+    """Whether a look at the sum of squares tells that all values are finite and far from overflow."""
+    values = part.data if sparse.issparse(part) else part
+    if values.dtype.kind != "f":
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.vdot(values, values) < HARMLESS)
+
+
+@one_blas_thread()
+def coreset_of(summary: Summary, seed: int) -> Coreset:
+    """The coreset of all rows seen; the summary stays as it is."""
+    start = time.perf_counter()
+    held = summary.held
+    if held is None:
+        raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
+    reductions = [summary.reduction(label) for label in held.labels]
+    total = total_weight(summary)
+    require_all_rows(summary)
+    correction = None
+    if summary.problem.absorb is not None:
+        assert held.weights is not None
+        exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights, peeled=summary.peeled)
+        inherited = replace(exact.inherited, loss_error=exact.claim.loss_error)  # absorbing is measured against the rows held
+        reductions[0], correction = summary.problem.absorb_rows(held.stored_rows(), exact, seed, None, inherited=inherited)
+        held = held.take(reductions[0].positions, reductions[0].weights)
+    seconds = summary.seconds + time.perf_counter() - start
+    notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == summary.n_rows)
+    if correction is not None and not correction:
+        notes.append(NOTHING_ABSORBED)
+    if correction is None:  # what a sketch that went on from a checkpoint knows as well
+        sums = [summary.running[label].fitted_moments(last=True) for label in held.labels]
+        reductions = [replace(found, fitted=fitted) for found, fitted in zip(reductions, sums, strict=True)]
+    certificate = certify(summary.problem, reductions, total, summary.n_rows, seconds, notes, size=len(held))
+    require_proven(certificate, reductions, summary.names)
+    X, y = summary.restored(held)
+    assert held.weights is not None
+    stored_weights(held.weights)
+    return Coreset(
+        held.numbers,
+        held.weights,
+        X,
+        y,
+        held.groups,
+        summary.n_rows,
+        summary.problem,
+        certificate,
+        held.keys,
+        absorbed=correction,
+        # A row that has been reduced before stands for others.
+        verbatim=summary.peeled & (held.weights == 1.0) if len(summary.peeled) == len(held) else None,
+    )
+
+
+def total_weight(summary: Summary) -> float:
+    """Of all rows that were summed, and of those that are peeled."""
+    held = summary.held
+    assert held is not None
+    assert held.weights is not None
+    return sum(summary.running[label].total for label in held.labels) + float(held.weights[summary.peeled].sum())
+
+
+def require_all_rows(summary: Summary) -> None:
+    """Refuse a certificate if rows that came in are not among those that were summed: moments alone could not tell."""
+    total = total_weight(summary)
+    if summary.taken != summary.folded:
+        raise NotExactError(
+            f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were lost, so there is no "
+            "coreset. Please report this."
+        )
+    plain = summary.problem.mergeable and not summary.problem.has_view and summary.problem.keeps_total
+    if plain and not abs(total - summary.mass) <= TOTAL * summary.mass:
+        raise NotExactError(
+            f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}; there is no coreset. Please "
+            "report this."
+        )

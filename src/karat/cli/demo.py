@@ -18,7 +18,7 @@ from karat._core import wording
 from karat.cli import printing
 from karat.cli.models import timed
 from karat.cli.options import Common, count
-from karat.engine.blas import one_blas_thread
+from karat.engine.threads import one_blas_thread
 from karat.errors import MissingExtraError, NotExactError
 
 if TYPE_CHECKING:

@@ -132,7 +132,7 @@ class Roles:
             if len(self.view) != 3:
                 raise InputError(f"--view is for the three views of multi-view: give it three times, not {len(self.view)}.")
             return [named("--view", [view], known) for view in self.view]
-        from karat._data.roles import other_columns
+        from karat._data.arguments import other_columns
 
         dropped = named("--drop-columns", self.drop_columns, known)
         return named("--columns", self.columns, known) or other_columns(known, {*taken, *dropped})
@@ -170,7 +170,7 @@ class Database:
         if self.sql is not None and paths:
             raise InputError("Give files or --sql, not both.")
         if self.sql is not None:
-            from karat.io.database import query
+            from karat.io.find import query
 
             return query(self.sql, self.database)
         if not paths:

@@ -138,7 +138,7 @@ def progress(shown: bool, rows: Callable[[], int | None] = lambda: None) -> Iter
     if not shown or not sys.stderr.isatty():
         yield None
         return
-    from karat._core.progress import progress_bar
+    from karat._data.arguments import progress_bar
 
     count = rows()
     look = {"desc": "Reading", "leave": False, "delay": PATIENCE, "dynamic_ncols": True}

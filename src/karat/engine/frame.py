@@ -31,9 +31,8 @@ from math import comb
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.coordinates import Basis
+from karat.engine.coordinates import Basis, monomials
 from karat.engine.linalg import MOST_ROWS, Array, Flags, sum_rounding, sums_in_extended
-from karat.engine.monomials import monomials
 from karat.engine.tolerances import EPS, TINY, WILD
 
 KEPT = 2**15  # rows that may be kept

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat.engine.coordinates import Basis, Directions
+from karat.engine.coordinates import Basis, Directions, monomials
 from karat.engine.frame import Frame
 from karat.engine.group_moments import GroupMoments, block_of, drawn_rows, group_positions, row_stack, subtract, weights_of
 from karat.engine.group_proof import KeptStack, measure_groups
 from karat.engine.group_weights import each, match_group_moments, polish_groups, reduce_group_points, taken
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction

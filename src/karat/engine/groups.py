@@ -21,7 +21,6 @@ from typing import TypeGuard
 
 import numpy as np
 
-from karat.engine.blas import one_blas_thread, threads
 from karat.engine.group_moments import GroupMoments, drawn_rows, fit_by_pass, fit_groups, row_stack
 from karat.engine.group_points import Stack, kept_whole
 from karat.engine.kernel import Kernel
@@ -29,7 +28,7 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.reduce import COMPLETE, Reduction, build
 from karat.engine.rows import Progress, Rows
-from karat.engine.threads import share
+from karat.engine.threads import one_blas_thread, share, threads
 from karat.engine.weights import SECOND
 
 WIDE = 120  # features up to which stacks are faster

@@ -46,7 +46,7 @@ class Kernel(ABC):
 
     @property
     def roundings(self) -> int:
-        """How often a feature times a weight is rounded, from the shift on (:mod:`karat.engine.sums`)."""
+        """How often a feature times a weight is rounded, from the shift on (:mod:`karat.engine.linalg`)."""
         return 1
 
     def prepare(self, pilot: Array, weights: Array | None) -> Self:

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from karat.engine.linalg import is_long
+
 Offsets = Mapping[int, int]  # by column; columns without one are read as they are
 
 
@@ -78,11 +80,6 @@ def has_views(part: Part) -> bool:
 def run(part: Part, where: slice) -> Part:
     """Consecutive rows of a block, as a view where there is one."""
     return part.run(where) if isinstance(part, LazyPart) else part[where]
-
-
-def is_long(kind: np.dtype[Any]) -> bool:
-    """Whether a type holds whole numbers that a double may not."""
-    return kind.kind in "iu" and kind.itemsize > 4
 
 
 def distances(values: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:

@@ -37,11 +37,10 @@ from typing import Self
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.coordinates import Basis, condition_of, pilot_basis, refine
+from karat.engine.coordinates import Basis, condition_of, monomials, pilot_basis, refine
 from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import MOST_ROWS, Array, Flags, Indices, sums_in_extended
-from karat.engine.monomials import monomials
 from karat.engine.rows import Statistic, useful_shift
 from karat.engine.tolerances import ACCURATE, EPS, EXTREME, KAPPA, NULL, SMALL, TINY
 

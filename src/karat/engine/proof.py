@@ -46,15 +46,14 @@ from itertools import islice
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.blas import one_blas_thread
 from karat.engine.claim import Claim
 from karat.engine.frame import Frame, power_means
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, sum_rounding
+from karat.engine.linalg import SMALLEST, Array, exact_sum, exact_sum_rounding, sum_rounding
 from karat.engine.mean import MeanKernel
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sample, sweep
-from karat.engine.sums import SMALLEST, exact_sum, exact_sum_rounding
+from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import COORDINATES, EPS, EXACT, FLOOR_SHARES, MEASURED, ROUNDING, TINY
 
 REFINEMENTS = 3

@@ -29,7 +29,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from karat.engine.blas import one_blas_thread
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import MOST_ROWS, Array, Flags, Indices
@@ -40,6 +39,7 @@ from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
+from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import EXACT, LARGEST, SHARP
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled

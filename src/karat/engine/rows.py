@@ -24,10 +24,9 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine import linalg
-from karat.engine.blas import one_blas_thread, threads
 from karat.engine.linalg import Array, Indices
 from karat.engine.parts import LazyPart, Offsets, Part, has_views, minus_offsets, run
-from karat.engine.threads import share
+from karat.engine.threads import one_blas_thread, share, threads
 
 if TYPE_CHECKING:
     from karat.engine.kernel import Kernel

@@ -28,7 +28,6 @@ from typing import cast
 
 import numpy as np
 
-from karat.engine.blas import one_blas_thread
 from karat.engine.carried import (
     about_the_means,
     beside,
@@ -45,7 +44,7 @@ from karat.engine.carried import (
 )
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices, two_sum
 from karat.engine.peel import apart
 from karat.engine.points import candidate_points
 from karat.engine.polynomial import Polynomials
@@ -66,12 +65,13 @@ from karat.engine.reduce import (
     without_rank_decision,
 )
 from karat.engine.rows import Rows, own_weights, pass_over, sample
-from karat.engine.sums import two_sum
+from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import AFFORD, CONTENT, EXACT, ROUNDING, SHARP, TINY
 from karat.engine.tree import reduce_by_tree
 from karat.engine.weights import sampled
 
 WAY = "sketch"
+FOLD = 2**20  # rows between folds
 LEAST = 0.5  # about what a sum and the rows held spend of the second term anew, in units of ROUNDING
 
 Sums = tuple[Array, ...]

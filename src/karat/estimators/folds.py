@@ -17,7 +17,7 @@ from sklearn.model_selection import KFold, check_cv
 
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset, coreset
-from karat._data import containers, frames
+from karat._data import containers
 from karat.errors import InputError, NotExactError
 from karat.estimators.atoms import TEST, TRAIN, ConsecutiveFolds, Repeat, Split, gather
 from karat.estimators.fitting import check_splitter
@@ -148,7 +148,7 @@ def _split_positions(cores: list[Coreset], repeats: list[Repeat]) -> Iterable[Sp
 def _stacked(cores: list[Coreset]) -> Coreset:
     """One coreset of the data written once per repeat, from the coresets of the repeats."""
     first = cores[0]
-    X, y = (frames.stack_rows(*tables) for tables in ([core.X for core in cores], [core.y for core in cores]))
+    X, y = (containers.stack_rows(*tables) for tables in ([core.X for core in cores], [core.y for core in cores]))
     starts = np.cumsum([0, *(int(np.max(core.groups)) + 1 for core in cores if core.groups is not None)])
     united = Certificate.union([core.certificate for core in cores])
     note = f"The data is here {len(cores)} times, once per repeat of the splits: refit on one repeat only."

@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.plan import FOLD
-from karat._data.roles import ColumnRoles
+from karat._data.arguments import ColumnRoles
 from karat.engine.linalg import Array
+from karat.engine.stream import FOLD
 from karat.errors import InputError, NotExactError
-from karat.inference.design import INTERCEPT, Design
+from karat.inference.design import INTERCEPT, Design, make_design
 from karat.inference.formula import Factor, parse
-from karat.inference.layout import DesignLayout, typed_row
+from karat.inference.layout import DesignLayout, only_columns, open_table, typed_row
 from karat.inference.new_rows import BLOCK
-from karat.inference.passes import only_columns, open_table
-from karat.inference.terms import make_design
 from karat.io.source import ResumePoint, text_columns
 
 

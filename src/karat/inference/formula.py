@@ -1,28 +1,254 @@
-"""A formula: its response, its terms, and which columns of the data they read.
+"""A formula: its response, its terms and their expressions, and which columns of the data they read.
 
 formulaic parses it and decides which columns the terms have.  The values are computed by :mod:`karat.inference.design`, batch
 by batch, straight from Arrow columns.
+
+A formula is evaluated in batches, and it is stored with a coreset.  So an expression, such as ``np.log(price)``,
+``center(age)`` or ``(size > 3) * rooms``, may use only functions whose value in a row depends on that row (``np.mean(x)`` would
+be another number in each batch), or whose state is learned from all rows first (``center``, ``scale``, ``standardize``,
+``poly``, ``bs``); nothing else is ever called, whoever wrote the formula.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from formulaic import SimpleFormula
 from formulaic.errors import FormulaicError
 from formulaic.transforms import TRANSFORMS
 from formulaic.transforms.contrasts import Contrasts
 
-from karat.compat.formulaic import first_line, parse_formula
+from karat.compat.formulaic import apply_transform, first_line, parse_formula
 from karat.errors import InputError
-from karat.inference.expressions import QUOTED, Expression, parsed
 
+LOGICAL = ("where", "logical_and", "logical_or", "logical_not", "isin")  # take booleans as they are
+ROW_BY_ROW: dict[str, Callable[..., Any]] = {
+    name: getattr(np, name)
+    for name in (
+        "log", "log2", "log10", "log1p", "exp", "exp2", "expm1", "sqrt", "cbrt", "abs", "sign", "square", "floor", "ceil",
+        "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "minimum", "maximum", "power", "where",
+        "logical_and", "logical_or", "logical_not", "isin", "clip",
+    )
+}  # fmt: skip
+BARE = ("log", "log2", "log10", "exp", "exp2", "I")  # without "np."
+SEVERAL = {"minimum": 2, "maximum": 2, "power": 2, "logical_and": 2, "logical_or": 2, "isin": 2, "where": 3, "clip": 3}
+STATEFUL = ("center", "scale", "standardize", "poly", "bs")
+OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.BitAnd: np.logical_and, ast.BitOr: np.logical_or,
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: np.logical_not, ast.Invert: np.logical_not,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}  # fmt: skip
+QUOTED = re.compile(r"`([^`]*)`")
 CONTRASTS = ("Treatment", "Sum", "Helmert", "Diff", "Poly")
 IN_R = ("treatment", "SAS", "sum", "helmert", "diff", "poly")  # contr.treatment, ...
+
+
+class Expression:
+    """A parsed expression; anything that is not row by row is refused.
+
+    Parameters
+    ----------
+    text : str
+        As it stands in the formula; names in backticks may hold any character.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.aliases: dict[str, str] = {}
+        self.tree = parsed(QUOTED.sub(self._alias, text), text)
+        self._check(self.tree)
+        if not self.variables():
+            raise InputError(f"The term {text!r} reads no column of the data; leave it out.")
+
+    def _alias(self, found: re.Match[str]) -> str:
+        name = f"quoted_{len(self.aliases)}_"
+        self.aliases[name] = found[1]
+        return name
+
+    def _check(self, node: ast.expr, inside: str = "") -> None:
+        kind = type(node)
+        if isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and self._is_plain(node.value, inside)):
+            return
+        if isinstance(node, ast.Call):
+            name = self._function(node)
+            if any(keyword.arg is None for keyword in node.keywords):
+                raise self._refused("**")
+            self._check_count(name, node)
+            if inside in STATEFUL and name in STATEFUL:
+                raise InputError(f"The term {self.text!r}: {name} inside {inside} would take another pass; use one of them.")
+            if name == "isin" and any(isinstance(part, ast.Name) for other in node.args[1:] for part in ast.walk(other)):
+                raise InputError(f"The term {self.text!r}: isin compares with values, not with a column; list them: [1, 2].")
+            for child in (*node.args, *(keyword.value for keyword in node.keywords)):
+                self._check(child, name if name in (*STATEFUL, "isin") else inside)
+        elif kind in (ast.BinOp, ast.UnaryOp, ast.Compare) or (kind in (ast.List, ast.Tuple) and inside):
+            for part in ast.iter_child_nodes(node):
+                if isinstance(part, ast.expr):
+                    self._check(part, inside)
+                elif not isinstance(part, ast.expr_context) and type(part) not in OPERATORS:
+                    raise self._refused(ast.unparse(node))
+            if isinstance(node, ast.BinOp):
+                self._check_constants(node)
+        else:
+            raise self._refused(ast.unparse(node))
+
+    @staticmethod
+    def _is_plain(value: Any, inside: str) -> bool:
+        """Whether a constant may be in a formula; None is only an option of a transform."""
+        finite = not isinstance(value, int) or abs(value) < 2**1000
+        return (isinstance(value, str | int | float) and finite) or (value is None and bool(inside))
+
+    def _check_count(self, name: str, node: ast.Call) -> None:
+        """Functions of single values have a fixed number of arguments; another would be where the result is written."""
+        count = SEVERAL.get(name, 1)
+        if name not in STATEFUL and (len(node.args) != count or node.keywords):
+            raise InputError(f"The term {self.text!r}: {name} takes {count} argument{'s' * (count > 1)}, by position.")
+
+    def _check_constants(self, node: ast.BinOp) -> None:
+        """Refuse arithmetic of constants that gives no number, before anything else computes it."""
+        if any(isinstance(part, ast.Name | ast.Call) for part in ast.walk(node)):
+            return
+        try:
+            value = self.value(node, {}, {})
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise InputError(f"The term {self.text!r}: {ast.unparse(node)} is not a number ({error}).") from None
+        if not isinstance(value, float | bool | np.bool_):
+            raise InputError(f"The term {self.text!r}: {ast.unparse(node)} is not a number.")
+
+    def _function(self, call: ast.Call) -> str:
+        function = call.func
+        if isinstance(function, ast.Name) and function.id in (*BARE, *STATEFUL):
+            return function.id
+        if (
+            isinstance(function, ast.Attribute)
+            and ast.unparse(function.value) in ("np", "numpy")
+            and function.attr in ROW_BY_ROW
+        ):
+            return function.attr
+        raise self._refused(ast.unparse(function))
+
+    def _refused(self, part: str) -> InputError:
+        known = f"np.{', np.'.join(sorted(ROW_BY_ROW))}, I, C, {', '.join(STATEFUL)}"
+        return InputError(
+            f"The term {self.text!r} uses {part!r}, which is not known to depend on one row at a time; make it a column of the "
+            f"data first, or use one of {known}."
+        )
+
+    def variables(self) -> list[str]:
+        """The columns that it reads."""
+        called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
+        called |= {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+        names = [n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in called]
+        return list(dict.fromkeys(self.aliases.get(name, name) for name in names))
+
+    def stateful(self) -> list[tuple[str, str, ast.Call]]:
+        """The key, function and call of every part whose state is learned from all rows."""
+        calls = [(self._function(node), node) for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+        return [(ast.unparse(node), name, node) for name, node in calls if name in STATEFUL]
+
+    def evaluate(
+        self, columns: Mapping[str, np.ndarray], states: Mapping[str, Any], part: ast.expr | None = None
+    ) -> np.ndarray:
+        """Its values, or those of a part: one column, or several of a spline or polynomial."""
+        try:
+            with np.errstate(all="ignore"):  # what is not a number is reported with its row
+                found = np.asarray(self.value(self.tree if part is None else part, columns, states))
+                return found if found.dtype.kind in "bUO" else found.astype(float, copy=False)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            if isinstance(error, InputError):
+                raise
+            text = ", ".join(repr(name) for name, values in columns.items() if values.dtype.kind in "OU")
+            said = f"{text} is text, which it cannot take" if text else str(error).split(". ")[0]
+            raise InputError(f"The term {self.text!r} cannot be computed: {said}.") from error
+
+    def numbers(self, columns: Mapping[str, np.ndarray], states: Mapping[str, Any], part: ast.expr | None = None) -> np.ndarray:
+        """The same as doubles; refused if it is text, or not one value per row."""
+        found = self.evaluate(columns, states, part)
+        if found.dtype.kind in "UO":
+            raise InputError(f"The term {self.text!r} is text where a number is needed; write C(...), or encode it.")
+        rows = {len(values) for values in columns.values()}
+        if (found.ndim and len(found) not in rows) or found.ndim > 2:
+            raise InputError(f"The term {self.text!r} does not have one value per row; write it with columns of the data.")
+        found = np.full(rows.pop(), found) if found.ndim == 0 else found
+        return found.astype(float, copy=False)
+
+    def kind(self, row: Mapping[str, np.ndarray]) -> str:
+        """Of the values, by NumPy's letter: "b" for ``I(x > 0)``; ``row`` has columns of the types of the data."""
+        if self.stateful():
+            return "f"
+        try:
+            with np.errstate(all="ignore"):
+                return str(np.asarray(self.value(self.tree, row, {})).dtype.kind)
+        except (TypeError, ValueError, ArithmeticError, KeyError):
+            return "f"  # refused when it is computed
+
+    def value(self, node: ast.expr, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]) -> Any:
+        """The value of a part; see :meth:`evaluate`."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            return columns[self.aliases.get(node.id, node.id)]
+        if isinstance(node, ast.List | ast.Tuple):
+            return [self.value(child, columns, states) for child in node.elts]
+        if isinstance(node, ast.BinOp):
+            left, right = self.value(node.left, columns, states), self.value(node.right, columns, states)
+            if type(left) is int and type(right) is int:  # whole numbers of Python grow without bound
+                left, right = float(left), float(right)
+            return OPERATORS[type(node.op)](left, right)
+        if isinstance(node, ast.UnaryOp):
+            return OPERATORS[type(node.op)](self.value(node.operand, columns, states))
+        if isinstance(node, ast.Compare):
+            left, found = self.value(node.left, columns, states), None
+            for sign, right in zip(node.ops, (self.value(c, columns, states) for c in node.comparators), strict=True):
+                one = OPERATORS[type(sign)](left, right)
+                found, left = one if found is None else np.logical_and(found, one), right
+            return found
+        assert isinstance(node, ast.Call)
+        name = self._function(node)
+        arguments, keywords = self.arguments(node, columns, states)
+        if name == "I":
+            return arguments[0]
+        if name in STATEFUL:
+            return apply_transform(
+                name, list(map(booleans_as_numbers, arguments)), keywords, with_numbers(states[ast.unparse(node)])
+            )
+        return ROW_BY_ROW[name](*(arguments if name in LOGICAL else map(booleans_as_numbers, arguments)))
+
+    def arguments(
+        self, node: ast.Call, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Those of a call, evaluated."""
+        keywords = {str(keyword.arg): self.value(keyword.value, columns, states) for keyword in node.keywords}
+        return [self.value(child, columns, states) for child in node.args], keywords
+
+
+def parsed(text: str, shown: str) -> ast.expr:
+    """The tree of an expression."""
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise InputError(f"The term {shown!r} is not an expression: {error.msg}.") from None
+
+
+def booleans_as_numbers(value: Any) -> Any:
+    """Booleans as numbers: functions would compute them in half precision."""
+    return value.astype(float) if isinstance(value, np.ndarray) and value.dtype == bool else value
+
+
+def with_numbers(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state of formulaic, whose dictionaries have whole numbers as keys, which JSON does not know."""
+    return {
+        name: {int(key): number for key, number in value.items()} if isinstance(value, dict) else value
+        for name, value in dict(state).items()
+    }
 
 
 @dataclass(frozen=True)

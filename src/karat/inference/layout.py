@@ -1,24 +1,42 @@
-"""From Arrow rows to the columns of a design: a layout whose features are the terms of a formula."""
+"""How the rows of a formula are read: a layout whose features are its terms, and passes over data wherever it lies.
+
+    consumer = rows.scan(layout, consumer)      # one pass; what the partitions found is merged
+    core     = rows.coreset(layout)             # one pass; a sketch per partition
+
+``rows`` are in memory, in files or in DuckDB (:class:`SourceRows`), or in partitions of Dask and Spark (:class:`ClusterRows`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from karat._cluster.partitions import cluster_of, scan_partitions
+from karat._cluster.sketches import finish, last_pass
+from karat._core.coreset import Coreset
 from karat._data import containers
+from karat._data.arguments import ColumnRoles
 from karat._data.batch import Batch
-from karat._data.roles import ColumnRoles
+from karat._data.labels import as_objects
+from karat._stream.sketch import Sketch
+from karat.engine.rows import Progress
+from karat.engine.stream import FOLD
 from karat.errors import InputError
 from karat.inference.design import Design
-from karat.inference.formula import Factor, Formula
-from karat.io.encoding import places
-from karat.io.layout import Layout
-from karat.io.source import is_number, text_columns
+from karat.inference.formula import Factor, Formula, parse
+from karat.io.columnar import ColumnarFiles
+from karat.io.consumers import Consumer, Reduce
+from karat.io.find import open_source
+from karat.io.layout import Layout, places
+from karat.io.scan import Position, require_rows, scan
+from karat.io.source import Source, is_number, text_columns
+from karat.problems import LeastSquares
 
 Where = Callable[[int], str]
 
@@ -231,3 +249,145 @@ def typed_row(schema: pa.Schema) -> dict[str, np.ndarray]:
             dtype=None if is_number(column) else object,
         )
     return found
+
+
+class SourceRows:
+    """Rows of a source of :mod:`karat.io`, which are read in several passes.
+
+    Attributes
+    ----------
+    declared : dict
+        Levels of columns that have a category type of their own, in order.
+    all_doubles : bool
+        Whether whole numbers come as doubles.
+    """
+
+    def __init__(self, source: Source, declared: dict[str, list[Any]], progress: Progress | None) -> None:
+        self.source, self.declared, self.progress = source, declared, progress
+        self.passes, self.all_doubles = 0, source.all_doubles
+
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self.source.schema()
+
+    def as_codes(self, columns: Sequence[str]) -> None:
+        """Read these columns as codes and levels, where the source can: they are categories."""
+        if isinstance(self.source, ColumnarFiles):
+            self.source.as_codes(columns)
+
+    def scan(self, layout: Columns, consumer: Any) -> Any:
+        """The consumer after all rows."""
+        self._scan(layout, consumer)
+        return consumer
+
+    def _scan(self, layout: Columns, consumer: Consumer) -> Position:
+        if self.passes and self.source.once:
+            raise InputError(
+                "A stream comes only once, and this table takes several passes; write it to files, or pass a frame."
+            )
+        self.passes += 1
+        position = scan(self.source, layout, [consumer], FOLD, progress=self.progress)
+        require_rows(self.source, layout, position)
+        return position
+
+    def coreset(self, layout: DesignLayout) -> Coreset:
+        """Of all rows."""
+        sketch = Sketch(LeastSquares(), random_state=0, buffer_rows=FOLD)
+        position = self._scan(layout, Reduce(sketch, layout))
+        core = sketch.coreset()
+        source = self.source.described(self.source.identity(), position.counts)
+        dropped = {"missing": position.dropped, "broken": position.bad}
+        return replace(core, provenance=layout.provenance(core.problem, 0, source, dropped, None))
+
+
+class ClusterRows:
+    """Rows of a Dask or Spark data frame, with the methods of :class:`SourceRows`.
+
+    Parameters
+    ----------
+    data : data frame
+    home : module
+        :mod:`karat.dask` or :mod:`karat.spark`.
+    """
+
+    def __init__(self, data: Any, home: Any) -> None:
+        self.data, self.home = data, home
+        self.declared: dict[str, list[Any]] = {}
+        self.all_doubles = False
+
+    def schema(self) -> pa.Schema:
+        return self.home.frame_schema(self.data)
+
+    def as_codes(self, columns: Sequence[str]) -> None:
+        """Partitions are read as they come."""
+
+    def scan(self, layout: Columns, consumer: Any) -> Any:
+        """The merged consumers of the partitions."""
+        return scan_partitions(self.data, layout, partial(replace, consumer))[0]
+
+    def coreset(self, layout: DesignLayout) -> Coreset:
+        work = last_pass(LeastSquares(), layout, 0)
+        return finish(work, self.home.messages(self.data, work), self.home.NAME)
+
+
+def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
+    """Rows of anything that :func:`karat.inference.ols` takes."""
+    cluster = cluster_of(data)
+    if cluster is not None:
+        return ClusterRows(data, cluster)
+    return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
+
+
+def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
+    """The columns of a pandas frame that a formula and its options name."""
+    if not hasattr(data, "iloc") or not hasattr(data, "columns"):
+        return data
+    free = [str(name) for name in data.columns if str(name) not in others]
+    return only_columns(data, [*parse(text, free).variables, *(name for name in others if name is not None)])
+
+
+def only_columns(data: Any, wanted: Sequence[str]) -> Any:
+    """Some columns of a pandas frame, by their names: the rest may hold anything.  Other data as it is."""
+    if not hasattr(data, "iloc") or not hasattr(data, "columns") or not set(wanted) <= set(map(str, data.columns)):
+        return data  # refused later, with all names at hand
+    found = data.copy(deep=False)  # no numbers are copied
+    for name in dict.fromkeys(name for name in data.columns if str(name) not in wanted):
+        del found[name]
+    return found
+
+
+def open_table(data: Any) -> Source:
+    """The source of rows that are not in partitions; single values of a dictionary are one row."""
+    data = containers.collected(data)
+    if containers.frame_library(data) in ("pandas", "polars") and containers.dimensions(data) == 1:
+        raise InputError(f"The data is a {type(data).__name__}, a single column; pass a frame.", argument="data")
+    if isinstance(data, dict):
+        columns = {str(name): _column(values) for name, values in data.items()}
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) > 1 or any(values.ndim != 1 for values in columns.values()):
+            told = ", ".join(f"{name} {values.shape[0]}" for name, values in columns.items())
+            raise InputError(f"The columns of the dictionary have different lengths, or are no columns: {told}.")
+        try:
+            data = pa.table(columns)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InputError(f"The dictionary has a column that cannot be read: {error}.") from error
+    if containers.frame_library(data) == "polars" and not hasattr(data, "__arrow_c_stream__"):  # polars before 1.3
+        data = data.to_arrow()
+    return open_source(data)
+
+
+def _column(values: Any) -> np.ndarray:
+    """A column of a dictionary: text as it is, and numbers beside text as text."""
+    found = np.atleast_1d(as_objects(values))
+    return found if all(isinstance(value, str) for value in found) else np.atleast_1d(values)
+
+
+def _declared(data: Any) -> dict[str, list[Any]]:
+    """The levels of the category columns of a frame in memory, in their order."""
+    if hasattr(data, "iloc") and hasattr(data, "columns"):
+        kinds = zip(data.columns, data.dtypes, strict=True)
+        return {str(name): list(kind.categories) for name, kind in kinds if hasattr(kind, "categories")}
+    if containers.frame_library(data) == "polars" and hasattr(data, "schema"):
+        enums = {name: kind for name, kind in data.schema.items() if type(kind).__name__ == "Enum"}
+        return {str(name): list(kind.categories) for name, kind in enums.items()}
+    return {}

@@ -20,23 +20,21 @@ import numpy as np
 import pandas as pd
 
 from karat._core.coreset import Coreset
-from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
 from karat._data import containers
+from karat._data.arguments import progress_bar
 from karat.engine.linalg import MOST
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
-from karat.inference.design import restored_design
+from karat.inference.design import make_design, restored_design
 from karat.inference.encoder import Encoder
 from karat.inference.formula import parse
-from karat.inference.layout import formula_columns
+from karat.inference.layout import formula_columns, needed_columns, open_rows
 from karat.inference.learn import Learn
-from karat.inference.passes import needed_columns, open_rows
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import KINDS, FrequencyWLS, FullData, check_cov_type
 from karat.inference.scores import FullDataSolution, Scores, wanted_sums
-from karat.inference.terms import make_design
 
 
 def ols(

@@ -8,7 +8,7 @@ except ImportError:
     raise MissingExtraError("karat.io", "io") from None
 
 from karat.io.build import coreset_files
-from karat.io.database import query
+from karat.io.find import query
 from karat.io.sample import sample_rows
 from karat.io.verdict import FileVerification
 from karat.io.verify import verify_files

@@ -16,19 +16,15 @@ from typing import Any, Literal, Never
 
 from karat._core.coreset import Coreset
 from karat._core.files import problem_header
-from karat._core.plan import FOLD, fold_memory
-from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._data.advice import unknown_argument
-from karat._data.batch import check_taken
-from karat._data.roles import column_problem, column_roles, listed_names
+from karat._data.arguments import check_mergeable, check_taken, column_problem, column_roles, listed_names, progress_bar
 from karat._storage.archive import prefixed, without_prefix
-from karat._storage.damage import reading
-from karat._stream.admission import check_mergeable
 from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
 from karat.engine.rows import Progress
-from karat.errors import InputError, check_whole
+from karat.engine.stream import FOLD
+from karat.errors import InputError, check_whole, reading
 from karat.io.checkpoint import Checkpoint, transform_digest
 from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.content_digest import ALGORITHM, Digest
@@ -165,7 +161,7 @@ def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None)
     if layout.pipeline is not None or isinstance(problem, Kernel):  # the number of features is not known yet
         fixed, each = 0, 8 * 8 * width
     else:
-        fixed, each = fold_memory(problem, -(-layout.width // problem.input_tables), len(roles.targets))
+        fixed, each = problem.fold_memory(-(-layout.width // problem.input_tables), len(roles.targets))
     if isinstance(memory, bool) or not isinstance(memory, int):
         raise InputError(f"memory must be a whole number of bytes, such as 10**9, not {memory!r}.", argument="memory")
     if memory < fixed + each * LEAST_ROWS:

@@ -17,10 +17,9 @@ import numpy as np
 
 from karat._storage.archive import Stored, read_archive, write_archive
 from karat._storage.atomic import LOCKS
-from karat._storage.damage import reading, require
-from karat._stream.stored import admit
+from karat._stream.state import admit
 from karat.engine.claim import PROOF_VERSION
-from karat.errors import InputError, StorageError
+from karat.errors import InputError, StorageError, reading, require
 from karat.io.layout import Layout
 from karat.io.scan import changed_file
 from karat.io.source import ResumePoint, Source

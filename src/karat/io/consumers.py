@@ -8,6 +8,7 @@ FindAnywhere    whether kept rows are anywhere                     verify
 Hashes          hashes of all rows                                 build, verify
 SampleRows      a few rows, drawn at random                        report
 ColumnSums      sums and sums of squares of the columns            report
+LearnLevels     levels of categories, by the classes made of it    build, regression tables
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from scipy import sparse
 
-from karat._data.batch import Batch, Table, stack, stacked_rows
+from karat._data.batch import Batch, Table, find_offsets, stack, stacked_rows
 from karat._data.labels import same_kind
 from karat._data.non_finite import explain_non_finite
-from karat._data.offsets import find_offsets
 from karat._storage.archive import Stored, flat, prefixed, unflat, without_prefix
-from karat._stream.buffer import Buffer
 from karat._stream.samples import Samples
 from karat._stream.sketch import BUFFER_BYTES, Sketch
-from karat._stream.summary import weighed
+from karat._stream.summary import Buffer, weighed
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.reduce import NonFiniteError
@@ -41,6 +42,7 @@ from karat.io.source import Chunk
 from karat.problems.latent import Latent
 from karat.problems.latent.sums import Sums, add
 
+MOST_LEVELS = 10_000  # a category with more of them is an identifier
 ROUNDS = 3  # passes until the coordinates fit; one is enough for the data that the coreset was made from
 
 
@@ -399,3 +401,26 @@ def dense_rows(rows: Rows, positions: Indices | None = None) -> Array:
 def _first(rows: Rows) -> Array:
     first = rows.parts[0][:, [0]]
     return np.asarray(first.toarray() if sparse.issparse(first) else first)[:, 0].astype(float) + 0.0
+
+
+class LearnLevels(Consumer):
+    """Collects the levels of categories: of one-hot columns, or of the terms of a formula.
+
+    Attributes
+    ----------
+    levels : dict
+        By the name of the category.
+    """
+
+    levels: dict[str, set[Any]]
+
+    def add_levels(self, what: str, name: str, column: Any, remedy: str) -> None:
+        """Add the distinct values of an Arrow column."""
+        try:
+            self.levels[name].update(pc.unique(column).to_pylist())
+        except pa.ArrowNotImplementedError:
+            raise InputError(
+                f"The {what} {name!r} has values of type {column.type}, which are no levels; make it text or numbers."
+            ) from None
+        if len(self.levels[name]) > MOST_LEVELS:
+            raise InputError(f"The {what} {name!r} has more than {MOST_LEVELS:,} levels; {remedy}.", column=name)

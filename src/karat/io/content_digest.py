@@ -26,8 +26,7 @@ from karat._data.batch import Batch
 from karat._data.containers import rounds
 from karat._storage.archive import Stored
 from karat.io.consumers import Consumer
-from karat.io.numbers import as_doubles, decoded
-from karat.io.source import Chunk, sort_of
+from karat.io.source import Chunk, as_doubles, decoded, sort_of
 
 BLOCK = 4096
 ALGORITHM = "sha256"

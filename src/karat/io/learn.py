@@ -9,24 +9,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import fsum
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from karat._data.batch import Batch
 from karat._storage.archive import read_archive
-from karat._stream.stored import admit
+from karat._stream.state import admit
 from karat.engine.rows import Progress
 from karat.errors import InputError
-from karat.io.consumers import Consumer
-from karat.io.encoding import Encoding, as_text
-from karat.io.layout import Layout
+from karat.io.consumers import LearnLevels
+from karat.io.layout import Encoding, Layout, as_text
 from karat.io.scan import require_rows, scan
 from karat.io.source import Chunk, ResumePoint, Source
-
-MOST = 10_000  # levels; a category with more of them is an identifier
 
 
 def learned(
@@ -58,29 +53,6 @@ def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
     if found is None or (found.columns, found.fill) != (asked.columns, asked.fill):
         return None
     return replace(found, lenient=False)
-
-
-class LearnLevels(Consumer):
-    """Collects the levels of categories: of one-hot columns, or of the terms of a formula.
-
-    Attributes
-    ----------
-    levels : dict
-        By the name of the category.
-    """
-
-    levels: dict[str, set[Any]]
-
-    def add_levels(self, what: str, name: str, column: Any, remedy: str) -> None:
-        """Add the distinct values of an Arrow column."""
-        try:
-            self.levels[name].update(pc.unique(column).to_pylist())
-        except pa.ArrowNotImplementedError:
-            raise InputError(
-                f"The {what} {name!r} has values of type {column.type}, which are no levels; make it text or numbers."
-            ) from None
-        if len(self.levels[name]) > MOST:
-            raise InputError(f"The {what} {name!r} has more than {MOST:,} levels; {remedy}.", column=name)
 
 
 class LearnEncoding(LearnLevels):

@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._core.plan import FOLD
 from karat._core.provenance import Provenance
 from karat._data import containers
 from karat._data.batch import Batch
+from karat.engine.stream import FOLD
 from karat.errors import InputError
 from karat.io.consumers import Consumer
-from karat.io.encoding import Encoding
 from karat.io.find import open_source
-from karat.io.layout import Layout
+from karat.io.layout import Encoding, Layout
 from karat.io.scan import scan
 from karat.io.source import Chunk
 

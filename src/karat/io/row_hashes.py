@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from karat.io.numbers import decimals_as_doubles
+from karat.io.source import decimals_as_doubles
 
 BLOCK = 2**15
 TEXT = 2**20  # bytes of text at a time

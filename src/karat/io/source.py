@@ -4,6 +4,7 @@ A *resume point* is what a resumed run needs to go on: the file, the rows of it 
 CSV file).  From a resume point on, the same chunks follow whether or not the run was interrupted.
 
 What folders say (``year=2024/``) becomes columns: numbers, if that is how every value of the column is written, else text.
+Numbers of Arrow columns become the doubles nearest to what is written.
 """
 
 from __future__ import annotations
@@ -29,6 +30,26 @@ AHEAD = 6  # items more than there are threads, so that these go on while others
 MISSING = "__HIVE_DEFAULT_PARTITION__"
 DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
 NOT_A_NUMBER = b"karat: not a number"  # metadata of a column that is text for one value's sake: where that is, in words
+
+
+def decoded(column: Any) -> Any:
+    """The values of a column that comes as codes and a dictionary; any other column as it is."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def decimals_as_doubles(column: Any) -> Any:
+    """Decimals as an Arrow column of doubles; by way of their digits, because Arrow's own cast is off by an ulp."""
+    return column.cast(pa.string()).cast(pa.float64())
+
+
+def as_doubles(column: Any) -> np.ndarray:
+    """A column of numbers, truth values or nothing; a missing value is NaN."""
+    if pa.types.is_decimal(column.type):
+        column = decimals_as_doubles(column)
+    elif not pa.types.is_floating(column.type):
+        column = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+        column = column.cast(pa.float64(), safe=False)
+    return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -76,7 +97,7 @@ class Source(ABC):
     all_doubles : bool
         Whole numbers come as doubles; the schema says what they are.
     query : dict or None
-        The query of a database that gives the rows (:mod:`karat.io.database`).
+        The query of a database that gives the rows (:mod:`karat.io.find`).
     """
 
     names: Sequence[str]

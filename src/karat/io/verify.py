@@ -19,12 +19,11 @@ import numpy as np
 
 from karat._core.certify import centred_kernel, certify_again, measure_again
 from karat._core.coreset import Coreset, load
-from karat._core.progress import progress_bar
 from karat._core.provenance import Provenance
 from karat._core.verify import shared_groups
 from karat._data import containers
+from karat._data.arguments import ColumnRoles, progress_bar
 from karat._data.batch import OTHER_ROWS, Table, kept_table
-from karat._data.roles import ColumnRoles
 from karat._stream.samples import Samples
 from karat._stream.sketch import Sketch
 from karat.engine.reduce import Reduction, better, fit_moments

@@ -140,6 +140,10 @@ class Problem(ABC):
         """Approximate number of entries of the sums of a first pass."""
         return 0
 
+    def fold_memory(self, columns: int, targets: int) -> tuple[int, int]:
+        """Bytes of a fold that do not depend on its rows, and bytes per row: rows read ahead, waiting, and summed."""
+        return int(8 * 24 * self.kernel(columns, targets).width ** 2), 8 * (8 * (columns + targets) + 4)
+
     def width(self, columns: int, targets: int = 1) -> int:
         """Number of kernel features, which bounds the number of rows a coreset needs."""
         return self.kernel(columns, targets if self.needs_target else 0).width

@@ -31,7 +31,6 @@ from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
-from karat.engine.blas import one_blas_thread
 from karat.engine.claim import Claim
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
@@ -39,6 +38,7 @@ from karat.engine.offsets import exact_combination
 from karat.engine.powers import Powers
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress, Rows
+from karat.engine.threads import one_blas_thread
 from karat.errors import InputError
 from karat.problems.absorb.absorb import absorb, measure_absorbed
 from karat.problems.absorb.correction import Correction

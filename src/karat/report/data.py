@@ -54,7 +54,7 @@ def are_paths(data: Any) -> bool:
 
 
 def is_source(data: Any) -> bool:
-    """Whether rows come in batches: of an open source, a query, a cursor or a reader (:mod:`karat.io.database`)."""
+    """Whether rows come in batches: of an open source, a query, a cursor or a reader (:mod:`karat.io.find`)."""
     known = ("read_schema", "read_next_batch", "to_arrow_reader", "fetch_arrow_reader", "fetch_record_batch")
     return any(hasattr(data, name) for name in known)
 

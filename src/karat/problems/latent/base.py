@@ -197,6 +197,11 @@ class Latent(Problem):
         """A kernelization of the right width for planning; its features are known once the maps are."""
         return self._kernel((columns,), None)
 
+    def fold_memory(self, columns: int, targets: int = 0) -> tuple[int, int]:
+        terms = self.kernel(columns)  # coordinates are computed when rows are read; at worst, for the tree, of all at once
+        fixed = 8 * (24 * terms.width**2 + 3 * self.sums_size(columns))
+        return int(fixed), 8 * (8 * self.tables * columns + terms.columns + 4)
+
     def known_kernel(self, maps: Maps) -> TermKernel:
         """The kernelization once the maps are known."""
         kernel = self._kernel(self.columns_of(maps), maps)

@@ -25,9 +25,9 @@ from typing import ClassVar, final
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.coordinates import monomials
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
-from karat.engine.monomials import monomials
 from karat.engine.rows import Statistic
 
 
