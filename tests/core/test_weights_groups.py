@@ -168,3 +168,22 @@ def test_leave_one_fold_out_from_groups():
         held = ((y[~full] - X[~full] @ expected[0] - expected[1]) ** 2).sum()
         score = core.weights[~small] @ (core.y[~small] - core.X[~small] @ expected[0] - expected[1]) ** 2
         assert score == pytest.approx(held, rel=1e-11)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("rows", [303, 9000])
+@pytest.mark.parametrize("rare", [False, True])
+def test_a_column_whose_squares_underflow_in_one_group(fit_intercept, rows, rare):
+    rng = np.random.default_rng(rows)
+    tiny = rng.integers(1, 9, rows) * 1e-300 * (1 if not rare else rng.random(rows) < 0.01)
+    X = np.vstack([np.column_stack([tiny, np.zeros(rows)]), rng.standard_normal((rows, 2))])
+    y = rng.standard_normal(2 * rows) + 3
+    groups = np.repeat(["small", "large"], rows)
+    core = karat.coreset(X, y, karat.problems.LeastSquares(fit_intercept=fit_intercept), groups=groups)
+    own = core.groups == "small"
+    kept = core.indices[own]
+    scaled = np.where(groups == "small", X[:, 0] * 1e300, 0.0)
+    for other in (scaled, y):
+        product = scaled * other
+        assert core.weights[own] @ product[kept] == pytest.approx(product[:rows].sum(), rel=1e-9)
+    assert core.verify(X, y, groups=groups).ok

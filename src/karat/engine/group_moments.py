@@ -25,7 +25,7 @@ from karat.engine import linalg
 from karat.engine.frame import typical
 from karat.engine.group_weights import each, second_moments
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.rows import Blocks, Rows, consecutive
+from karat.engine.rows import Blocks, Rows, column_sizes, consecutive
 from karat.engine.tolerances import EPS, EXTREME, KAPPA, WILD
 
 PASS = 8192  # rows of a larger group that are read at a time
@@ -103,7 +103,14 @@ def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
     if again.any():
         sums[again] = second_moments(variables[again] @ map_[again], weights[again])
     lightest = np.where(weights > 0, weights, np.inf).min(axis=1)
-    return _moments_from_sums(sums, squares, shift, map_, weights.sum(axis=1), lightest, usual, ~again, again, int(affine))
+    vanished = np.einsum("gii->gi", sums) == 0
+    lost = np.zeros(len(sums), dtype=bool)
+    some = np.flatnonzero(vanished.any(axis=1))
+    there = ((variables[some] != 0) & (weights[some] > 0)[:, :, None]).any(axis=1)
+    lost[some] = (vanished[some] & there).any(axis=1)
+    return _moments_from_sums(
+        sums, squares, shift, map_, weights.sum(axis=1), lightest, usual, ~again, again, lost, int(affine)
+    )
 
 
 def _first_look(
@@ -133,14 +140,17 @@ def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, af
         harmless = np.square(shift) * weights.sum(axis=1)[:, None] <= squares[:, 1:]
         shift[harmless & ~mapped[:, None]] = 0.0
     sums, total, lightest = np.empty_like(seen), counts.astype(float), np.ones(len(starts))
+    lost = np.zeros(len(starts), dtype=bool)
     for g, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
         own = rows.run(start, start + count)
         sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine)
+        vanished = np.diag(sums[g])[int(affine) :] == 0
+        lost[g] = vanished.any() and bool((column_sizes(own, shift[g])[vanished] > 0).any())
         if own.weights is not None:
             total[g], lightest[g] = own.weights.sum(), own.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
     return _moments_from_sums(
-        sums, squares, shift, map_, total, lightest, usual, ~mapped, np.zeros(len(starts), dtype=bool), int(affine)
+        sums, squares, shift, map_, total, lightest, usual, ~mapped, np.zeros(len(starts), dtype=bool), lost, int(affine)
     )
 
 
@@ -161,16 +171,19 @@ def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array
 
 def _moments_from_sums(
     sums: Array, squares: Array, shift: Array, map_: Array, total: Array, lightest: Array, usual: Array, plain: Flags,
-    twice: Flags, lead: int,
+    twice: Flags, lost: Flags, lead: int,
 ) -> GroupMoments:  # fmt: skip
-    """The moments of groups from their sums in mapped variables; ``squares`` are those of the variables before the map."""
+    """The moments of groups from their sums in mapped variables; ``squares`` are those of the variables before the map.
+
+    ``lost``: a variable is so small that its squares are zero, though it is not.
+    """
     alive = np.einsum("gii->gi", sums) > 0
     step, kappa, clear = whitening_steps(sums / total[:, None, None], alive, lead)
     gram = step.transpose(0, 2, 1) @ sums @ step
     smallest = np.where(alive & (squares > 0), squares, np.inf).min(axis=1)
     tame = (squares.max(axis=1) < EXTREME**2 * lightest) & (smallest > total / EXTREME**2)
     wild = (squares[:, lead:] > np.square(WILD * usual) * total[:, None]) & (usual > 0)
-    good = clear & (kappa <= KAPPA) & tame & ~wild.any(axis=1) & np.isfinite(gram).all(axis=(1, 2))
+    good = clear & (kappa <= KAPPA) & tame & ~lost & ~wild.any(axis=1) & np.isfinite(gram).all(axis=(1, 2))
     return GroupMoments(shift, total, map_, step, sums, gram, plain, alive, twice, good)
 
 
