@@ -47,7 +47,7 @@ SHORTEST, SHORT, MEDIUM, LONG = 8, 32, 64, 128  # rows of a piece
 RESTS = 5  # additions beyond a perfect tree: rests of blocks, ranges of unequal length, and the first value of NumPy's sum
 MOST_ROWS = 2**40  # where nothing is known about their number
 WIDE = float(np.finfo(np.longdouble).eps)  # EPS where the machine has nothing longer than a double
-EXTENDED = 2**22  # products that extended precision sums in some hundredths of a second
+EXTENDED = 2**23  # products that extended precision sums in some hundredths of a second
 SMALLEST = float(np.finfo(float).smallest_subnormal)
 
 
