@@ -288,7 +288,7 @@ def powers(case: Case, core, verdict: Verdict) -> None:
             if case.newer and t < 3 and spec["name"] == "LeastSquares":
                 standard_errors(core.certificate, claim.pair(side), u[rows], verdict)
     verdict.error = worst.ratio
-    if verdict.verdict == "exact" and worst.ratio > 1:
+    if worst.ratio > 1:  # worse than anything that was said of standard errors
         verdict.verdict = "wrong" if allowed > 1 else "understated"
         verdict.detail = f"{worst}{place}, claimed {verdict.claimed:.1e} and {rounding / EPS:.0f} eps"
     elif verdict.verdict == "exact":
