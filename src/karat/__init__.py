@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from karat.estimators import CoresetClassifier, CoresetRegressor, exact_cv
     from karat.io import FileVerification, coreset_files, verify_files
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 __all__ = [
     "Certificate",
