@@ -263,9 +263,9 @@ def test_a_bar_needs_tqdm(frame, capsys, monkeypatch):
     assert f"{N / 1000:.2f}k" in capsys.readouterr().err
     karat.coreset(frame, "price", progress=False)
     assert not capsys.readouterr().err
-    from karat._core import progress
+    from karat._data import arguments
 
-    monkeypatch.setattr(progress, "find_spec", lambda name: None)
+    monkeypatch.setattr(arguments, "find_spec", lambda name: None)
     with pytest.raises(karat.MissingExtraError, match=r"karat\[progress\]"):
         karat.coreset(frame, "price", progress=True)
 

@@ -66,7 +66,7 @@ def test_errors_name_columns_that_are_not_in_memory(rows):
     X, y = rows
     for value, said in (
         (np.nan, "Column d has 2 NaN values, the first in row 7"),
-        (1e300, "Column d has values up to 1.0e+300"),
+        (1e300, "Column d has a value in row 7 that is 3e+300 times as far from the others"),
     ):
 
         def spoilt(part, value=value):
