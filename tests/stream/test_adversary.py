@@ -89,7 +89,7 @@ def test_a_batch_that_overflows_is_refused_at_once():
     sketch.update(X[:500], y[:500])
     bad = X[:50].copy()
     bad[0] = 1e200
-    with pytest.raises(karat.InputError, match="row 0 that is .* times as far from the others"):
+    with pytest.raises(karat.InputError, match=r"row 0 that is .* times as far from the others"):
         sketch.update(bad, y[:50])
     core = sketch.update(X[500:], y[500:]).coreset()
     assert (core.n_rows, core.certificate.ok) == (1000, True)
