@@ -144,3 +144,17 @@ def test_large_whole_numbers_with_gaps_do_not_depend_on_batches(tmp_path):
     core = karat.coreset_files(tmp_path / "i.parquet", "y", on_missing="drop")
     pq.write_table(rows, tmp_path / "i.parquet", row_group_size=4000)
     assert karat.verify_files(core).data == "identical"
+
+
+def test_rare_values_whose_fourth_powers_no_coordinate_holds():
+    """A column of 1e-155 in 3 % of the rows: scaled to 1, products of its powers overflow."""
+    rng = np.random.default_rng(9046)
+    X = np.column_stack([rng.standard_normal(500) * 1e-155 * (rng.random(500) < 0.03), rng.standard_normal(500)])
+    y = rng.standard_normal(500) + 1
+    sketch = karat.Sketch(P.LpRegression(4), buffer_rows=100)
+    for start in range(0, 500, 97):
+        sketch.update(X[start : start + 97], y[start : start + 97])
+    core = sketch.coreset()
+    powers = (X[:, 0] * 1e155) ** 4
+    assert core.certificate.ok
+    assert core.weights @ powers[core.indices] == pytest.approx(powers.sum(), rel=1e-9)

@@ -283,7 +283,7 @@ class Frame:
     @cached_property
     def lowest(self) -> float:
         """A lower bound of f / U over the queries of length 1: by Jensen's inequality, and by M."""
-        if not len(self.half):
+        if not len(self.half) or not np.isfinite(self.half).all():  # powers of coordinates overflow: nothing is proven in them
             return 0.0
         jensen = max(linalg.eigenvalues(self.second / self.total).min(), 0.0) ** (self.degree // 2)
         own = linalg.eigenvalues(self.half / self.total).min() - self.sum_error * float(np.trace(self.half)) / self.total
