@@ -69,6 +69,7 @@ def draw(name: str, seed: int = 0) -> Case:
         groups = rng.integers(0, 3, n) if rng.random() < 0.5 else np.array(["a", "b"])[rng.integers(0, 2, n)]
         if weights is not None and not family.newer:
             weights[[np.flatnonzero(groups == g)[0] for g in np.unique(groups)]] += weights.max()
+    groups = extra.get("groups", groups)
     method = str(rng.choice(["auto", "onepass", "tree", "caratheodory"], p=[0.76, 0.08, 0.08, 0.08]))
     way = _way(rng, n, spec, family, X, groups)
     if way["kind"] not in ("memory", "saved") or n > 20_000:

@@ -230,6 +230,12 @@ def raw_squares(rng: Rng, d: int, n: int) -> Spec:
     return {"name": "LeastSquares", "fit_intercept": bool(rng.random() < 0.1)}
 
 
+def all_levels(rng: Rng, d: int, n: int) -> Spec:
+    """Mostly with an intercept, which the levels of a factor add up to."""
+    name = "Ridge" if rng.random() < 0.2 else "LeastSquares"
+    return {"name": name, "fit_intercept": bool(rng.random() < 0.8)} | ({"alpha": 1.0} if name == "Ridge" else {})
+
+
 def least_squares(rng: Rng, d: int, n: int) -> Spec:
     return {"name": "LeastSquares", "fit_intercept": bool(rng.random() < 0.6)}
 
@@ -313,6 +319,8 @@ FAMILIES |= {
     "light-rows": Family(("light_rows",), pair_of_columns, powers, **PLAIN),
     "wild-row": Family(("wild_row",), pair_of_columns, powers, **PLAIN),
     "sentinels": Family(("sentinels",), long_table, powers, **PLAIN),
+    "all-levels": Family(("all_levels",), pair_of_columns, all_levels, **PLAIN),
+    "uneven-groups": Family(("uneven_groups",), pair_of_columns, powers, 0.5, **PLAIN),
 }
 NEWER = tuple(k for k, f in FAMILIES.items() if f.newer)
 

@@ -158,3 +158,22 @@ def sentinels(rng: Rng, n: int, d: int) -> np.ndarray:
     rows = rng.choice(n, max(1, int(np.rint(0.0003 * n))), replace=False)
     X[rows, int(rng.integers(d))] = rng.choice([-999e9, -9999.0, 1e12])
     return X
+
+
+@generator
+def all_levels(rng: Rng, n: int, d: int) -> np.ndarray:
+    """The indicators of every level of one or two factors: each factor adds up to the constant."""
+    sizes, even = rng.integers(2, 8, rng.integers(1, 3)), rng.choice([0.5, 5.0])
+    factors = [rng.choice(k, n, p=rng.dirichlet(np.full(k, even))) for k in sizes]
+    hot = [(codes[:, None] == np.unique(codes)).astype(float) for codes in factors]
+    return beside(rng, n, sum(h.shape[1] for h in hot) + max(0, d - 2), *hot)
+
+
+@generator
+def uneven_groups(rng: Rng, n: int, d: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """Groups in which a column has other sizes: its squares underflow in one of them."""
+    groups = rng.integers(0, int(rng.integers(2, 5)), n)
+    X = normal(rng, n, d) + rng.choice([0.0, 5.0])
+    size = np.array([10.0 ** rng.choice([-300, -200, -160, -80, 0, 80]) for _ in range(groups.max() + 1)])
+    X[:, int(rng.integers(d))] *= size[groups]
+    return X, {"groups": groups}
