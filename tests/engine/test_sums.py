@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from karat.engine.function import FunctionKernel
-from karat.engine.linalg import SHORT, exact_sum, exact_sum_rounding, sum_rounding, summed_product
 from karat.engine.polynomial import Polynomials
 from karat.engine.rows import Rows, pass_over
+from karat.engine.sums import SHORT, exact_sum, exact_sum_rounding, sum_rounding, summed_product
 
 U = Fraction(1, 2**53)
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from karat.engine.frame import LOOKED_AT, typical
+from karat.engine.frame import typical
 from karat.engine.linalg import Array
 from karat.engine.parts import Part
+from karat.engine.peel import LOOKED_AT
 from karat.engine.rows import Rows, sample, sweep
 from karat.errors import InputError
 

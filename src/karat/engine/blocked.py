@@ -7,6 +7,7 @@ inverses of diagonal blocks, which are small.  Which blocks there are depends on
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
 
+from karat.compat.scipy import blas_routine
 from karat.engine.threads import share
 
 Real = npt.NDArray[Any]  # float32 or float64
@@ -50,6 +52,48 @@ def add_gram(gram: Real, columns: Real, signs: Real | None, threads: int) -> Non
         gram[rows, rows.start :] += columns[rows] @ signed[rows.start :].T
 
     share(add, _blocks(0, len(gram), BLOCK), threads)
+
+
+def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
+    """Add ``block' block`` to the upper triangle of a C-contiguous matrix, ``piece`` rows after the other.
+
+    BLAS sums the rows of a piece before it adds them to the matrix.  So a row goes through at most
+    ``piece + len(block) / piece`` additions.
+    """
+    tiles = [(i, j) for i in _blocks(0, len(gram), STRIP) for j in _blocks(i.start, len(gram), STRIP)]
+    square, multiply = blas_routine("dsyrk", 10), blas_routine("dgemm", 13)
+    whole = len(block) // piece * piece
+    starts = [*range(0, whole, piece), *([whole] if whole < len(block) else [])]
+    if square is None or multiply is None or block.strides[1] != 8:  # slower: the product is a matrix of its own
+
+        def add(tile: tuple[slice, slice]) -> None:
+            for start in starts:
+                rows = block[start : start + piece]
+                gram[tile] += rows[:, tile[0]].T @ rows[:, tile[1]]
+
+        share(add, tiles, threads)
+        return
+    lower, plain, turned, one = (ctypes.c_char(b"L"), ctypes.c_char(b"N"), ctypes.c_char(b"T"), ctypes.c_double(1.0))
+    leading, width = ctypes.c_int(block.strides[0] // 8), ctypes.c_int(gram.strides[0] // 8)
+    # BLAS reads matrices column by column: to it the block is its transpose, and the upper triangle the lower one.
+    constants: tuple[Any, ...] = (lower, plain, turned, one, leading, width)
+    low, no, yes, unit, ld, ldc = map(ctypes.addressof, constants)
+    data, target, step = block.ctypes.data, gram.ctypes.data, block.strides[0]
+
+    def add_tile(tile: tuple[slice, slice]) -> None:
+        sizes = [ctypes.c_int(part.stop - part.start) for part in tile]
+        left, right = map(ctypes.addressof, sizes)
+        first, last = (data + 8 * part.start for part in tile)
+        place = target + gram.strides[0] * tile[0].start + 8 * tile[1].start
+        for start in starts:
+            rows = ctypes.c_int(min(piece, len(block) - start))
+            count, away = ctypes.addressof(rows), start * step
+            if tile[0] == tile[1]:
+                square(low, no, left, count, unit, first + away, ld, unit, place, ldc)
+            else:
+                multiply(no, yes, right, left, count, unit, last + away, ld, first + away, ld, unit, place, ldc)
+
+    share(add_tile, tiles, threads)
 
 
 def blocked_cholesky(gram: Real, threads: int) -> Real | None:

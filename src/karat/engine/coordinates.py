@@ -34,6 +34,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.sums import gram_matrix
 from karat.engine.tolerances import BLIND, EPS, EXPLAINED, GRADED, HALF_EXPLAINED, KAPPA, SMALL, SMALLISH, TINY, UNSCALED
 
 
@@ -44,15 +45,17 @@ class Directions:
     vectors: Array  # (v, e): each a combination of the shifted columns (the constant first, if it is a base variable)
     sizes: Array  # (e,): their root mean square over all rows, relative to that of their terms
     norms: Array  # (e,): the same itself; for a loss of degree p, the p-th root of the mean p-th power
+    products: Array | None = None  # (e, e): mean products of their values, where they are known
 
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def plus(self, vectors: Array, sizes: Array, norms: Array) -> Directions:
+    def plus(self, vectors: Array, sizes: Array, norms: Array, products: Array | None = None) -> Directions:
         return Directions(
             np.hstack([self.vectors, vectors]),
             np.concatenate([self.sizes, sizes]),
             np.concatenate([self.norms, norms]),
+            products if not len(self) else self.products if not len(sizes) else None,
         )
 
     @staticmethod
@@ -69,6 +72,7 @@ class Basis:
     unconfirmed: Flags  # (r,): directions that vanished in a sample; whether they vanish on all rows is not known yet
     separate_targets: int  # number of separate variables left
     excluded: Directions  # what was dropped
+    inverse: Array | None = None  # of the map with what was dropped beside it, where that is known
 
     @staticmethod
     def of(map_: Array, separate_targets: int = 0, unconfirmed: Flags | None = None) -> Basis:
@@ -87,7 +91,7 @@ def condition_of(variables: Array) -> float:
     largest = np.abs(variables).max(axis=0)
     if not largest.all():
         return np.inf
-    gram = linalg.gram(variables / largest, None)
+    gram = gram_matrix(variables / largest, None)
     size = np.sqrt(np.diag(gram))
     values = linalg.eigenvalues(gram / np.outer(size, size))
     return float(np.sqrt(values[-1] / max(values[0], EPS**2)))
@@ -145,10 +149,12 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
     return Basis.of(columns, separate_targets, unconfirmed)
 
 
-def without(basis: Basis, gone: Flags, sizes: Array, norms: Array) -> Basis:
+def without(basis: Basis, gone: Flags, sizes: Array, gram: Array) -> Basis:
     """The basis without some directions, which it remembers."""
     last = np.arange(len(gone)) >= len(gone) - basis.separate_targets
-    excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone], norms[gone])
+    products = gram[np.ix_(gone, gone)]
+    norms = np.sqrt(np.maximum(np.diag(products), 0.0))
+    excluded = basis.excluded.plus(basis.map[:, gone], sizes[gone], norms, products)
     return Basis(basis.map[:, ~gone], basis.unconfirmed[~gone], int((last & ~gone).sum()), excluded)
 
 
@@ -224,7 +230,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
             kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
     flags = np.concatenate(unconfirmed)
     poor = bool(flags.any()) or (degree > 2 and kappa > KAPPA ** (2 / degree))
-    left = without(basis, gone, sizes, rms)
+    left = without(basis, gone, sizes, gram)
     return Refined(gone, left, step, replace(left, map=basis.map @ step, unconfirmed=flags), poor, kappa)
 
 

@@ -32,13 +32,30 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis, monomials
-from karat.engine.linalg import MOST_ROWS, Array, Flags, sum_rounding, sums_in_extended
-from karat.engine.tolerances import EPS, TINY, WILD
+from karat.engine.linalg import Array, Flags
+from karat.engine.sums import (
+    FINE,
+    FINE_BLOCK,
+    MOST_ROWS,
+    SHORTEST,
+    STACKED,
+    TOGETHER,
+    WIDE,
+    mirrored,
+    piece_rows,
+    squares_rounding,
+    sum_rounding,
+    summed_product,
+    sums_in_extended,
+    upper_squares,
+)
+from karat.engine.tolerances import EPS, TINY
 
 KEPT = 2**15  # rows that may be kept
-LOOKED_AT = 512  # rows of a sample that tell what is typical
+SEVERAL = 8  # dropped directions from which on their sizes are not added up
+NEGLIGIBLE = 5e-12  # error up to which a simple bound on it will do
+MANY = 200  # coordinates from which on the smallest eigenvalue of their correlations bounds the rounding of sums
 INVOLVED = 1e-4  # part of a target in a combination of columns that vanishes, from which on the others explain it
-MINORITY = 0.125  # share of the rows up to which those that are large in a column may be wild
 
 
 def power_means(values: Array, weights: Array, total: float, power: int) -> Array:
@@ -78,6 +95,8 @@ class Frame:
     degree: int  # p
     affine: bool  # whether b has the constant, which then is the first coordinate too
     count: int = MOST_ROWS  # rows, if they have been counted
+    known: tuple[Array, Array] | None = None  # means and mean squares of the variables b, where they were summed
+    null: Array | None = None  # (r, e): orthonormal null directions of redundant coordinates, in units of their sizes
 
     def over(self, rows: int) -> Frame:
         """The same, of so many rows: bounds on the rounding of sums depend on it."""
@@ -91,20 +110,28 @@ class Frame:
     def coordinates(self, variables: Array) -> Array:
         """w of rows b, computed as in the pass."""
         if self.plain:
-            return variables[:, self.basis.map.any(axis=1)]
+            there = self.basis.map.any(axis=1)
+            return variables if there.all() else variables[:, there]
         return variables @ self.basis.map
 
     def difference(self, coordinates: Array, weights: Array) -> Array:
         """``half`` of other rows, less that of all rows."""
+        if self.wide:
+            return mirrored(upper_squares(coordinates, weights, FINE, FINE_BLOCK)) - self.half
         table = monomials(self.basis.map.shape[1], self.degree // 2)
         rows = np.ascontiguousarray(coordinates.T)
         values = table.values(rows if not self._extended(len(weights)) else rows.astype(np.longdouble))
         values = (values * np.sqrt(table.multinomials)[:, None]).T
-        kept = linalg.summed_product(values, values * weights[:, None], linalg.SHORTEST)
+        kept = summed_product(values, values * weights[:, None], SHORTEST)
         return np.asarray(kept - self.summed, dtype=float)
 
     def _extended(self, rows: int) -> bool:
         return self.degree > 2 and sums_in_extended(rows, len(self.half), len(self.half))
+
+    @property
+    def wide(self) -> bool:
+        """Whether there are so many coordinates that sums and norms are those of large matrices."""
+        return self.degree == 2 and len(self.half) > STACKED
 
     @cached_property
     def sum_error(self) -> float:
@@ -115,10 +142,15 @@ class Frame:
         """The same for so many kept rows."""
         half = self.degree // 2
         summed = comb(len(self.basis.map) + half - 1, half)  # columns of the products, with those that were dropped
-        own = self.degree + 2  # products, a weight, and roots of multinomial coefficients
-        full = sum_rounding(self.count, own, linalg.piece_rows(summed, self.degree))
-        rest = sum_rounding(min(self.count, kept), own, linalg.SHORTEST)
-        finer = linalg.WIDE / EPS
+        own = self.degree + 2  # products, a weight or twice its root, and roots of multinomial coefficients
+        if self.degree == 2:
+            full = squares_rounding(self.count, summed, own)
+        else:
+            full = sum_rounding(self.count, own, piece_rows(summed, self.degree))
+        if self.wide:
+            return full + 0.5 * EPS * (own + FINE + FINE_BLOCK // FINE + TOGETHER)
+        rest = sum_rounding(min(self.count, kept), own, SHORTEST)
+        finer = WIDE / EPS
         return full * (1.0 if self.summed.dtype == float else finer) + rest * (finer if self._extended(kept) else 1.0)
 
     def rounding_of_sums(self, base: Array, error: float, among: list[int] | slice = slice(None)) -> float:
@@ -129,6 +161,8 @@ class Frame:
         """
         root = np.sqrt(np.maximum(np.diag(self.half)[among], TINY))
         scaled = base / root / root[:, None]
+        if len(scaled) > MANY:  # |v'E v| <= error (sum |v|)^2 <= error r |v|^2 as well
+            return error * len(scaled) / self.least if self.least > 0 else np.inf
         try:
             return error * float(np.abs(np.linalg.inv(scaled)).sum())
         except np.linalg.LinAlgError:
@@ -137,7 +171,43 @@ class Frame:
     @cached_property
     def sums(self) -> float:
         """The same relative to the loss itself, for p = 2."""
+        if self.null is not None:
+            return self.rounding_of_sums(self.base, self.sum_error)
         return max(self.rounding_of_sums(self.half[np.ix_(some, some)], self.sum_error, some) for some in self.targets)
+
+    @cached_property
+    def factor(self) -> Array | None:
+        """Cholesky's factor of :attr:`base`, scaled to a unit diagonal; None if it has none."""
+        size = np.sqrt(np.maximum(np.diag(self.base), TINY))
+        return linalg.cholesky(np.asfortranarray(self.base / size / size[:, None]))
+
+    @cached_property
+    def least(self) -> float:
+        """A lower bound of the smallest eigenvalue of the same matrix; 0 if there is none."""
+        size = np.sqrt(np.maximum(np.diag(self.base), TINY))
+        return 0.0 if self.factor is None else linalg.least_eigenvalue(self.base / size / size[:, None], self.factor)
+
+    def relative_norm(self, difference: Array) -> float:
+        """The norm of an error of ``half`` relative to the loss."""
+        if len(difference) <= MANY:
+            return linalg.relative_norm(difference, self.base)
+        if not self.least > 0 or not np.isfinite(difference).all():
+            return np.inf
+        size = np.sqrt(np.maximum(np.diag(self.base), TINY))
+        scaled = difference / size / size[:, None]
+        norm = float(np.linalg.norm(scaled)) / self.least
+        if norm <= NEGLIGIBLE:  # sharper norms cost more than the rest of the proof
+            return norm
+        assert self.factor is not None
+        return min(norm, linalg.whitened_norm(scaled, self.factor))
+
+    @cached_property
+    def base(self) -> Array:
+        """The loss as a matrix: ``half``, made definite along null directions, which no query needs."""
+        if self.null is None:
+            return self.half
+        scaled = self.null * np.sqrt(np.diag(self.half))[:, None]
+        return np.asarray(self.half + scaled @ scaled.T)
 
     @cached_property
     def targets(self) -> list[list[int]]:
@@ -149,7 +219,11 @@ class Frame:
     @cached_property
     def inverse(self) -> Array:
         """``[T N]^-1`` (v, v): coordinates first, then dropped directions; infinite if that cannot be."""
+        if self.basis.inverse is not None:
+            return self.basis.inverse
         joint = np.hstack([self.basis.map, self.basis.excluded.vectors])
+        if self.plain:  # an order of the variables
+            return joint.T
         rows = np.abs(joint).max(axis=1, initial=0.0)
         rows[rows == 0] = 1.0
         joint = joint / rows[:, None]
@@ -165,16 +239,24 @@ class Frame:
         """Of the variables b, up to what was dropped."""
         if not self.affine:
             return np.zeros(len(self.inverse))
+        if self.known is not None:
+            return self.known[0]
         return np.asarray(self.second[0] / self.total @ self.inverse[: len(self.second)])
 
     @cached_property
     def sizes(self) -> Array:
         """Upper bounds of the p-means of the variables b."""
+        if self.known is not None:
+            return np.asarray(np.sqrt(self.known[1] * (1 + self.sum_error)))
         return self._power_means(self.inverse[: len(self.second)], self.half, self.degree)[1] + self._unseen
 
     @cached_property
     def spreads(self) -> Array:
         """Lower bounds of the p-means of the variables b about their means, or about 0 where there is no constant."""
+        if self.known is not None:
+            mean, square = self.known
+            error = (self.sum_error + 4 * EPS) * np.square(np.sqrt(square) + np.abs(mean))
+            return np.asarray(np.sqrt(np.maximum(square - np.square(mean) - error, 0.0)))
         queries = self.inverse[: len(self.second)].copy()
         if self.affine:
             queries[0] -= self.means
@@ -201,13 +283,24 @@ class Frame:
 
     def dropped(self, kept: Array, weights: Array) -> Array:
         """k of the dropped directions, over all rows and over kept rows b."""
-        norms = power_means(kept @ self.basis.excluded.vectors, weights, self.total, self.degree)
-        return np.asarray((self.basis.excluded.norms + norms) @ np.abs(self.inverse[len(self.second) :]))
+        lost, along = self.basis.excluded, self.inverse[len(self.second) :]
+        values = kept @ lost.vectors
+        if lost.products is not None and len(lost) > SEVERAL and self.degree == 2:
+            # |R beta| <= |R| |beta| for all of them together, in units of the columns
+            unit = 1.0 / np.maximum(np.max(np.abs(lost.vectors) * self.sizes[:, None], axis=0), TINY)
+            whole = linalg.spectral_norm(lost.products * np.outer(unit, unit)) ** 0.5
+            rest = linalg.spectral_norm((values * unit).T @ (values * unit * weights[:, None]) / self.total) ** 0.5
+            return np.asarray((whole + rest) * linalg.column_norms(along / unit[:, None]))
+        norms = power_means(values, weights, self.total, self.degree)
+        return np.asarray((lost.norms + norms) @ np.abs(along))
 
     def rounded(self, sizes: Array) -> Array:
         """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the p-means of both."""
         joint = np.abs(np.hstack([self.basis.map, self.basis.excluded.vectors]))
-        steps = int(self.affine) + (0 if self.plain else np.count_nonzero(joint, axis=0))  # the shift, products that are not 0
+        # the shift, and products that are not 0; those by powers of two are not rounded
+        entries = np.count_nonzero(joint, axis=0)
+        powers = (entries == 1) & (np.frexp(joint.sum(axis=0))[0] == 0.5)
+        steps = int(self.affine) + np.where(powers, 0, entries)
         return np.asarray(EPS * (steps * (sizes @ joint)) @ np.abs(self.inverse))
 
     def share(self, k: Array) -> tuple[float, float, int]:
@@ -302,23 +395,6 @@ class Frame:
         terms = (self.sizes * np.abs(self.basis.map[:, coordinate]))[int(self.affine) :]
         return int(terms.argmax()) if len(terms) else 0
 
-    def wild(self, sample: Array) -> tuple[float, Array, Array]:
-        """The largest ratio of a column's size to what is typical in a sample of rows; where rows are wild beyond that.
-
-        The middle of every column, and the distance from it beyond which rows are wild: infinite for most columns.
-        """
-        first = int(self.affine)
-        with np.errstate(over="ignore", invalid="ignore"):
-            middle, usual = typical(sample[:: max(1, len(sample) // LOOKED_AT)].T, bool(first))
-            ratio = np.where(usual > 0, self.spreads[first:] / np.where(usual > 0, usual, 1.0), 1.0)
-            far = np.where(ratio > WILD, WILD * usual, np.inf)
-            beyond = np.abs(sample - middle) > far if np.any(far < np.inf) else np.zeros((1, len(far)), dtype=bool)
-        # What many rows have is what the column is, such as probabilities near 0 and 1.
-        far[beyond.mean(axis=0) > MINORITY] = np.inf
-        if (beyond & (far < np.inf)).any(axis=1).mean() > 0.5:
-            far[:] = np.inf
-        return float(ratio.max(initial=1.0)), middle, far
-
     def coefficient_terms(self, targets: int) -> tuple[float, float]:
         """How much a change of the columns by rho moves coefficients of least squares, per rho and in residuals; p = 2.
 
@@ -333,6 +409,8 @@ class Frame:
         Returns the largest a + b and the largest b of the last ``targets`` columns.  They are infinite if a residual vanishes,
         and a is if a direction was dropped: coefficients along it are rounding.
         """
+        if self.null is not None:
+            return np.inf, 0.0
         lost = self.basis.excluded.norms > 0
         parts = np.abs(self.basis.excluded.vectors[:, lost]) * self.sizes[:, None]
         if (parts[-targets:] > INVOLVED * parts.max(axis=0, initial=0.0)).any():

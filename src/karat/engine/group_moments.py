@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat.engine import linalg
 from karat.engine.frame import typical
 from karat.engine.group_weights import each, second_moments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Blocks, Rows, column_sizes, consecutive
+from karat.engine.sums import gram_matrix, gram_with_ones
 from karat.engine.tolerances import EPS, EXTREME, KAPPA, WILD
 
 PASS = 8192  # rows of a larger group that are read at a time
@@ -156,15 +156,15 @@ def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, af
 
 def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array:
     """Second moments of one group in mapped variables, by a pass over its rows."""
-    blocks, sums = Blocks(rows, shift, min(len(rows), PASS)), []
+    blocks, sums = Blocks(rows, shift, min(len(rows), PASS)), list[Array]()
     for start in range(0, len(rows), PASS):
         stop = min(start + PASS, len(rows))
         block = blocks.read(start, stop)
         weights = None if rows.weights is None else rows.weights[start:stop]
         if map_ is not None:
-            sums.append(linalg.gram((block if affine else block[:, 1:]) @ map_, weights))
+            sums.append(gram_matrix((block if affine else block[:, 1:]) @ map_, weights))
         else:
-            gram = linalg.gram_with_ones(block, weights)
+            gram = gram_with_ones(block, weights)
             sums.append(gram if affine else gram[1:, 1:])
     return sums[0] if len(sums) == 1 else np.asarray(sum(sums))
 

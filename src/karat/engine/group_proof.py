@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine.group_weights import PIECE, each, second_moments
-from karat.engine.linalg import Array, Flags, sum_rounding
+from karat.engine.linalg import Array, Flags
 from karat.engine.proof import Proof
+from karat.engine.sums import sum_rounding
 from karat.engine.tolerances import COORDINATES, EPS, TINY
 
 SUMS = 2 * sum_rounding(2**15, 3, 2 * PIECE)  # by how much sums of all rows and of kept ones may be off

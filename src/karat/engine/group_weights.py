@@ -19,6 +19,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.sums import tree_sum
 from karat.engine.tolerances import EPS, MET
 from karat.engine.weights import ALMOST, DIVERGED, SHORT, STEPS
 
@@ -53,7 +54,7 @@ def second_moments(variables: Array, weights: Array) -> Array:
     pieces = count // PIECE
     whole = pieces * PIECE
     left, right = (part[:, :whole].reshape(groups, pieces, PIECE, width) for part in (variables, weighted))
-    total = linalg.tree_sum((left.transpose(0, 1, 3, 2) @ right).swapaxes(0, 1))
+    total = tree_sum((left.transpose(0, 1, 3, 2) @ right).swapaxes(0, 1))
     if whole < count:
         total += variables[:, whole:].transpose(0, 2, 1) @ weighted[:, whole:]
     return np.asarray(total)

@@ -23,11 +23,14 @@ import numpy as np
 
 from karat.engine.group_moments import GroupMoments, drawn_rows, fit_by_pass, fit_groups, row_stack
 from karat.engine.group_points import Stack, kept_whole
+from karat.engine.group_synthetic import made_in_stacks
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.reduce import COMPLETE, Reduction, build
 from karat.engine.rows import Progress, Rows
+from karat.engine.second_moments import SecondMoments
+from karat.engine.synthetic import MadeRows, synthesise
 from karat.engine.threads import one_blas_thread, share, threads
 from karat.engine.weights import SECOND
 
@@ -36,6 +39,9 @@ MANY = 256  # groups of one size that a thread takes at a time; it must not depe
 STACK = 2**20  # numbers of one stack
 STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
 TIERS = (3.0, SECOND)  # sampled candidates per feature: a stack that fails half is costly
+NARROW = 64  # columns up to which synthetic rows are made in stacks
+FRAMES = 100  # groups up to which their frames are kept
+PILOT = 256  # rows that tell the coordinates of a group
 LARGE = 2048  # rows beyond which a pass over a group costs more than its calls
 
 
@@ -73,6 +79,34 @@ def reduce_many(
             found[group] = build(one, kernel, method, seed, _further(progress, done, len(rows)))
             done += len(one)
     return [found[group] for group in range(len(starts) - 1)]
+
+
+def synthesise_many(rows: Rows, starts: Indices, seed: int = 0, progress: Progress | None = None) -> list[MadeRows]:
+    """Made rows of every group; the arguments of :func:`reduce_many`."""
+    found: dict[int, MadeRows] = {}
+    kernel, counts = SecondMoments(rows.columns), np.diff(starts)
+    frames = len(counts) <= FRAMES
+    work = [(size, some) for size, same in by_size(counts) for some in np.array_split(same, 1 + len(same) // MANY)]
+
+    def do(part: tuple[int, Indices]) -> list[tuple[int, MadeRows]]:
+        size, some = part
+        fitted = Groups(rows, kernel, starts[some], counts[some], size, seed).moments(np.arange(len(some)))
+        return [
+            (int(some[members[place]]), made)
+            for alive, members in _alike(fitted)
+            for place, made in made_in_stacks(kernel, fitted.chosen(members), alive, frames)
+        ]
+
+    if rows.columns < NARROW and len(counts) > 1:
+        with one_blas_thread():
+            found |= dict(chain.from_iterable(share(do, work, threads())))
+    done = int(counts[list(found)].sum())
+    for group in range(len(counts)):
+        if group not in found:
+            one = rows.run(int(starts[group]), int(starts[group + 1]))
+            found[group] = synthesise(one, seed, _further(progress, done, len(rows)))
+            done += len(one)
+    return [found[group] for group in range(len(counts))]
 
 
 def measure_many(
@@ -171,7 +205,8 @@ class Groups:
         """Coordinates and moments: by stacks of all rows, or by a pass over each of larger groups."""
         starts, counts = self.starts[groups], self.counts[groups]
         if self.size > LARGE:
-            pilot = drawn_rows(starts, counts, self._drawn(int(TIERS[0] * self.kernel.width)))
+            count = int(TIERS[0] * self.kernel.width) or PILOT  # no features: for coordinates alone
+            pilot = drawn_rows(starts, counts, self._drawn(count))
             return fit_by_pass(self.rows, starts, counts, pilot, self.kernel.affine)
         pieces = _pieces(np.arange(len(groups)), self.size * (self.rows.columns + 1))
         read = (row_stack(self.rows, starts[some], counts[some], self.size) for some in pieces)

@@ -29,8 +29,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from karat.engine.frame import Frame
-from karat.engine.linalg import MOST_ROWS, Array, Flags
+from karat.engine.linalg import Array, Flags
 from karat.engine.rows import Statistic
+from karat.engine.sums import MOST_ROWS
 
 
 class Kernel(ABC):

@@ -1,24 +1,12 @@
 """The linear algebra of the engine, in one place.
 
-Everything the engine asks of LAPACK and BLAS goes through this module, so that another array library could replace it.
-Inputs are finite float64 arrays: karat checks that once, when it reads the input.
-
-It also says how far rounding can move sums over rows.  Every rounding changes a term by at most u = EPS / 2 of itself.  A sum
-whose terms go through k of them each is off by at most ``k u`` times the sum of absolute values (to first order: k u < 1e-13).
-So it is enough to count, for one term, the roundings on its way into the sum:
-
-    its own           a feature of degree p is p shifted columns, p - 1 products, a factor and a weight  (``Kernel.roundings``)
-    a run             BLAS adds SHORT rows at most one after the other; NumPy's sum has runs of 25 (an eighth of 128 values,
-                      eight partial sums, up to seven values beside)
-    a tree            runs of a block, blocks of a range and ranges are added in pairs, with a rest at either of the first two
-
-What underflows on the way is off by at most the smallest number of all.
+Everything the engine asks of LAPACK and BLAS goes through this module and :mod:`karat.engine.sums`, so that another array
+library could replace it.  Inputs are finite float64 arrays: karat checks that once, when it reads the input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil, log2
 from typing import Any
 
 import numpy as np
@@ -39,16 +27,10 @@ Real = blocked.Real  # single or double precision
 MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 
 LARGE = 400  # features from which on matrices are worked on in blocks, by all threads
+KRYLOV = 32  # steps of Lanczos' method
 SMALL = 100  # matrices of so few columns are inverted rather than solved with
 TAME = 1e-200  # sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
 RELEASED = 500  # NumPy lets other threads go on during a product with more entries than this
-NARROW, STACKED = 22, 64  # columns up to which pieces of a tall block are short, and up to which they are a stack
-SHORTEST, SHORT, MEDIUM, LONG = 8, 32, 64, 128  # rows of a piece
-RESTS = 5  # additions beyond a perfect tree: rests of blocks, ranges of unequal length, and the first value of NumPy's sum
-MOST_ROWS = 2**40  # where nothing is known about their number
-WIDE = float(np.finfo(np.longdouble).eps)  # EPS where the machine has nothing longer than a double
-EXTENDED = 2**23  # products that extended precision sums in some hundredths of a second
-SMALLEST = float(np.finfo(float).smallest_subnormal)
 
 
 def is_long(kind: np.dtype[Any]) -> bool:
@@ -263,6 +245,40 @@ def eigenvalues(matrix: Array) -> Array:
     return np.asarray(sla.eigvalsh(matrix, check_finite=False) if info else values)
 
 
+def least_eigenvalue(matrix: Array, factor: Array) -> float:
+    """A lower bound of the smallest eigenvalue of a matrix with unit diagonal and a factor; 0 if there is none.
+
+    Lanczos' method finds it from above, and a Cholesky factorisation of ``matrix - value`` shows that there is none below.
+    """
+    value = near_least_eigenvalue(factor)
+    lost = len(matrix) * (len(matrix) + 1) * EPS  # what a factorisation may be off by (Demmel)
+    for share in (0.99, 0.9, 0.5, 0.1, 0.01):
+        if cholesky(np.asfortranarray(matrix - share * value * np.eye(len(matrix)))) is not None:
+            return max(share * value - lost, 0.0)
+    return 0.0
+
+
+def near_least_eigenvalue(factor: Array) -> float:
+    """The smallest eigenvalue of ``R'R``, to a hundredth and not below it: Lanczos' method for the inverse."""
+    count = len(factor)
+    if count <= KRYLOV:
+        return float(eigenvalues(factor.T @ factor)[0]) if count else 1.0
+    vector = np.random.default_rng(0).standard_normal(count)
+    vector, basis = vector / np.linalg.norm(vector), list[Array]()
+    diagonal, beside = list[float](), list[float]()
+    for _ in range(KRYLOV):
+        basis.append(vector)
+        after = solve_upper(factor, solve_upper(factor, vector, transposed=True))
+        diagonal.append(float(vector @ after))
+        for known in basis:  # rounding would bring back what was found already
+            after -= (known @ after) * known
+        beside.append(float(np.linalg.norm(after)))
+        if beside[-1] <= TINY:
+            break
+        vector = after / beside[-1]
+    return 1.0 / float(sla.eigvalsh_tridiagonal(diagonal, beside[: len(diagonal) - 1])[-1])
+
+
 def spectral_norm(symmetric: Array) -> float:
     """Largest absolute eigenvalue; infinite where entries overflowed, which LAPACK might not survive."""
     if not symmetric.size:
@@ -291,85 +307,6 @@ def least_squares_solver(matrix: Array, cut: float = RANK) -> Callable[[Array], 
     return lambda rhs: np.asarray(right @ (left.T @ rhs))
 
 
-def summed_product(left: Array, right: Array, piece: int | None = None) -> Array:
-    """``left' right`` of tall blocks, in pieces of rows whose products are added in a tree.
-
-    BLAS adds the rows of a piece one after the other, and the rounding of equal products (zeros and ones, prices) does not
-    cancel: a sum of n rows is off by up to n u.  Pieces of b rows are off by b u, and a tree adds log2(n / b) u
-    (:mod:`karat.engine.linalg`).  During a stack of products other threads can go on.
-    """
-    size = piece_rows(left.shape[1]) if piece is None else piece
-    whole = len(left) // size * size
-    if left.shape[1] > STACKED or whole <= size or not left.shape[1] * right.shape[1]:
-        return _halves(left, right, size)
-    pieces = left[:whole].reshape(-1, size, left.shape[1]).transpose(0, 2, 1) @ right[:whole].reshape(-1, size, right.shape[1])
-    total = tree_sum(pieces)
-    return np.asarray(total + left[whole:].T @ right[whole:] if whole < len(left) else total)
-
-
-def piece_rows(columns: int, degree: int = 2) -> int:
-    """Rows that BLAS adds up by itself: few for few columns and high powers; else so many that it is efficient."""
-    if degree > 2:
-        return SHORTEST if degree > 4 else SHORT
-    return SHORT if columns <= NARROW else MEDIUM if columns <= STACKED else LONG
-
-
-def sums_in_extended(rows: int, left: int, right: int) -> bool:
-    """Whether products (left x rows)(rows x right) are so small that they are summed in extended precision, if there is one."""
-    return WIDE < EPS and rows * left * right <= EXTENDED
-
-
-def sum_rounding(rows: int, own: int, piece: int = SHORT) -> float:
-    """What the sum over so many rows may be off by, per unit of absolute values; a term has ``own`` roundings itself.
-
-    ``piece``: rows that are added one after the other.
-    """
-    tree = RESTS + ceil(log2(rows / piece)) if rows > piece else 0
-    return 0.5 * EPS * (own + min(rows, piece) + tree)
-
-
-def tree_sum(terms: Array) -> Array:
-    """The sum over the first axis, in a tree; the terms are overwritten."""
-    count = len(terms)
-    while count > 1:
-        half = count // 2
-        terms[:half] += terms[half : 2 * half]
-        if count % 2:
-            terms[half] = terms[count - 1]
-        count -= half
-    return np.asarray(terms[0])
-
-
-def _halves(left: Array, right: Array, size: int) -> Array:
-    """The same for many columns, one piece after the other."""
-    if len(left) <= size:
-        return product(left.T, right)
-    half = (len(left) // size + 1) // 2 * size
-    total = _halves(left[:half], right[:half], size)
-    total += _halves(left[half:], right[half:], size)
-    return total
-
-
-def gram(block: Array, weights: Array | None) -> Array:
-    """``block' diag(weights) block`` for a thin block.
-
-    The copy makes NumPy call GEMM; for equal operands it would call SYRK, which OpenBLAS runs at half the speed on thin blocks
-    and on several threads from a smaller size on.
-    """
-    return summed_product(block, block.copy() if weights is None else block * weights[:, None])
-
-
-def gram_with_ones(block: Array, weights: Array | None) -> Array:
-    """Gram matrix of a thin block whose first column is all ones: leaving it out on the right saves the copy."""
-    if weights is not None:
-        return gram(block, weights)
-    product = np.empty((block.shape[1], block.shape[1]))
-    product[:, 1:] = summed_product(block, block[:, 1:])
-    product[1:, 0] = product[0, 1:]
-    product[0, 0] = len(block)
-    return product
-
-
 def relative_norm(difference: Array, base: Array) -> float:
     """``|| B^(-1/2) E B^(-1/2) ||_2`` of a symmetric E relative to a positive definite B; infinite if B is not."""
     size = np.sqrt(np.maximum(np.diag(base), 0.0))
@@ -379,7 +316,12 @@ def relative_norm(difference: Array, base: Array) -> float:
     factor = cholesky(np.asfortranarray(base / scale))
     if factor is None:
         return np.inf
-    left = solve_upper(factor, difference / scale, transposed=True)
+    return whitened_norm(difference / scale, factor)
+
+
+def whitened_norm(difference: Array, factor: Array) -> float:
+    """``|| R^-T E R^-1 ||_2`` with an upper triangular R."""
+    left = solve_upper(factor, difference, transposed=True)
     return spectral_norm(solve_upper(factor, left.T, transposed=True))
 
 
@@ -392,29 +334,3 @@ def relative_vector(difference: Array, base: Array) -> Array | None:
     left = solve_upper(factor, difference / size / size[:, None], transposed=True)
     values, vectors = eigh(solve_upper(factor, left.T, transposed=True))
     return np.asarray(solve_upper(factor, vectors[:, int(np.abs(values).argmax())]) / size)
-
-
-def exact_sum_rounding(own: int) -> float:
-    """The same for :func:`exact_sum`."""
-    return 0.5 * EPS * (own + 2)
-
-
-def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """The rounded sum and its exact error (Knuth)."""
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
-def exact_sum(features: Array, weights: Array) -> Array:
-    """``weights @ features``: the sum of the rounded products is rounded once, however many rows there are."""
-    terms = np.multiply(np.ascontiguousarray(features.T), weights)
-    if not terms.shape[1]:
-        return np.zeros(len(terms))
-    lost = np.zeros(len(terms))
-    while (count := terms.shape[1]) > 1:
-        half = count // 2
-        joint, error = two_sum(terms[:, :half], terms[:, half : 2 * half])
-        lost += error.sum(axis=1)
-        terms = joint if count == 2 * half else np.hstack([joint, terms[:, -1:]])
-    return np.asarray(terms[:, 0] + lost)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.engine.frame import LOOKED_AT
+from karat.engine.frame import Frame, typical
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Indices
 from karat.engine.polynomial import unmixed
@@ -31,6 +31,8 @@ from karat.engine.tolerances import DOMINATES, TINY, WILD
 PILOT = 2048
 ROUNDS = 60
 PEELED = 16  # most rows to peel per feature
+LOOKED_AT = 512  # rows of a sample that tell what is typical
+MINORITY = 0.125  # share of the rows up to which those that are large in a column may be wild
 ABOVE = 4.0  # among few rows, shares of so many times the average are dominating
 
 
@@ -62,7 +64,7 @@ def wild_rows(rows: Rows, fitted: FittedMoments, among: Array | None = None) -> 
         return 1.0, none
     if among is None:
         among = rows.take(sample(np.random.default_rng(0), len(rows), LOOKED_AT), np.zeros(rows.columns))
-    spread, middle, far = frame.wild(among[:, 1:])
+    spread, middle, far = _wild_limits(frame, among[:, 1:])
     if not spread > WILD:
         return spread, none
 
@@ -70,6 +72,24 @@ def wild_rows(rows: Rows, fitted: FittedMoments, among: Array | None = None) -> 
         return [start + np.flatnonzero((np.abs(block[:, 1:]) > far).any(axis=1))]
 
     return spread, np.concatenate(sweep(rows, middle, visit, lambda a, b: a + b, (rows.columns + 1, 1)))
+
+
+def _wild_limits(frame: Frame, sample: Array) -> tuple[float, Array, Array]:
+    """The largest ratio of a column's size to what is typical in a sample of rows; where rows are wild beyond that.
+
+    The middle of every column, and the distance from it beyond which rows are wild: infinite for most columns.
+    """
+    first = int(frame.affine)
+    with np.errstate(over="ignore", invalid="ignore"):
+        middle, usual = typical(sample[:: max(1, len(sample) // LOOKED_AT)].T, bool(first))
+        ratio = np.where(usual > 0, frame.spreads[first:] / np.where(usual > 0, usual, 1.0), 1.0)
+        far = np.where(ratio > WILD, WILD * usual, np.inf)
+        beyond = np.abs(sample - middle) > far if np.any(far < np.inf) else np.zeros((1, len(far)), dtype=bool)
+    # What many rows have is what the column is, such as probabilities near 0 and 1.
+    far[beyond.mean(axis=0) > MINORITY] = np.inf
+    if (beyond & (far < np.inf)).any(axis=1).mean() > 0.5:
+        far[:] = np.inf
+    return float(ratio.max(initial=1.0)), middle, far
 
 
 def apart(

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat.engine import linalg
 from karat.engine.coordinates import monomials
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Indices
 from karat.engine.powers import Polynomial, Powers
 from karat.engine.rows import Statistic, useful_shift
+from karat.engine.sums import SHORT, summed_product
 from karat.engine.tolerances import CENTRED, EXTREME, TINY
 
 OFF_CENTRE = 0.25  # a mean of fewer standard deviations is left where it is, so that zeros stay zeros
@@ -122,7 +122,7 @@ class Polynomials(Polynomial):
         return np.asarray(target[self._single] / self.root[self._single] / total)
 
     def _product(self, left: Array, right: Array) -> Array:
-        return linalg.summed_product(np.ascontiguousarray(left), np.ascontiguousarray(right), linalg.SHORT)
+        return summed_product(np.ascontiguousarray(left), np.ascontiguousarray(right), SHORT)
 
     def coordinates(self, block: Array) -> Array:
         variables = self.base_variables(block)

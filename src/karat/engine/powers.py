@@ -32,7 +32,7 @@ from abc import abstractmethod
 from copy import copy
 from dataclasses import replace
 from math import comb
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -40,8 +40,19 @@ from karat.engine import linalg
 from karat.engine.coordinates import Basis, condition_of, monomials, pilot_basis, refine
 from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import MOST_ROWS, Array, Flags, Indices, sums_in_extended
+from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Statistic, useful_shift
+from karat.engine.sums import (
+    MOST_ROWS,
+    STACKED,
+    gram_matrix,
+    gram_with_ones,
+    mirrored,
+    piece_rows,
+    summed_product,
+    sums_in_extended,
+    upper_squares,
+)
 from karat.engine.tolerances import ACCURATE, EPS, EXTREME, KAPPA, NULL, SMALL, TINY
 
 CORRELATED = 8.0  # times the rounding of sums of uncorrelated variables: from there on better coordinates gain digits
@@ -115,8 +126,8 @@ class Polynomial(Kernel):
         return self._product(left.T, (right if weights is None else right * weights).T)
 
     def _product(self, left: Array, right: Array) -> Array:
-        piece = linalg.piece_rows(left.shape[1], self.degree)
-        return linalg.summed_product(left, right.copy() if right is left else right, piece)
+        piece = piece_rows(left.shape[1], self.degree)
+        return summed_product(left, right.copy() if right is left else right, piece)
 
     def read_moments(self, products: Array, total: float) -> Array:
         """The moments of the features, from those products."""
@@ -156,6 +167,8 @@ class Powers(Polynomial):
     If every polynomial is a query, the moments are also summed in the features ``single`` of single columns.  An odd degree
     needs them.
     """
+
+    makes_features: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -247,11 +260,13 @@ class Powers(Polynomial):
         return own if self.single is None else (*own, *self.single.statistic(block, weights))
 
     def _own_statistic(self, block: Array, weights: Array | None) -> Statistic:
-        if self.degree == 2 and not self.maps:
-            gram = linalg.gram_with_ones(block, weights)
+        if self.degree == 2 and not self.maps and block.shape[1] <= STACKED:
+            gram = gram_with_ones(block, weights)
             return (gram if self.affine else gram[1:, 1:],)
         variables = self.coordinates(block)
-        gram = linalg.gram(variables, weights)
+        if self.degree == 2 and variables.shape[1] > STACKED:
+            return (upper_squares(variables, weights),)
+        gram = gram_matrix(variables, weights)
         return (gram,) if self.degree == 2 else (gram, self.products(variables, weights))
 
     def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
@@ -274,22 +289,31 @@ class Powers(Polynomial):
         return other
 
     def _own_moments(self, statistic: Statistic, total: float, last: bool) -> FittedMoments:
-        gram = statistic[0]
+        gram = self._whole_gram(statistic)
         gone, left, step, basis, poor, kappa = refine(self.basis, gram / total, self.degree, self.affine, self.null)
         if self.degree > 2:
             kernel, statistic = self._kept(statistic, gone, left, total)
             frame = kernel._frame(statistic, total) if self.degree % 2 == 0 else None
         else:
             frame = self.within(left, self.maps)._frame((gram[np.ix_(~gone, ~gone)],), total)
+            if not self.maps:
+                means = gram[0] / total if self.affine else np.zeros(len(gram))
+                frame = replace(frame, known=(means, np.diag(gram) / total))
             limit = CORRELATED * frame.sum_error * len(frame.half) if self.sharp else ACCURATE
             poor = poor or (kappa > 2 and frame.sums > limit)
-            # The same products as in the pass, then the final step, so that rounding is the same.
-            kernel, statistic = self.within(basis, (*self.maps, step)), (step.T @ gram @ step,)
+            if self.makes_features:  # the same products as in the pass, then the final step, so that rounding is the same
+                kernel, statistic = self.within(basis, (*self.maps, step)), (step.T @ gram @ step,)
+            else:
+                kernel = self.within(left, self.maps)
         vanished = self._vanished(gram)
         if poor and not last:
             return FittedMoments(self.within(basis), np.zeros(0), statistic, total, needs_pass=True, vanished=vanished)
-        moments = kernel.read_moments(statistic[-1], total)
+        moments = kernel.read_moments(statistic[-1], total) if self.makes_features else np.zeros(0)
         return FittedMoments(kernel, moments, statistic, total, frame=frame, vanished=vanished)
+
+    def _whole_gram(self, statistic: Statistic) -> Array:
+        upper = self.degree == 2 and len(statistic[0]) > STACKED
+        return mirrored(statistic[0]) if upper else statistic[0]
 
     def _frame(self, statistic: Statistic, total: float) -> Frame:
         """These coordinates, with their moments over all rows, for the proof."""

@@ -49,10 +49,11 @@ from karat.engine import linalg
 from karat.engine.claim import Claim
 from karat.engine.frame import Frame, power_means
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import SMALLEST, Array, exact_sum, exact_sum_rounding, sum_rounding
+from karat.engine.linalg import Array
 from karat.engine.mean import MeanKernel
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sample, sweep
+from karat.engine.sums import SMALLEST, exact_sum, exact_sum_rounding, sum_rounding
 from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import COORDINATES, EPS, EXACT, FLOOR_SHARES, MEASURED, ROUNDING, TINY
 
@@ -152,10 +153,12 @@ def measure(
     weights: Array,
     witnesses: Rows | None = None,
     terms: Terms = REDUCTION,
+    charges: bool = True,
 ) -> Proof:  # fmt: skip
     """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows, within ``terms``.
 
-    ``rows`` are all rows, if they can be read again; ``witnesses`` are some of them, by default a sample.
+    ``rows`` are all rows, if they can be read again; ``witnesses`` are some of them, by default a sample.  Unless it
+    ``charges``, the second term takes no share of what is too much for the first, which takes long to find.
     """
     seen = rows if witnesses is None else witnesses
 
@@ -169,7 +172,7 @@ def measure(
     kernel = fitted.kernel
     if isinstance(kernel, Powers):
         if fitted.also_linear is None:
-            return _power(kernel, fitted, block, weights, terms.rounding)
+            return _power(kernel, fitted, block, weights, terms.rounding, charges)
         linear = _linear(fitted.also_linear, block, weights, features, rows, terms.features)
         if kernel.degree % 2:
             return linear
@@ -295,7 +298,9 @@ def _spread(
     return most + error, rest
 
 
-def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, limit: float) -> Proof:
+def _power(
+    kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, limit: float, charges: bool = True
+) -> Proof:  # fmt: skip
     frame = fitted.frame
     assert frame is not None
     variables = kernel.base_variables(block)
@@ -308,7 +313,7 @@ def _power(kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, 
         gap = max(gap, abs(float(weights.sum()) / fitted.total - 1.0))
     extra = sums + lost + also
     charged, measured = gap, dropped
-    if gap + extra > EXACT and np.isfinite(difference).all():
+    if charges and gap + extra > EXACT and np.isfinite(difference).all():
         found = _charged(frame, difference, lost + also, dropped, limit)
         if found is not None:
             charged, extra, measured = found[0], lost + also, found[1]
@@ -335,6 +340,8 @@ def _relative_error(frame: Frame, difference: Array, kept: int) -> tuple[float, 
     if not len(difference):
         return 0.0, 0.0
     if frame.degree == 2:
+        if len(frame.targets) == 1:
+            return frame.relative_norm(difference), frame.sums
         parts = [np.ix_(some, some) for some in frame.targets]
         return max(linalg.relative_norm(difference[part], frame.half[part]) for part in parts), frame.sums
     floors, error = frame.floors(FLOOR_SHARES), frame.sum_error_of(kept)
@@ -345,7 +352,7 @@ def _relative_error(frame: Frame, difference: Array, kept: int) -> tuple[float, 
 def _charged(frame: Frame, difference: Array, extra: float, dropped: float, limit: float) -> tuple[float, float] | None:
     """The loss error and the rho that hold E and the rounding of the sums, with what was dropped; None if there are none."""
     found = None
-    parts = [(difference[np.ix_(some, some)], frame.half[np.ix_(some, some)], some) for some in frame.targets]
+    parts = [(difference[np.ix_(some, some)], frame.base[np.ix_(some, some)], some) for some in frame.targets]
     if frame.degree > 2:
         form = frame.balanced(difference)
         base = min(frame.floors(FLOOR_SHARES), key=lambda floor: linalg.relative_norm(form, floor))

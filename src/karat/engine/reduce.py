@@ -31,7 +31,7 @@ import numpy as np
 
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import MOST_ROWS, Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import PEELED, dominating, heaviest, wild_rows
 from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
@@ -39,6 +39,7 @@ from karat.engine.powers import Powers
 from karat.engine.proof import Proof, linear_class, measure
 from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
+from karat.engine.sums import MOST_ROWS
 from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import EXACT, LARGEST, SHARP
 from karat.engine.tree import reduce_by_tree, reduce_sequentially

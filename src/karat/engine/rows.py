@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -26,6 +27,7 @@ from scipy import sparse
 from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
 from karat.engine.parts import LazyPart, Offsets, Part, has_views, minus_offsets, run
+from karat.engine.sums import BLOCK, LARGE, STACKED, RunningSum
 from karat.engine.threads import one_blas_thread, share, threads
 
 if TYPE_CHECKING:
@@ -34,10 +36,9 @@ if TYPE_CHECKING:
 GATHERED = 2**16  # rows that are gathered at a time: a part may have to compute them
 FEW = 0.2  # share of the columns up to which they are shifted one by one
 CACHE = 2**19  # bytes of a block that stay in a core's second-level cache
-STACKED = 8e5  # a block is multiplied as (left x b)(b x right) with left * b * right of about this
+THIN = 8e5  # a block is multiplied as (left x b)(b x right) with left * b * right of about this
 TALL = 256  # rows of a block, where a product of so many is efficient without a stack of shorter ones
 PARTS = 16  # ranges of rows that threads take
-LARGE_STATISTIC = 2**17  # numbers in the statistic of a block from which on there is one range
 
 Progress = Callable[[int, int], None]
 Statistic = tuple[Array, ...]
@@ -188,11 +189,13 @@ class Blocks:
 
 def block_rows(columns: int, left: int, right: int, cache: int = CACHE) -> tuple[int, int]:
     """Rows per block, and the most ranges of blocks, for blocks multiplied as ``(left x b)(b x right)``."""
-    if left * right > LARGE_STATISTIC:
-        return 4 * TALL, 1
+    if left * right > LARGE:
+        return BLOCK, 1
+    if left * right > STACKED**2:
+        return BLOCK, PARTS
     if left * right > linalg.RELEASED:
         return TALL, PARTS
-    return min(int(STACKED / max(1, left * right)), cache // (8 * max(columns, left)), 8192), PARTS
+    return min(int(THIN / max(1, left * right)), cache // (8 * max(columns, left)), 8192), PARTS
 
 
 def sweep(
@@ -265,6 +268,13 @@ def add_in_place(left: Statistic, right: Statistic) -> Statistic:
 def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> Statistic:
     """The kernel's statistic, summed over all rows."""
     kernel = kernel.over(len(rows))
+    if prod(kernel.product_shape) > LARGE:  # one range, block after block
+        sums = RunningSum()
+        sweep(
+            rows, kernel.shift, lambda b, w, _: sums.add(kernel.statistic(b, w)), lambda a, b: None, kernel.product_shape,
+            progress,
+        )  # fmt: skip
+        return sums.total
     return cast(
         Statistic,
         sweep(rows, kernel.shift, lambda b, w, _: kernel.statistic(b, w), add_in_place, kernel.product_shape, progress),

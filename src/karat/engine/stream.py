@@ -44,7 +44,7 @@ from karat.engine.carried import (
 )
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Flags, Indices, two_sum
+from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import apart
 from karat.engine.points import candidate_points
 from karat.engine.polynomial import Polynomials
@@ -65,6 +65,7 @@ from karat.engine.reduce import (
     without_rank_decision,
 )
 from karat.engine.rows import Rows, own_weights, pass_over, sample
+from karat.engine.sums import two_sum
 from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import AFFORD, CONTENT, EXACT, ROUNDING, SHARP, TINY
 from karat.engine.tree import reduce_by_tree

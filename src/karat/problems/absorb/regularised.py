@@ -42,6 +42,7 @@ from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
 from karat.engine.powers import Powers
 from karat.engine.rows import Progress, Rows, column_sizes, pass_over
+from karat.engine.sums import gram_matrix
 from karat.engine.tolerances import EPS
 from karat.problems.absorb.correction import Correction
 from karat.problems.absorb.forms import balanced, form_of, gathered, lifted
@@ -113,7 +114,7 @@ class Regularised:
             return False
         self.whole = self.map @ inverse
         self.inner, self.outer = lifted(inverse, self.half), lifted(self.whole, self.half)
-        ones = inverse.T @ square @ inverse if stacked is None else linalg.gram(stacked @ inverse, None)
+        ones = inverse.T @ square @ inverse if stacked is None else gram_matrix(stacked @ inverse, None)
         least = float(linalg.eigh(ones)[0][-1])  # 1 but for rounding
         if not least > 0.5:
             return False

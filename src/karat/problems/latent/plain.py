@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat.engine import linalg
 from karat.engine.linalg import Array, Indices
 from karat.engine.parts import Computed
 from karat.engine.rows import CACHE, PARTS, Rows, Statistic, add_in_place, sweep, useful_shift
+from karat.engine.sums import gram_with_ones, summed_product
 from karat.engine.threads import one_blas_thread, share, threads
 from karat.problems.latent.sample import Sample, check_wide, plain_sample
 from karat.problems.latent.sums import Sums, counted
@@ -47,7 +47,7 @@ class PlainRows:
             gram = gram_in_place(table)
         else:
             piece = (rows.columns + 1, -(-rows.columns // 8))  # a block is multiplied in pieces, so it may be long
-            (gram,) = sweep(rows, shift, lambda b, w, _: (linalg.gram_with_ones(b, w),), add_in_place, piece, cache=2 * CACHE)
+            (gram,) = sweep(rows, shift, lambda b, w, _: (gram_with_ones(b, w),), add_in_place, piece, cache=2 * CACHE)
         with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
             first = gram[0, 1:] / gram[0, 0]
             scatter = gram[1:, 1:] - gram[0, 0] * np.outer(first, first)
@@ -72,7 +72,7 @@ def gram_in_place(table: Array) -> Array:
             for start in part:
                 block = table[start : start + LONG]
                 gram[0, 1:] += ones[: len(block)] @ block
-                gram[1:, 1:-1] += linalg.summed_product(block, block[:, :-1])
+                gram[1:, 1:-1] += summed_product(block, block[:, :-1])
                 gram[-1, -1] += block[:, -1] @ block[:, -1]
         return (gram,)
 

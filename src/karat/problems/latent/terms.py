@@ -24,11 +24,11 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from karat.engine import linalg
 from karat.engine.coordinates import monomials
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.engine.rows import Statistic
+from karat.engine.sums import SHORT, summed_product
 
 
 def expand(unique: Array, variables: int, order: int) -> Array:
@@ -81,7 +81,7 @@ class Term(ABC):
 
 def _accurate(left: Array, right: Array) -> Array:
     """``left right'`` of blocks that come as columns."""
-    return linalg.summed_product(np.ascontiguousarray(left.T), np.ascontiguousarray(right.T), linalg.SHORT)
+    return summed_product(np.ascontiguousarray(left.T), np.ascontiguousarray(right.T), SHORT)
 
 
 def _weighted(values: Array, weights: Array | None) -> Array:
@@ -139,7 +139,7 @@ class Power(MonomialTerm):
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         z = c[self.columns]
-        return (linalg.summed_product(self.left.values(z).T, _weighted(self.right.values(z), weights).T),)
+        return (summed_product(self.left.values(z).T, _weighted(self.right.values(z), weights).T),)
 
     def moments(self, statistic: Statistic) -> Array:
         return np.asarray(self.root * statistic[0][self.first, self.last])
@@ -169,7 +169,7 @@ class Cubes(MonomialTerm):
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         z = c[self.columns]
         z, pairs = _weighted(z, weights), self.pairs.values(z[:-1])
-        return (np.concatenate([linalg.summed_product(z.T, pairs.T).ravel(), z.sum(axis=1)]),)
+        return (np.concatenate([summed_product(z.T, pairs.T).ravel(), z.sum(axis=1)]),)
 
     @staticmethod
     def _products(pairs: Array, z: Array) -> Array:
@@ -223,7 +223,7 @@ class Product(Term):
         return np.asarray((c[self.a][:, None] * c[self.b][None]).reshape(self.width, -1))
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
-        return (linalg.summed_product(c[self.a].T, _weighted(c[self.b], weights).T),)
+        return (summed_product(c[self.a].T, _weighted(c[self.b], weights).T),)
 
     def moments(self, statistic: Statistic) -> Array:
         return statistic[0].ravel()
@@ -253,7 +253,7 @@ class Symmetric(Term):
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         a, b, d = (c[view] for view in self.views)
         pairs = (a[:, None] * b[None]).reshape(self.shape[0], -1)
-        return (linalg.summed_product(pairs.T, _weighted(d, weights).T),)
+        return (summed_product(pairs.T, _weighted(d, weights).T),)
 
     def moments(self, statistic: Statistic) -> Array:
         k = self.shape[1]

@@ -1,0 +1,232 @@
+"""Second moments of all columns with the constant, at any width: what synthetic rows are made of.
+
+    G = sum_i u_i w_i w_i',      w_i = (1, d_i - shift) T
+
+Up to PILOTED columns the coordinates T are those of :mod:`karat.engine.powers`, chosen by a sample.
+More columns are summed as they are.  A worst-case bound on the rounding of these sums is
+``r g / lambda`` relative to the loss (:mod:`karat.engine.frame`), with r coordinates, g the rounding of
+one entry and lambda the smallest eigenvalue of their correlations C.  Where that is too much, some
+columns are nearly combinations of others.  Cholesky's factorisation of C with pivoting finds them,
+
+    P'C P = R'R,      w_K = w_J A + rest,      A = R_JJ^-1 R_JK,
+
+and the columns K are replaced by their rests in another pass, in which these are as accurate as any
+other column.  What is left of A in them shows in that pass, and is removed by the next.
+
+**Null directions.**  A rest that vanishes on every row is a direction N that the data does not have: a
+factor whose levels add up to the constant.  Its column is a coordinate again, beside the others, since
+to leave one level out makes lambda as small as 1 / levels.  Coordinates then are redundant: every
+query z has the same loss as z + N beta, and one of these is orthogonal to all N in units of the columns.
+So lambda is the smallest eigenvalue on the rest of the space, that of C + Q Q', Q orthonormal null
+directions.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+
+from karat.engine import linalg
+from karat.engine.coordinates import Basis, Directions
+from karat.engine.frame import Frame
+from karat.engine.kernel import FittedMoments
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.powers import Powers
+from karat.engine.rows import Statistic, useful_shift
+from karat.engine.sums import MOST_ROWS
+from karat.engine.tolerances import EPS, EXACT, EXTREME, NULL, TINY
+
+PILOTED = 256  # variables up to which a sample of the rows chooses coordinates
+ENOUGH = 0.95 * EXACT  # rounding of sums, as a loss error, that no further pass could do much about
+CUTS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1)  # relative pivots below which columns may be replaced
+NULL_OF_MANY = 32 * EPS  # the same as NULL, for combinations of so many columns that their rounding is more
+BLIND = 1e-13  # and below which a pivot is rounding
+WHOLE = 1e-7  # distance from a whole number within which a coefficient is one: levels add up
+FAR = 32.0  # distance of a mean from the shift, in spreads, from which on the pass is made again with another shift
+
+
+class SecondMoments(Powers):
+    """Squares of affine forms of the columns; their moments are a matrix, and no features are made."""
+
+    makes_features = False
+
+    def __init__(self, columns: int, rows: int = MOST_ROWS) -> None:
+        super().__init__(columns, 2, affine=True)
+        self.null = NULL_OF_MANY if columns >= PILOTED else NULL
+        # whether columns are summed as they are; fewer rows than columns are a complete sample
+        self.wide = columns >= PILOTED and rows > columns + 1
+        self.back: Array | None = None  # (v, v): the inverse of the map, where that is known
+        self.replaced: Indices = np.zeros(0, dtype=np.intp)  # coordinates that are rests of columns
+        self.scale = np.ones(columns + 1)  # units of the columns, powers of two
+        self.plain_moments: tuple[Array, Array] | None = None  # means and mean squares of the variables
+
+    def _variables_are(self, count: int, separate_targets: int) -> None:
+        self.variables, self.separate_targets, self.width = count, 0, 0
+        self.product_shape = (count, count)
+
+    def prepare(self, pilot: Array, weights: Array | None) -> Self:
+        if not self.wide:
+            return super().prepare(pilot, weights)
+        prepared = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
+        prepared.shift = useful_shift(pilot[:, 1:], weights)
+        largest = np.abs(pilot - np.concatenate([[0.0], prepared.shift])).max(axis=0)
+        extreme = (largest > 0) & ((largest >= EXTREME) | (largest <= 1 / EXTREME))
+        if extreme.any():  # in units that are powers of two
+            scale = np.where(extreme, np.exp2(-np.round(np.log2(np.where(largest > 0, largest, 1.0)))), 1.0)
+            prepared = prepared.mapped(np.diag(scale), np.diag(1 / scale), np.flatnonzero(extreme))
+            prepared.scale = scale
+        return prepared
+
+    def mapped(self, map_: Array, back: Array, replaced: Indices) -> Self:
+        """Coordinates that are variables, but for some."""
+        other = self.within(Basis.of(map_))
+        other.back, other.replaced = back, replaced
+        return other
+
+    def coordinates(self, block: Array) -> Array:
+        if not self.wide:
+            return super().coordinates(block)
+        if not len(self.replaced):
+            return block
+        values = block.copy()
+        values[:, self.replaced] = block @ self.basis.map[:, self.replaced]
+        return values
+
+    def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
+        own = super().fitted_moments
+        fitted = self._wide_moments(self._whole_gram(statistic), total, last) if self.wide else own(statistic, total, last)
+        frame = fitted.frame
+        if last or fitted.needs_pass or frame is None or len(self.replaced):
+            return fitted
+        # A sample may have missed the rows that have most of the weight.
+        if not (np.abs(frame.means[1:]) > FAR * frame.spreads[1:]).any():
+            return fitted
+        return replace(fitted, kernel=self._moved(frame.means[1:]), needs_pass=True)
+
+    def _moved(self, means: Array) -> Self:
+        """The same coordinates, of columns shifted by their means."""
+        other = self
+        if self.maps:
+            basis = replace(self.basis, map=self.basis.map.copy())
+            basis.map[0] += means @ basis.map[1:]
+            other = self.within(basis)
+        other = copy(other)
+        other.shift = self.shift + means
+        return other
+
+    def _wide_moments(self, gram: Array, total: float, last: bool) -> FittedMoments:
+        """The sums in these coordinates; or better coordinates, if some nearly vanish beside others."""
+        size = np.sqrt(np.maximum(np.diag(gram), 0.0) / total)
+        vanished = self._vanished(gram)
+        known = self.plain_moments
+        if known is None:  # of the first pass, in which coordinates are variables
+            known = gram[0] / total / self.scale, np.square(size / self.scale)
+        zero = size == 0
+        null = np.zeros(len(size), dtype=bool)
+        if self.plain_moments is not None:
+            null[self.replaced] = size[self.replaced] <= self.null * (self.scale * np.sqrt(known[1]))[self.replaced]
+            null &= known[1] > 0
+        frame = self._wide_frame(gram, total, zero & ~null, null, known)
+        if last or frame.sums <= ENOUGH:
+            return FittedMoments(self, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
+        better = self._without_combinations(gram, size, zero | null, frame.sum_error)
+        if better is None:
+            return FittedMoments(self, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
+        better.plain_moments = known
+        return FittedMoments(better, np.zeros(0), (gram,), total, needs_pass=True, vanished=vanished)
+
+    def _wide_frame(self, gram: Array, total: float, zero: Flags, null: Flags, known: tuple[Array, Array]) -> Frame:
+        """The frame of the proof: without coordinates that are zero, with the columns of null directions as themselves."""
+        map_, back = self.basis.map, self.back
+        redundant, excluded = None, Directions.none(len(map_))
+        if null.any():
+            assert back is not None
+            products, directions = gram[np.ix_(null, null)] / total, map_[:, null]
+            # In place of w_k, which is zero, comes s_k e_k = T M_k; the inverse of that map is M^-1 V.
+            others, units = np.flatnonzero(~null), np.diag(self.scale[null])
+            combined = back[:, null] @ units
+            map_, back = map_.copy(), back.copy()
+            map_[:, null] = 0.0
+            map_[np.ix_(null, null)] = units
+            back[null] = np.linalg.solve(combined[null], back[null])
+            back[others] -= combined[others] @ back[null]
+            gram = gram.copy()
+            gram[np.ix_(others, null)] = gram[np.ix_(others, others)] @ combined[others]
+            gram[np.ix_(null, others)] = gram[np.ix_(others, null)].T
+            gram[np.ix_(null, null)] = combined[others].T @ gram[np.ix_(others, null)]
+            redundant, excluded, back = _redundant(map_, back, gram, directions, products)
+        if zero.any():
+            count, none = len(map_), np.zeros((int(zero.sum()), int(zero.sum())))
+            excluded = excluded.plus(np.eye(count)[:, zero], np.diag(none), np.diag(none), none)
+            whole = np.eye(count) if back is None else back
+            back = np.vstack([whole[:count][~zero], whole[count:], np.eye(count)[zero]])
+            map_, gram = map_[:, ~zero], gram[np.ix_(~zero, ~zero)]
+            redundant = None if redundant is None else redundant[~zero]
+        plain = bool(null[self.replaced].all()) and (self.scale == 1).all()
+        basis = Basis(map_, np.zeros(map_.shape[1], dtype=bool), 0, excluded, back)
+        return Frame(basis, plain, gram, gram, total, 2, True, self.count, known, redundant)
+
+    def _vanished(self, gram: Array) -> Flags:
+        if not self.wide:
+            return super()._vanished(gram)
+        if self.plain_moments is not None:
+            return np.zeros(self.columns, dtype=bool)
+        return np.asarray(np.diag(gram)[1:] <= TINY)
+
+    def rescaled(self, sizes: Array) -> Self:
+        if not self.wide:
+            return super().rescaled(sizes)
+        other, units = self, np.concatenate([[1.0], sizes])
+        scale = np.where(units > 0, np.exp2(-np.round(np.log2(np.where(units > 0, units, 1.0)))), self.scale)
+        scale[0] = 1.0
+        other = self.mapped(np.diag(scale), np.diag(1 / scale), np.flatnonzero(scale != 1))
+        other.scale = scale
+        return other
+
+    def _without_combinations(self, gram: Array, size: Array, out: Flags, error: float) -> Self | None:
+        """Coordinates in which columns that are nearly combinations of others are replaced by their rests."""
+        among = np.flatnonzero(~out)
+        scaled = gram[np.ix_(among, among)] / size[among] / size[among][:, None] / gram[0, 0]
+        rest = scaled[1:, 1:] - np.outer(scaled[0, 1:], scaled[0, 1:])
+        factor, order, rank = linalg.pivoted_cholesky(rest, BLIND)
+        pivots = np.square(np.diag(factor)[:rank])
+        needed = 2 * len(among) * error / ENOUGH
+        counts = [int(np.searchsorted(-pivots, -cut)) for cut in CUTS]
+        few = next((c for c in counts if linalg.near_least_eigenvalue(factor[:c, :c]) >= needed), counts[-1])
+        if few == len(rest):
+            return None
+        first, last = among[1:][order[:few]], among[1:][order[few:]]
+        raw = linalg.solve_upper(factor[:few, :few], factor[:few, few:])
+        mean = scaled[0, 1:][order[few:]] - scaled[0, 1:][order[:few]] @ raw  # what the constant has in the rests
+        first, raw = np.concatenate([among[:1], first]), np.vstack([mean, raw])
+        coefficients = raw * size[last] / size[first][:, None]
+        whole = np.rint(coefficients)
+        coefficients = np.where(np.abs(coefficients - whole) < WHOLE, whole, coefficients)
+        map_ = self.basis.map.copy()
+        back = np.eye(len(map_)) if self.back is None else self.back.copy()
+        map_[:, last] -= map_[:, first] @ coefficients
+        back[first] += coefficients @ back[last]
+        better = self.mapped(map_, back, np.union1d(self.replaced, last))
+        better.shift = self.shift
+        return better
+
+
+def _redundant(
+    map_: Array, back: Array, gram: Array, directions: Array, products: Array
+) -> tuple[Array, Directions, Array]:  # fmt: skip
+    """Null directions as orthonormal vectors in scaled coordinates, as directions of the variables, and ``[V; W]``."""
+    size = np.sqrt(np.maximum(np.diag(gram), 0.0))
+    size[size == 0] = 1.0
+    orthonormal, triangle = np.linalg.qr((back @ directions) * size[:, None])
+    mixed = np.linalg.inv(triangle)
+    scaled = back * size[:, None]
+    along = orthonormal.T @ scaled
+    inverse = np.vstack([(scaled - orthonormal @ along) / size[:, None], along])
+    products = mixed.T @ products @ mixed
+    norms = np.sqrt(np.maximum(np.diag(products), 0.0))
+    terms = size @ np.abs(orthonormal / size[:, None])
+    vectors = map_ @ (orthonormal / size[:, None])
+    return orthonormal, Directions(vectors, norms / terms, norms, products), inverse

@@ -1,0 +1,282 @@
+"""Synthetic rows: rank + 1 made rows with the total weight, the means and the second moments of all rows.
+
+A loss of degree 2 depends on the rows D (q columns) through their total weight U, means mu and
+covariance S alone.  Real rows with the same moments need up to (q + 1)(q + 2) / 2 of them, because
+their places are given.  Rows that are *made* need r + 1, r the rank of S: with S = R'R,
+
+    z_i = mu + sqrt(r + 1) (V R)_i,     weights U / (r + 1),     V'V = I,  V'1 = 0      (V: r + 1 x r)
+
+have ``sum w z = U mu`` and ``sum w (z - mu)(z - mu)' = U R'V'V R = U S``.  V is Helmert's matrix, whose
+product with R is a running sum.  These are the sigma points of the unscented transform (S. Julier,
+*The spherical simplex unscented transformation*, 2003), taken as a data set.
+
+They are made in the coordinates w = (1, D - shift) T of the sums (:mod:`karat.engine.frame`), mapped
+back by ``[T N]^-1``, and rounded.  What they are off by is measured on the rows as they are stored.
+
+**Layers, against rounding.**  If the stored rows are off by h, relative to the moments G, a share
+``eta = max(32 h, 1e-6)`` of them is kept back: rows are made of (1 - eta) G, and r + 1 more of what
+is left, G - (moments of the rows as stored).  The error goes from h to about 32 h^2.
+
+**A row at the mean.**  Where columns differ from their means by few units in the last place, so that
+layers need h < 1/64, one row at the mean takes the weight 1 - t^-2, and the others lie t times as far
+from it, where a unit in the last place is t times less.
+
+**Wild rows** (:mod:`karat.engine.peel`) are kept as they are, or made by themselves if they are many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from karat.engine import linalg
+from karat.engine.kernel import FittedMoments
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.peel import PEELED, wild_rows
+from karat.engine.proof import measure
+from karat.engine.reduce import Reduction, fit_moments, pilot_size
+from karat.engine.rotations import RANK, prove_by_rotations
+from karat.engine.rows import Progress, Rows, own_weights, sample
+from karat.engine.second_moments import BLIND, SecondMoments
+from karat.engine.threads import one_blas_thread
+from karat.engine.tolerances import TINY
+
+SYNTHETIC = "synthetic"  # how rows were found
+GOAL = 1e-12  # relative error of the moments of stored rows up to which there is one layer
+KEPT_BACK = 32.0  # times that error: the share of the moments that is left for the next layer,
+LEAST_SHARE = 2.0**-20  # and its smallest
+MANY, FEW = 4, 2**22  # rows per column, and numbers, up to which the proof of rotations is tried as well
+INDEFINITE = -0.05  # smallest relative eigenvalue of a rest that still is a rest, up to rounding
+# (distance of the rows from one at the mean, in spreads; layers): what is tried, in this order
+ATTEMPTS = ((1.0, 2), (2.0**10, 2), (2.0**20, 3), (1.0, 4))
+
+
+@dataclass(frozen=True)
+class MadeRows(Reduction):
+    """Rows that were made, with the weights and the proof of a reduction; ``positions`` count them."""
+
+    values: Array = field(default_factory=lambda: np.zeros((0, 0)))  # (k, q): made rows, then those kept as they are
+    most: int = 0  # rows that may be made: rank + 1 in every layer of every level
+
+    @property
+    def bound(self) -> int:
+        """The most rows that there may be, with those that are kept as they are."""
+        return self.most + int(self.peeled.sum())
+
+    def with_verbatim(self, rows: Rows, alone: Indices) -> MadeRows:
+        """These rows, made of the others, and the rows at ``alone`` as they are."""
+        kept = rows.take(alone, np.zeros(rows.columns))[:, 1:]
+        return self._joined(kept, own_weights(rows, alone), np.ones(len(alone), dtype=bool))
+
+    def beside(self, other: Reduction, left: Indices, right: Indices) -> MadeRows:
+        """These rows and others, made of two parts of the data: as exact as the worse."""
+        assert isinstance(other, MadeRows)
+        both = super().beside(other, np.arange(len(self.values)), len(self.values) + np.arange(len(other.values)))
+        assert isinstance(both, MadeRows)
+        return replace(both, values=np.vstack([self.values, other.values]), most=self.most + other.most)
+
+    def _joined(self, values: Array, weights: Array, peeled: Flags) -> MadeRows:
+        joint = np.vstack([self.values, values])
+        return replace(
+            self,
+            positions=np.arange(len(joint)),
+            values=joint,
+            weights=np.concatenate([self.weights, weights]),
+            peeled=np.concatenate([self.peeled, peeled]),
+        )
+
+
+def simplex_rows(root: Array) -> Array:
+    """``sqrt(r + 1) V R`` for a square root R (r x c): r + 1 rows that add up to zero, with the squares (r + 1) R'R."""
+    count = len(root) + 1
+    steps = np.arange(1.0, count)[:, None]
+    rows = np.zeros((count, root.shape[1]))
+    rows[:-1] = np.cumsum((root / np.sqrt(steps * (steps + 1)))[::-1], axis=0)[::-1]
+    rows[1:] -= np.sqrt(steps / (steps + 1)) * root
+    return np.asarray(np.sqrt(count) * rows)
+
+
+def square_root(matrix: Array, rank: int) -> Array | None:
+    """R of ``rank`` rows with ``R'R = matrix``, up to rounding; None if the matrix is not positive, up to rounding."""
+    size = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+    size[size == 0] = 1.0
+    scaled = matrix / size / size[:, None]
+    if rank < len(matrix):
+        factor, order, _ = linalg.pivoted_cholesky(scaled, BLIND)
+        root = np.zeros((rank, len(matrix)))
+        root[:, order] = np.triu(factor)[:rank]
+        return root * size
+    found = linalg.cholesky(np.asfortranarray(scaled))
+    if found is not None:
+        return np.asarray(found * size)
+    values, vectors = linalg.eigh(scaled)
+    if not len(values) or values[-1] < INDEFINITE:
+        return None
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))).T * size)
+
+
+class Maker:
+    """Makes rows with the moments of a frame."""
+
+    def __init__(self, fitted: FittedMoments) -> None:
+        assert fitted.frame is not None
+        self.fitted, self.frame = fitted, fitted.frame
+        self.kernel, self.shift = fitted.kernel, fitted.kernel.shift
+        self.moments = self.frame.half / self.frame.total
+        null = self.frame.null
+        self.rank = len(self.moments) - 1 - (0 if null is None else null.shape[1])
+
+    def stored(self, coordinates: Array) -> Array:
+        """Rows D with these coordinates, rounded."""
+        frame = self.frame
+        if frame.plain:
+            values = np.zeros((len(coordinates), len(self.shift)))
+            values[:, frame.basis.map[1:].any(axis=1)] = coordinates[:, 1:]
+        else:
+            values = (coordinates @ frame.inverse[: len(frame.second)])[:, 1:]
+        return values + self.shift
+
+    def block(self, values: Array) -> Array:
+        """Rows as the kernel reads them."""
+        return np.column_stack([np.ones(len(values)), values - self.shift])
+
+    def rest(self, values: Array, weights: Array) -> Array:
+        """The moments, less those of rows with weights that add up to less than 1."""
+        coordinates = self.frame.coordinates(self.block(values))
+        return -self.frame.difference(coordinates, weights * self.frame.total) / self.frame.total
+
+    def made(self, moments: Array, share: float) -> tuple[Array, Array] | None:
+        """Rows and weights with a part of the moments, whose weights add up to ``share``."""
+        mean = moments[0, 1:] / share
+        root = square_root(moments[1:, 1:] / share - np.outer(mean, mean), self.rank)
+        if root is None:
+            return None
+        count = len(root) + 1
+        coordinates = np.column_stack([np.ones(count), mean + simplex_rows(root)])
+        return self.stored(self.without_null(coordinates)), np.full(count, share / count)
+
+    def without_null(self, coordinates: Array) -> Array:
+        """The coordinates, without what rounding has left along null directions."""
+        if self.frame.null is None:
+            return coordinates
+        size = np.sqrt(np.diag(self.moments))
+        left = (coordinates / size) @ self.frame.null
+        coordinates[:, 1:] -= (left @ np.linalg.pinv(self.frame.null[1:])) * size[1:]
+        return coordinates
+
+    def attempt(self, distance: float, layers: int) -> MadeRows | None:
+        """The best of up to ``layers`` layers, without or with a row at the mean."""
+        values, weights = np.zeros((0, len(self.shift))), np.zeros(0)
+        rest, share, best, centre = self.moments, 1.0, None, distance > 1
+        if distance > 1:
+            values = self.stored(np.concatenate([[1.0], self.moments[0, 1:]])[None])
+            off = np.abs(self.frame.coordinates(self.block(values))[0, 1:] - self.moments[0, 1:]).max(initial=0.0)
+            if off > 0:
+                distance = min(distance, 2.0 ** np.floor(np.log2(1 / (64 * off))))
+            if distance < 4:
+                return None
+            share = distance**-2
+            weights = np.array([1.0 - share])
+            rest = self.rest(values, weights)
+        for layer in range(1, layers + 1):
+            more = self.made(rest, share)
+            if more is None:
+                break
+            found = self.proven(np.vstack([values, more[0]]), np.concatenate([weights, more[1]]), layer, centre)
+            if best is None or found.proof.merit > best.proof.merit:
+                best = found
+            error = found.proof.reducible_error
+            if (found.proof.ok and error <= GOAL) or layer == layers:
+                break
+            size = float(np.trace(rest[1:, 1:]) / max(np.trace(self.moments[1:, 1:]), TINY))
+            back = max(KEPT_BACK * error / size, LEAST_SHARE)
+            more = self.made(rest * (1 - back), share * (1 - back)) if back <= 0.5 else None
+            if more is None:
+                break
+            values, weights = np.vstack([values, more[0]]), np.concatenate([weights, more[1]])
+            share *= back
+            rest = self.rest(values, weights)
+        return best
+
+    def proven(self, values: Array, weights: Array, layers: int, centre: bool) -> MadeRows:
+        """Made rows with their proof."""
+        weights = weights * self.frame.total
+        proof = measure(None, self.fitted, self.block(values), weights, charges=False)
+        most = layers * (self.rank + 1) + centre
+        positions = np.arange(len(values))
+        return MadeRows(positions, weights, self.fitted, self.rank, proof, SYNTHETIC, 1, values=values, most=most)
+
+
+@one_blas_thread()
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def make_rows(fitted: FittedMoments) -> MadeRows:
+    """Rows with given moments; the proof says whether they are exact."""
+    maker = Maker(fitted)
+    best: MadeRows | None = None
+    for distance, layers in ATTEMPTS:
+        found = maker.attempt(distance, layers)
+        if found is not None and (best is None or found.proof.merit > best.proof.merit):
+            best = found
+        if best is not None and best.proof.ok:
+            break
+    assert best is not None
+    if not best.proof.ok:
+        best = replace(best, proof=measure(None, fitted, maker.block(best.values), best.weights))
+    return best
+
+
+@one_blas_thread()
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def synthesise(rows: Rows, seed: int, progress: Progress | None = None, levels: bool = True) -> MadeRows:
+    """Made rows with the moments of all rows; wild rows by themselves, if ``levels``."""
+    rng = np.random.default_rng(seed)
+    kernel = SecondMoments(rows.columns, len(rows))
+    fitted, passes = fit_moments(rows, kernel, sample(rng, len(rows), pilot_size(len(rows))), progress)
+    spread, wild = wild_rows(rows, fitted)
+    if 0 < len(wild) < len(rows) and levels:
+        found = _wild_apart(rows, seed, wild)
+        if found.proof.ok:
+            return found
+    found = replace(make_rows(fitted), passes=passes, spread=spread)
+    if not found.proof.ok and len(rows) <= MANY * (rows.columns + 1) and len(rows) * rows.columns <= FEW:
+        found = _by_rotations(rows, found)
+    return found
+
+
+def _by_rotations(rows: Rows, found: MadeRows) -> MadeRows:
+    """Few rows: those that were made, or a rotation of the rows themselves, with the proof of rotations."""
+    shift, everything = found.fitted.kernel.shift, np.arange(len(rows))
+    block, own = rows.take(everything, shift), own_weights(rows, everything)
+    total = float(own.sum())
+    mean = own @ block[:, 1:] / total
+    spread = (block[:, 1:] - mean) * np.sqrt(own / total)[:, None]
+    size = linalg.column_norms(spread)
+    _, sizes, vectors = linalg.svd(spread / np.where(size > 0, size, 1.0), full_matrices=False)
+    keep = sizes > RANK * sizes[:1]
+    values = shift + mean + simplex_rows(sizes[keep, None] * vectors[keep] * size)
+    rotated = replace(
+        found,
+        values=values,
+        weights=np.full(len(values), total / len(values)),
+        positions=np.arange(len(values)),
+        peeled=np.zeros(len(values), dtype=bool),
+        rank=int(keep.sum()),
+        most=len(values),
+    )
+    best = found
+    for one in (found, rotated):
+        made = np.column_stack([np.ones(len(one.values)), one.values - shift])
+        proof = prove_by_rotations(block, own, made, one.weights)
+        if proof.merit > best.proof.merit:
+            best = replace(one, proof=proof)
+    return best
+
+
+def _wild_apart(rows: Rows, seed: int, wild: Indices) -> MadeRows:
+    """Wild rows and the others by themselves; a few wild ones as they are."""
+    rest = np.setdiff1d(np.arange(len(rows)), wild)
+    ordinary = synthesise(rows.subset(rest), seed, levels=False)
+    if len(wild) <= PEELED * (rows.columns + 1) or not ordinary.proof.ok:
+        return replace(ordinary.with_verbatim(rows, wild), passes=ordinary.passes + 2)
+    return ordinary.beside(synthesise(rows.subset(wild), seed, levels=False), rest, wild)
