@@ -38,6 +38,7 @@ class Task:
 
 def choice(core: karat.Coreset) -> Choice:
     """The kept rows and their weights."""
+    assert core.indices is not None
     return core.indices, core.weights
 
 

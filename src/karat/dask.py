@@ -22,6 +22,7 @@ from karat._cluster.arrays import VIEW
 from karat._cluster.partitions import PartitionPass, labels_as_text, positions, tree
 from karat._cluster.sketches import finish, last_pass, two_passes
 from karat._core.coreset import Coreset
+from karat._core.synthetic import RowChoice, RowKind, Verbatim, check_rows_argument
 from karat._data.arguments import check_mergeable, check_taken, column_problem, column_roles, refuse_sequence
 from karat.errors import InputError, check_whole
 from karat.io.layout import Layout
@@ -45,6 +46,8 @@ def coreset(
     groups: Any = None,
     key: str | None = None,
     on_missing: str = "error",
+    rows: RowKind = "real",
+    verbatim: Verbatim = "keep",
     random_state: int = 0,
     sequence: Any = None,
     compute: bool = True,
@@ -66,6 +69,8 @@ def coreset(
         A column of a data frame that identifies rows.  Without one the keys are ``partition:offset``.
     on_missing : {"error", "drop"}
         What to do with rows of a data frame that lack a value.
+    rows, verbatim : str
+        As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that would be kept as they are.
     random_state : int
     sequence
         For HiddenMarkov: a column (for an array, a Dask array) that names the sequence of every row.  A sequence must lie in
@@ -78,20 +83,22 @@ def coreset(
     Coreset or Delayed
     """
     check_whole("random_state", random_state, 0)
+    choice = RowChoice(rows, verbatim)
     if isinstance(problem, Latent):
+        check_rows_argument(rows, problem, "auto", verbatim)
         check_taken(problem, y=target, groups=groups)
         return _of_latent(data, problem, columns, sample_weight, sequence, key, on_missing, random_state, compute)
     refuse_sequence(problem, sequence)
     if is_dask_frame(data):
         problem = column_problem(problem, labels_as_text(target, list(data.columns)))
         layout = _frame_layout(data, problem, (target, columns, sample_weight, groups, key, None), on_missing)
-        work = last_pass(check_mergeable(problem), layout, random_state)
+        work = last_pass(check_mergeable(problem), layout, random_state, choice)
         task, parts = _frame_messages(data, work)
     elif isinstance(data, Array):
         _refuse_names(columns, key, on_missing)
         problem = column_problem(problem, None if target is None else "y")
         aligned = _aligned({"x": data}, {"y": target, "weight": sample_weight, "group": groups})
-        task, parts = _array_messages(aligned, last_pass(check_mergeable(problem), None, random_state))
+        task, parts = _array_messages(aligned, last_pass(check_mergeable(problem), None, random_state, choice))
     else:
         raise _wrong_kind(data)
     core = delayed(finish, pure=False)(task, tree(task, parts), NAME)

@@ -20,6 +20,7 @@ except ImportError:
 from karat._cluster.partitions import PartitionPass, positions, tree
 from karat._cluster.sketches import finish, last_pass, two_passes
 from karat._core.coreset import Coreset
+from karat._core.synthetic import RowChoice, RowKind, Verbatim, check_rows_argument
 from karat._data.arguments import check_taken, column_problem, column_roles
 from karat.errors import InputError, NotExactError, check_whole
 from karat.io.layout import Layout
@@ -41,6 +42,8 @@ def coreset(
     groups: str | None = None,
     key: str | None = None,
     on_missing: str = "error",
+    rows: RowKind = "real",
+    verbatim: Verbatim = "keep",
     random_state: int = 0,
     sequence: str | None = None,
 ) -> Coreset:
@@ -59,6 +62,8 @@ def coreset(
         ``partition:offset``, which point at rows as long as the plan of ``df`` gives the same partitions again.
     on_missing : {"error", "drop"}
         What to do with rows that lack a value.
+    rows, verbatim : str
+        As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that would be kept as they are.
     random_state : int
     sequence : str, optional
         For HiddenMarkov, a column that names the sequence of every row.  A sequence must lie in one partition, its rows one
@@ -71,13 +76,14 @@ def coreset(
     _check_frame(df)
     check_whole("random_state", random_state, 0)
     problem = column_problem(problem, target)
+    check_rows_argument(rows, problem, "auto", verbatim)
     if isinstance(problem, Latent):
         check_taken(problem, y=target, groups=groups)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence).among(df.columns)
     layout = Layout.of(problem, roles, None, on_missing)
     if isinstance(problem, Latent):
         return two_passes(partial(messages, df), problem, layout, roles.widths, random_state, NAME)
-    work = last_pass(check_mergeable(problem), layout, random_state)
+    work = last_pass(check_mergeable(problem), layout, random_state, RowChoice(rows, verbatim))
     return finish(work, messages(df, work), NAME)
 
 

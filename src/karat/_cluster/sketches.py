@@ -24,6 +24,7 @@ from karat._cluster.arrays import SHIFT, offsets, place, views_batch
 from karat._cluster.latent import PartitionSums
 from karat._cluster.partitions import Facts, PartitionPass
 from karat._core.coreset import Coreset
+from karat._core.synthetic import REAL, RowChoice, check_rows_argument
 from karat._data import containers
 from karat._data.arguments import ColumnRoles
 from karat._data.batch import Batch, joined
@@ -38,6 +39,8 @@ from karat.io.source import Chunk
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, KnownMaps, Latent
 
+REAL_ROWS = RowChoice()
+
 
 class PartitionSketch(Reduce):
     """A sketch of the rows of partitions, of which those of small groups wait.
@@ -49,10 +52,12 @@ class PartitionSketch(Reduce):
     layout : Layout or None
         How rows are read; None where they come as arrays.
     seed : int
+    choice : RowChoice
+        Of synthetic rows, sums travel and nothing waits.
     """
 
-    def __init__(self, problem: Problem, layout: Layout | None, seed: int) -> None:
-        self.problem, self.seed, self.partition = problem, seed, 0
+    def __init__(self, problem: Problem, layout: Layout | None, seed: int, choice: RowChoice = REAL_ROWS) -> None:
+        self.problem, self.seed, self.partition, self.choice = problem, seed, 0, choice
         self.has_keys = layout is not None and layout.roles.key is not None
         self.samples = Samples(problem.problem, problem.widths) if isinstance(problem, KnownMaps) else None
         self.waiting: list[Batch] = []
@@ -60,7 +65,7 @@ class PartitionSketch(Reduce):
 
     def _empty(self) -> Sketch:
         """An empty sketch, with keys in any case; offsets cannot come twice, so they need no fingerprint."""
-        sketch = Sketch(self.problem, "key", random_state=self.seed)
+        sketch = Sketch(self.problem, "key", **self.choice._asdict(), random_state=self.seed)
         sketch.checks_keys = self.has_keys
         return sketch
 
@@ -91,12 +96,13 @@ class PartitionSketch(Reduce):
         self.add_batch(batch, count)
 
     def pack(self) -> bytes:
-        self.sketch, small = _set_aside(self.sketch, self._empty)
-        self.waiting += small
+        if self.choice.rows == REAL:
+            self.sketch, small = _set_aside(self.sketch, self._empty)
+            self.waiting += small
         return pickle.dumps((pack(*self.sketch.state()), self.waiting))
 
     def unpack(self, message: bytes) -> PartitionSketch:
-        other = PartitionSketch(self.problem, self.layout, self.seed)
+        other = PartitionSketch(self.problem, self.layout, self.seed, self.choice)
         packed, other.waiting = pickle.loads(message)
         other.sketch = Sketch.restore(*unpack(packed, "The message", "a sketch"), "The message", self.problem)
         return other
@@ -117,9 +123,9 @@ class PartitionSketch(Reduce):
         for batch in self.waiting:
             self.sketch.take(batch, owned=True)
         core = self.sketch.coreset()
-        if self.has_keys:
+        if self.has_keys or core.keys is None:
             return core
-        return replace(core, keys=np.array([f"{k >> SHIFT}:{k % 2**SHIFT}" for k in core.keys.tolist()]))  # type: ignore[union-attr]
+        return replace(core, keys=np.array([f"{k >> SHIFT}:{k % 2**SHIFT}" for k in core.keys.tolist()]))
 
 
 class FirstPass(NamedTuple):
@@ -145,11 +151,12 @@ def two_passes(
     return finish(work, run(work), name, first)
 
 
-def last_pass(problem: Problem, layout: Layout | None, seed: int) -> PartitionPass:
-    """The pass that keeps rows; ``problem`` has been lowered."""
+def last_pass(problem: Problem, layout: Layout | None, seed: int, choice: RowChoice = REAL_ROWS) -> PartitionPass:
+    """The pass that keeps rows, or makes them; ``problem`` has been lowered."""
+    check_rows_argument(choice.rows, problem, "auto", choice.verbatim)
     ordered = isinstance(problem, KnownMaps) and isinstance(problem.problem, HiddenMarkov)
     hashed = () if layout is None else tuple(layout.columns)
-    return PartitionPass(layout, partial(PartitionSketch, problem, layout, int(seed)), hashed, ordered)
+    return PartitionPass(layout, partial(PartitionSketch, problem, layout, int(seed), choice), hashed, ordered)
 
 
 def finish(work: PartitionPass, messages: Sequence[bytes], name: str, first: FirstPass | None = None) -> Coreset:

@@ -128,6 +128,10 @@ class Certificate(Claim):
         Whether ``rounding`` is relative to the sizes of columns; else, to sums of absolute values of features.
     spread : float
         The largest ratio of a column's size to what is typical in it.
+    rows : str
+        "real" for rows of the input, "synthetic" for rows that were made.
+    verbatim : int
+        Made rows: how many rows of the data are among them as they are, because they are far larger than the others.
     levels : int
         How many levels of rows, by their size, were reduced by themselves: 1 for all but the wildest data, 0 for coresets of
         coresets, whose parts have their own.
@@ -155,6 +159,8 @@ class Certificate(Claim):
     notes: tuple[str, ...] = field(default=(), metadata=united(_all_once))
     standard_errors: float | None = field(default=None, metadata=united(lambda _: None))
     in_columns: bool = field(default=False, metadata=united(any))
+    rows: str = field(default="real", metadata=united(_names))
+    verbatim: int = field(default=0, metadata=united(sum))
     levels: int = field(default=1, metadata=united(lambda _: 0))
 
     @property
@@ -190,7 +196,8 @@ class Certificate(Claim):
         return Certificate(**known)
 
     def __str__(self) -> str:
-        head = f"{self.size:,} of {self.n_rows:,} rows"
+        made = self.rows != "real"
+        head = f"{self.size:,} made rows for {self.n_rows:,}" if made else f"{self.size:,} of {self.n_rows:,} rows"
         if not self.ok:
             verdict = "NOT exact" if self.proof_version == PROOF_VERSION else "not proven"
             reason = self._not_proven or ("" if self.notes else "It was refuted on other data.")
@@ -204,12 +211,16 @@ class Certificate(Claim):
         kept = f" and {self.peeled:,} peeled" if self.peeled else ""
         levels = f", {self.levels} levels" if self.levels > 1 else ""
         text = (
-            f"{head}, exact: at every query the loss of the kept rows differs from that of all rows by at most "
+            f"{head}, exact: at every query the loss of the {'made' if made else 'kept'} rows differs from that of all rows by "
+            f"at most "
             f"{self.loss_error:.1e} of it (up to {self.tolerance:.0e} counts as exact), plus {second} (rank {self.rank}, bound "
             f"{self.bound}{kept}{levels}, condition {self.condition:.1e}, {self.method}, {self.passes} "
             f"pass{'es' if self.passes != 1 else ''}, {self.seconds:.3g} s). Kept: {self.keeps}. "
             f"Not kept: {', '.join(self.excludes)}."
         )
+        if made:
+            text += " The rows are made, not rows of the data"
+            text += f", but for {self.verbatim:,} that are kept as they are." if self.verbatim else "."
         if self.standard_errors is not None:
             undetermined = ": near-copies of columns leave them undetermined" if self.standard_errors > 1 else ""
             text += f" Coefficients move by at most {self.standard_errors:.0e} standard errors{undetermined}."
@@ -270,7 +281,7 @@ def certify(
         total_error=abs(kept / total - 1.0),
         rank=sum(r.rank for r in reductions),
         size=sum(len(r.positions) for r in reductions) if size is None else size,
-        bound=sum(r.levels * r.fitted.kernel.width for r in reductions),
+        bound=sum(r.bound for r in reductions),
         peeled=sum(int(r.peeled.sum()) for r in reductions),
         power=max(p.power for p in proofs),
         condition=max(p.condition for p in proofs),

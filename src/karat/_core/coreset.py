@@ -17,6 +17,16 @@ from karat._core.files import loaded_fields, save
 from karat._core.merge import merge
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
+from karat._core.synthetic import (
+    REAL,
+    SYNTHETIC,
+    RowKind,
+    Verbatim,
+    check_rows_argument,
+    made_fields,
+    readable_by_doubles,
+    synthesised,
+)
 from karat._core.verify import verify
 from karat._data import containers
 from karat._data.advice import unknown_argument
@@ -42,8 +52,8 @@ class Coreset:
 
     Attributes
     ----------
-    indices : int64 array
-        Rows of the input that are kept, increasing.
+    indices : int64 array or None
+        Rows of the input that are kept, increasing; None for synthetic rows, which are no rows of the input.
     weights : float64 array
         Their weights, all positive; they sum to the total weight of the input (unless the problem says otherwise).
     X, y
@@ -67,9 +77,13 @@ class Coreset:
     verbatim : bool array or None
         Which kept rows are kept unchanged, with their own weights, because they are far larger than others; the claim of the
         certificate is about the other rows.  None if that is not known (merged or loaded coresets): then it is about all rows.
+    rows : str
+        "real" for rows of the input, "synthetic" for rows that were made with the same second moments.
+    strata : array of int or None
+        What each synthetic row was made of: 0 for ordinary rows, 1 for wild ones; 2 for a wild row kept as it is.
     """
 
-    indices: np.ndarray
+    indices: np.ndarray | None
     weights: Array
     X: Any
     y: Any
@@ -83,13 +97,16 @@ class Coreset:
     absorbed: Correction | None = None
     regression: Regression | None = None
     verbatim: np.ndarray | None = None
+    rows: str = REAL
+    strata: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for array in (self.indices, self.weights):
-            array.setflags(write=False)
+            if array is not None:
+                array.setflags(write=False)
 
     def __len__(self) -> int:
-        return len(self.indices)
+        return len(self.weights)
 
     @property
     def n_represented(self) -> int:
@@ -189,7 +206,8 @@ class Coreset:
         Returns
         -------
         Certificate
-            Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices``.
+            Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices`` (of synthetic rows: if those
+            that are kept as they are, are not among the rows of X).
         """
         if unknown:
             raise unknown_argument(Coreset.verify, unknown)
@@ -199,7 +217,7 @@ class Coreset:
     def merge(self, other: Coreset, *, random_state: int = 0) -> Coreset:
         """The exact coreset of the union of both inputs.
 
-        Indices run through the rows of ``self``, then those of ``other``.
+        Indices run through the rows of ``self``, then those of ``other``.  If one of both has synthetic rows, so has the union.
         """
         return merge(self, other, random_state)
 
@@ -217,6 +235,8 @@ class Coreset:
         -------
         array of bool
         """
+        if self.rows == SYNTHETIC:
+            raise InputError("The rows are made, not rows of the data: no key is that of one of them.", argument="keys")
         if self.keys is None:
             raise InputError("The coreset has no keys; build it with key=, the column that identifies rows.", argument="key")
         wanted = np.atleast_1d(as_objects(keys))
@@ -293,12 +313,16 @@ class Coreset:
     def __repr__(self) -> str:
         certificate = self.certificate
         extra = f", {len(np.unique(self.groups))} groups" if self.groups is not None else ""
+        made = self.rows == SYNTHETIC
+        if certificate.verbatim:
+            extra += f", {certificate.verbatim:,} of them rows of the data as they are"
         if self.absorbed:
             extra += ", with correction"
         if self.n_represented < self.n_rows:
             extra += f", {self.n_rows - self.n_represented:,} left out"
         return (
-            f"Coreset({len(self):,} of {self.n_represented:,} rows{extra}, {self.problem.describe()}, "
+            f"Coreset({len(self):,} {'made rows for' if made else 'of'} {self.n_represented:,}"
+            f"{'' if made else ' rows'}{extra}, {self.problem.describe()}, "
             f"loss_error={certificate.loss_error:.1e}, {certificate.method})"
         )
 
@@ -315,11 +339,13 @@ def coreset(
     groups: Any = None,
     lengths: Any = None,
     method: Method = "auto",
+    rows: RowKind = "real",
+    verbatim: Verbatim = "keep",
     random_state: int = 0,
     progress: Progress | bool | None = None,
     **unknown: Never,
 ) -> Coreset:
-    """A few rows of the input, with positive weights, on which the problem has the same loss at every query.
+    """A few rows, with positive weights, on which the problem has the same loss at every query.
 
     Parameters
     ----------
@@ -336,6 +362,12 @@ def coreset(
         Lengths of sequences, for sequence models only.
     method : {"auto", "onepass", "tree", "caratheodory"}
         The reducer; all give the same guarantee.  :func:`karat.plan` says what "auto" would do and why.
+    rows : {"real", "synthetic"}
+        Rows of the input; or rows that are made, rank + 1 of them (d + 2 at most, as a rule), with the same second moments.
+        These serve every squared loss, at any number of columns, and hold no record of the data.  What is fitted on them may
+        only be linear in the columns.
+    verbatim : {"keep", "error"}
+        Synthetic rows: what to do about single rows that are far larger than all others, and would be kept as they are.
     random_state : int
         The choice of rows depends on it, the exactness does not.
     progress : True or callable, optional
@@ -362,6 +394,8 @@ def coreset(
     >>> core = karat.coreset(X, y)
     >>> len(core), core.certificate.ok
     (15, True)
+    >>> len(karat.coreset(X, y, rows="synthetic"))
+    5
     """
     start = time.perf_counter()
     if unknown:
@@ -370,7 +404,7 @@ def coreset(
         with progress_bar(progress, "rows") as advance:
             return coreset(
                 X, y, problem, sample_weight=sample_weight, groups=groups, lengths=lengths, method=method,
-                random_state=random_state, progress=advance,
+                rows=rows, verbatim=verbatim, random_state=random_state, progress=advance,
             )  # fmt: skip
     target = None
     if isinstance(y, str | list) or isinstance(sample_weight, str) or isinstance(groups, str):
@@ -378,19 +412,24 @@ def coreset(
     problem = chosen_problem(problem, y is not None)
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.", argument="method")
+    check_rows_argument(rows, problem, method, verbatim)
     if type(random_state) is not int or random_state < 0:  # a NumPy integer will do, True will not
         check_whole("random_state", random_state, 0)
     X, y = containers.collected(X), containers.collected(y)
     data = read_rows(X, y, problem, sample_weight, groups, lengths)
     check_absorbing(problem, groups, data.targets)
     seed, correction = int(random_state), None
+    provenance = None if target is None else {"target": target}
     try:
+        if rows == SYNTHETIC:
+            data = readable_by_doubles(data)
+            made = synthesised(data, seed, progress)
+            return Coreset(**made_fields(problem, data, X, y, made, start, verbatim), provenance=provenance)
         reductions = reduced(data, data.kernel, method, seed, progress)
         if problem.absorb is not None:
             reductions[0], correction = problem.absorb_rows(data.rows(), reductions[0], seed, progress, unit=data.unit)
     except NonFiniteError:
         raise data.explain_non_finite() from None
-    provenance = None if target is None else {"target": target}
     return Coreset(**assembled(problem, data, X, y, reductions, correction, start), provenance=provenance)
 
 

@@ -33,8 +33,9 @@ def to_pandas(core: Coreset) -> Any:
     """See :meth:`karat.Coreset.to_pandas`."""
     pandas = _library("pandas")
     columns = _columns_by_unique_name(core)
-    row = next(iter(columns))
-    labels = core.X.index if hasattr(core.X, "iloc") else pandas.Index(columns[row], name=row)
+    row = None if core.indices is None else next(iter(columns))
+    labels = pandas.RangeIndex(len(core)) if row is None else pandas.Index(columns[row], name=row)
+    labels = core.X.index if hasattr(core.X, "iloc") else labels
     rest = {name: values for name, values in columns.items() if name != row}
     types = {name: None if values.dtype.kind in "OUS" else values.dtype for name, values in rest.items()}
     return pandas.DataFrame({name: pandas.Series(rest[name], index=labels, dtype=kind) for name, kind in types.items()})
@@ -57,7 +58,7 @@ def _columns_by_unique_name(core: Coreset) -> dict[str, np.ndarray]:
     data = dict(zip(distinct([column.name for column in given]), given, strict=True))
     names = {role: free_name("row" if role == "index" else role, data) for role in OWN}
     beside = {names[column.role]: column for column in found if column.role in OWN}
-    row = {names["index"]: beside.pop(names["index"])}
+    row = {} if core.indices is None else {names["index"]: beside.pop(names["index"])}
     return {name: np.asarray(column.values) for name, column in (row | data | beside).items()}
 
 

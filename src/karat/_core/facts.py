@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from karat._core.synthetic import SYNTHETIC
 from karat._data.containers import columns_by_name
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def coreset_facts(core: Coreset) -> dict[str, Any]:
         "rows": int(core.n_represented),
         "left_out": int(core.n_rows - core.n_represented),
         "kept": len(core),
+        "made": core.rows == SYNTHETIC,
         "problem": core.problem.describe(),
         "exact": certificate.ok,
         "certificate": certificate.to_dict(),
@@ -62,7 +64,8 @@ class Column(NamedTuple):
 
 def kept_columns(core: Coreset) -> list[Column]:
     """The columns of the kept rows: index, weight, key, group, features, targets; x0, x1, ... and y if they have no names."""
-    found = [Column("row", "index", core.indices), Column("weight", "weight", core.weights)]
+    found = [] if core.indices is None else [Column("row", "index", core.indices)]
+    found += [Column("weight", "weight", core.weights)]
     found += [Column(role, role, values) for role, values in (("key", core.keys), ("group", core.groups)) if values is not None]
     views = core.X if isinstance(core.X, tuple) else (core.X,)
     for i, view in enumerate(views):

@@ -13,10 +13,12 @@ from karat._core.certify import Certificate
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
 from karat._core.stored import check_certificate, check_provenance, check_values, validate_coreset_arrays
+from karat._core.synthetic import REAL, SYNTHETIC
 from karat._data import containers
-from karat._storage.archive import ZIP, plain, read_bytes, unpack, write_archive
+from karat._storage.archive import NEWEST_FORMAT, ZIP, plain, read_bytes, unpack, write_archive
 from karat._storage.atomic import write_atomically
 from karat._storage.members import Spec
+from karat.engine.synthetic import VERBATIM
 from karat.errors import DamagedFileError, InputError, MissingExtraError, reading, require
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 WHAT = "a coreset file"
 PARQUET = b"PAR1"  # with which a Parquet file begins
-ROLES = {"weights": "weight", "indices": "row", "groups": "group", "keys": "key"}
+ROLES = {"weights": "weight", "indices": "row", "groups": "group", "keys": "key", "strata": "stratum"}
+MADE = {"rows": SYNTHETIC, "format_version": NEWEST_FORMAT, "about": "The rows are made, not rows of the data."}
 DATA = {
     ".csv": "CSV",
     ".tsv": "CSV",
@@ -88,6 +91,8 @@ def _parquet() -> Any:
 def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
     """A coreset as a header for JSON and named arrays, among them those of its containers."""
     arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights, "groups": core.groups, "keys": core.keys}
+    if core.strata is not None:
+        arrays["strata"] = core.strata.astype(np.int8)
     stored = {name: containers.store(table, name, arrays) for name, table in (("X", core.X), ("y", core.y))}
     arrays |= {f"map_{name}": value for name, value in (core.maps or {}).items()}
     if core.absorbed is not None:
@@ -96,16 +101,18 @@ def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
     if core.regression is not None:
         arrays |= core.regression.arrays()
         header["regression"] = core.regression.facts
-    return problem_header(core.problem) | header | {"provenance": core.provenance}, arrays
+    made = MADE if core.rows == SYNTHETIC else {}
+    return problem_header(core.problem) | header | {"provenance": core.provenance} | made, arrays
 
 
 def _coreset_fields(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> dict[str, Any]:
     correction = None
     if "correction_sets" in arrays:
         correction = Correction(arrays["correction_sets"], arrays["correction_delta"])
+    strata = arrays["strata"].astype(np.intp) if "strata" in arrays else None
     maps = {name.removeprefix("map_"): value for name, value in arrays.items() if name.startswith("map_")}
     return {
-        "indices": arrays["indices"],
+        "indices": arrays.get("indices"),
         "weights": arrays["weights"],
         "X": containers.restore(header["containers"]["X"], "X", arrays),
         "y": containers.restore(header["containers"]["y"], "y", arrays),
@@ -118,6 +125,9 @@ def _coreset_fields(header: dict[str, Any], arrays: dict[str, Any], problem: Pro
         "provenance": header.get("provenance"),
         "absorbed": correction,
         "regression": Regression.restored(header.get("regression"), arrays),
+        "rows": header.get("rows", REAL),
+        "strata": strata,
+        "verbatim": None if strata is None else strata == VERBATIM,
     }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from karat._core import regression
 from karat._core.construct import assembled, reduced
 from karat._core.provenance import Provenance, merged_provenance, same_source
+from karat._core.synthetic import SYNTHETIC, as_doubles, merge_made
 from karat._data.batch import Table, read_input
 from karat._data.containers import stack_rows
 from karat._data.labels import same_kind
@@ -43,17 +44,26 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         raise InputError("Both coresets are of the same data: merged, every row would count twice. Merge each source once.")
     if type(first.X) is not type(second.X):
         raise InputError(f"The rows are a {type(first.X).__name__} and a {type(second.X).__name__}; convert one of them.")
-    if (first.groups is None) != (second.groups is None) or (first.keys is None) != (second.keys is None):
+    made = SYNTHETIC in (first.rows, second.rows)
+    keyed = (first.keys is None) != (second.keys is None) and not made
+    if (first.groups is None) != (second.groups is None) or keyed:
         raise InputError("One of the coresets has groups or keys and the other has not.")
     if first.keys is not None and second.keys is not None and np.isin(first.keys, second.keys).any():
         twice = first.keys[np.isin(first.keys, second.keys)][0]
         raise InputError(f"Key {twice!r} is in both coresets: the same source was merged twice.")
+    if made:
+        first, second = as_doubles(first), as_doubles(second)
     X, y = stack_rows(first.X, second.X), stack_rows(first.y, second.y)
     weights = np.concatenate([first.weights, second.weights])
     if first.groups is not None and second.groups is not None:
         same_kind(first.groups, second.groups)
     groups = None if first.groups is None else np.concatenate([first.groups, second.groups])
     table = read_input(X, y, first.problem, weights, groups)
+    if made:
+        try:
+            return replace(first, **merge_made(first, second, table, X, y, seed, start), keys=None, regression=None)
+        except NonFiniteError:
+            raise table.explain_non_finite() from None
     kernel = table.kernel.sharper()
     inherited = Claim.union([first.certificate, second.certificate])
     if first.absorbed or second.absorbed:  # each error is relative to a loss that has the regulariser in it: they add up
@@ -70,6 +80,9 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
             table.rows(), reductions[0], seed, None, carried if carried else None, table.unit
         )
     merged = replace(first, **assembled(first.problem, table, X, y, reductions, correction, start))
+    assert first.indices is not None
+    assert second.indices is not None
+    assert merged.indices is not None
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     provenance = merged_provenance(first.provenance, second.provenance)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from karat._core.synthetic import KEEP, SYNTHETIC, RowKind, check_rows_argument, made_memory
 from karat._data.arguments import check_problem
 from karat.engine.kernel import Kernel
 from karat.engine.reduce import first_candidates
@@ -23,6 +24,8 @@ from karat.errors import InputError, check_whole
 from karat.problems import Problem
 
 REDUCTION = 14  # operations of a reduction over the cube of the number of features
+MADE = 8  # operations of making and proving rows over the cube of the number of columns
+WIDE = 2000  # features from which on synthetic rows are worth a hint
 FAN = 8  # messages merged at once
 ENTRY = 300  # bytes that an array takes in an archive beside its numbers
 SOURCES = ("memory", "files", "cluster")
@@ -75,6 +78,7 @@ def plan(
     *,
     targets: int = 1,
     groups: int = 1,
+    rows: RowKind = "real",
     source: str = "memory",
     partitions: int = 1,
     workers: int = 1,
@@ -93,6 +97,8 @@ def plan(
         Columns of y, for problems that have a target.
     groups : int
         Number of groups (folds).
+    rows : {"real", "synthetic"}
+        As in :func:`karat.coreset`.
     source : {"memory", "files", "cluster"}
         :func:`karat.coreset`; :func:`karat.coreset_files`; ``karat.dask.coreset`` or ``karat.spark.coreset``.
     partitions, workers : int
@@ -103,6 +109,8 @@ def plan(
     >>> import karat
     >>> karat.plan(karat.problems.LeastSquares(), n=1_000_000, d=10).rows
     78
+    >>> karat.plan(karat.problems.LeastSquares(), n=1_000_000, d=300, rows="synthetic").rows
+    302
     >>> karat.plan(karat.problems.LeastSquares(), n=10**12, d=10, source="cluster", partitions=10_000, workers=1_000).passes
     1
     """
@@ -116,6 +124,9 @@ def plan(
         raise InputError("partitions and workers are for source='cluster'.")
     if groups > 1 and "groups" not in problem.takes:
         raise InputError(f"{problem.describe()} does not take groups; plan one coreset per group.")
+    check_rows_argument(rows, problem, "auto", KEEP)
+    if rows == SYNTHETIC:
+        return _made(n, d + (targets if problem.needs_target else 0), groups, source, partitions, workers)
     kernel = problem.kernel(d, targets if problem.needs_target else 0)
     most = problem.width(d, targets)
     targets = targets if problem.needs_target else 0
@@ -145,7 +156,35 @@ def plan(
         passes += 1
         why += " The regulariser then absorbs what it can: one more pass, and for the box one per round of pricing; as a rule "
         why += "fewer rows are kept."
+    if not problem.needs_real_rows and width > WIDE:
+        made = groups * (d + targets + 1)
+        why += f" With rows='synthetic', {made:,} made rows would do, at the price of one pass."
     return Plan(min(n, groups * most), int(beside), passes, float(operations), "onepass", why)
+
+
+def _made(n: int, columns: int, groups: int, source: str, partitions: int, workers: int) -> Plan:
+    """Synthetic rows: one pass, a factorisation, and the proof; sums travel."""
+    most = groups * (columns + 1)
+    fixed, each = made_memory(columns)
+    threads, size = cores(), 8 * (columns + 1) ** 2
+    operations = float(n * columns**2 + groups * MADE * columns**3)
+    why = (
+        "The rows are made, not rows of the data: rank + 1 of them have the second moments of all rows. Columns whose means "
+        "are more than about 1e5 times their spread take twice as many; rows far from all others are kept on top."
+    )
+    if source == "memory":
+        return Plan(most, groups * size + (6 + threads) * size, 1, operations, SYNTHETIC, why)
+    own = ceil(n / partitions)
+    memory = groups * fixed + each * min(own, FOLD)
+    if source == "files":
+        return Plan(most, memory, 1, operations, "sketch", f"One pass at the speed of the disk. {why}")
+    messages, level = partitions, partitions
+    while level > FAN:
+        level = ceil(level / FAN)
+        messages += level
+    travels = messages * groups * 4 * size
+    said = f"{partitions:,} partitions are read where they lie, {min(workers, partitions):,} at a time; sums travel. {why}"
+    return Plan(most, memory, 1, operations, "sketch", said, travels)
 
 
 def _streamed(

@@ -17,7 +17,9 @@ import numpy as np
 from karat._core.certify import Certificate
 from karat._core.provenance import Provenance
 from karat._core.regression import PREFIX
+from karat._core.synthetic import REAL, SYNTHETIC
 from karat._storage.members import Spec
+from karat.engine.synthetic import ORDINARY, VERBATIM, WILD
 from karat.errors import InputError, require
 
 NUMBERS = "biuf"
@@ -36,9 +38,12 @@ def validate_coreset_arrays(header: dict[str, Any], specs: Mapping[str, Spec]) -
     require(type(rows) is int and 0 < rows < 2**63, f"it was made of {rows!r} rows")
     kept = specs["weights"].shape
     require(len(kept) == 1 and kept[0] > 0, f"it keeps {kept} of {rows:,} rows")
-    require(specs["weights"].dtype == np.float64 and specs["indices"].dtype == np.int64, "weights or indices of another type")
-    expected = {"weights", "indices"}
-    for name in ("indices", "groups", "keys"):
+    own = {REAL: ("indices", np.int64), SYNTHETIC: ("strata", np.int8)}
+    require(header.get("rows", REAL) in own, f"rows of the kind {str(header.get('rows'))[:40]!r}")
+    numbers, kind = own[header.get("rows", REAL)]
+    require(specs["weights"].dtype == np.float64 and specs[numbers].dtype == kind, f"weights or {numbers} of another type")
+    expected = {"weights", numbers}
+    for name in (numbers, "groups", *(("keys",) if numbers == "indices" else ())):
         if name in specs:
             require(specs[name].shape == kept, f"{name} of shape {specs[name].shape} beside weights of shape {kept}")
             expected.add(name)
@@ -84,8 +89,12 @@ def _arrays_of(kind: dict[str, Any] | None, name: str, specs: Mapping[str, Spec]
 
 def check_values(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Raise unless weights are positive and finite, and indices increase within the rows."""
-    weights, indices = arrays["weights"], arrays["indices"]
+    weights = arrays["weights"]
     require(bool(np.isfinite(weights).all() and (weights > 0).all()), "a weight is not a positive number")
+    if "strata" in arrays:
+        require(bool(np.isin(arrays["strata"], (ORDINARY, WILD, VERBATIM)).all()), "a stratum that there is not")
+        return
+    indices = arrays["indices"]
     require(bool(indices[0] >= 0 and indices[-1] < header["n_rows"]), "an index is not that of a row")
     require(bool((np.diff(indices) > 0).all()), "the indices do not increase")
     if "correction_sets" in arrays:

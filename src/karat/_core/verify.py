@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from karat._core import synthetic
 from karat._core.certify import Certificate, centred_kernel, certify_again, measure_again
 from karat._core.construct import read_rows
 from karat._data.arguments import aligned
@@ -34,6 +35,8 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
     """See :meth:`karat.Coreset.verify`."""
     start = time.perf_counter()
     data = read_rows(aligned(X, core.X), y, core.problem, sample_weight, groups, lengths, core.maps)
+    if core.rows == synthetic.SYNTHETIC:
+        data = synthetic.readable_by_doubles(data)
     if (core.groups is None) != (groups is None):
         raise InputError(
             "The coreset " + ("has no groups" if core.groups is None else "was built with groups") + "; verify it likewise."
@@ -42,6 +45,11 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
     if own.shape != data.shape:
         raise InputError(f"The coreset has {own.shape}, the data has {data.shape}.")
     known, refutations = shared_groups(core, data.labels)
+    if core.rows == synthetic.SYNTHETIC:
+        reductions, wrong = synthetic.measured(core, data, own, known)
+        refutations += [*wrong, *data.other_size(core)]
+        seconds = time.perf_counter() - start
+        return synthetic.verified(core, reductions, data.total, data.n_rows, seconds, refutations, data.notes)
     reductions = measured(core, data, own, known)
     refutations += data.differences(core, own)
     seconds = time.perf_counter() - start
@@ -82,6 +90,7 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     """The coreset measured against the full data of one group."""
     rows, kept = table.rows(label), own.rows(label)
     among, index = own.index(label), table.numbers_of(label)
+    assert core.indices is not None
     numbers = core.indices if among is None else core.indices[among]
     places = np.clip(numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1)
     if core.absorbed:

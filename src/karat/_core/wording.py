@@ -22,6 +22,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 GROUPED = pattern(r"(?<![\w.,])\d{1,3}(,\d{3})+(?![\w]|,\d)")
 POWERS = pattern(r"(?<![\w.,])-?\d(\.\d+)?e[+-]?\d+(?!\w)")
+MADE = "They are made, not rows of the data."
 CORRECTION = "the regulariser has absorbed a part of the data; use the rows with the stored correction"
 
 
@@ -135,7 +136,8 @@ def several(number: int, noun: str) -> str:
 def claim(known: Mapping[str, Any]) -> str:
     """Say what the kept rows have in common with all rows: what the problem keeps, and no more."""
     subject = "This row, with its weight, keeps" if known["kept"] == 1 else "These rows, with their weights, keep"
-    return f"{subject} {known['keeps']}."
+    made = f" {MADE}" if known.get("made") else ""
+    return f"{subject} {known['keeps']}.{made}"
 
 
 def verdict(ok: bool) -> str:
@@ -170,10 +172,15 @@ def summary_rows(known: Mapping[str, Any], style: Style) -> dict[str, str]:
     certificate = known["certificate"]
     rank, bound, peeled = (style.count(certificate[name]) for name in ("rank", "bound", "peeled"))
     beside = f" and {peeled} peeled" if certificate["peeled"] else ""
+    verbatim = certificate.get("verbatim", 0)
+    if verbatim:
+        beside += f", of which {style.several(verbatim, 'row')} of the data as they are"
     rows = {
         "problem": known["problem"],
         "rows in": style.count(known["rows"]) + (f" ({style.count(known['left_out'])} left out)" if known["left_out"] else ""),
-        "rows kept": f"{style.count(known['kept'])} (rank {rank}, bound {bound}{beside})",
+        ("rows made" if known.get("made") else "rows kept"): (
+            f"{style.count(known['kept'])} (rank {rank}, bound {bound}{beside})"
+        ),
         "worst error": f"{worst_error(certificate, style)}: {verdict(known['exact'])}",
         "kept": known["keeps"],
         "not kept": "; ".join(known["excludes"]),

@@ -224,9 +224,15 @@ class Table(Batch):
     def differences(self, core: Any, kept: Table) -> list[str]:
         """Differences to a coreset other than in moments: other maps or rows, or ``kept`` rows not at their indices."""
         found = self.problem.changed_maps(core.maps, self.maps)
-        if core.n_rows != self.n_rows:
-            return [*found, f"The coreset was made of {core.n_rows:,} rows, the data has {self.n_rows:,}."]
+        if self.other_size(core):
+            return [*found, *self.other_size(core)]
         return found if self._has(kept, core.indices) else [*found, OTHER_ROWS]
+
+    def other_size(self, core: Any) -> list[str]:
+        """That a coreset was made of another number of rows, if it was."""
+        if core.n_rows == self.n_rows:
+            return []
+        return [f"The coreset was made of {core.n_rows:,} rows, the data has {self.n_rows:,}."]
 
     def _has(self, kept: Table, indices: Indices) -> bool:
         """Whether kept rows are the rows of the input at ``indices``."""

@@ -382,6 +382,16 @@ def in_container(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -
     return X, y
 
 
+def made_like(table: Any, values: np.ndarray) -> Any:
+    """Other rows, as doubles, in a container like that of a table: a frame of its library with its names; else an array."""
+    flat = dimensions(table) == 1
+    library = frame_library(table)
+    if library is None:
+        return values[:, 0] if flat else values
+    labels = ["None" if label is None else label for label in _labels(table)]
+    return frame_of(library, dict(zip(labels, values.T, strict=True)), flat, None)
+
+
 def stack_rows(first: Any, *others: Any) -> Any:
     """Rows of tables of the same kind, one after the other."""
     if first is None or not others:

@@ -27,7 +27,7 @@ from karat._storage.atomic import write_atomically
 from karat._storage.members import Members, Spec
 from karat.errors import InputError, reading, require
 
-FORMAT_VERSION = 3  # below 3 there is no digest
+FORMAT_VERSION, NEWEST_FORMAT = 3, 4  # below 3 there is no digest; 4 is that of synthetic rows
 ZIP = b"PK"  # with which an .npz begins
 HEADER, DIGEST = "header", "digest"
 MOST_VALUES = 10**6  # of a header: each takes up to a hundred bytes of memory
@@ -80,8 +80,8 @@ def from_json(text: bytes, name: str) -> dict[str, Any]:
             f"{name} has format version {version}, without a digest, which karat 0.2.0 is the last to read. Make it again, or "
             "read it with that version."
         )
-    if type(version) is not int or version != FORMAT_VERSION:
-        raise InputError(f"{name} has format version {version}; this karat reads version {FORMAT_VERSION}. Update karat.")
+    if type(version) is not int or not FORMAT_VERSION <= version <= NEWEST_FORMAT:
+        raise InputError(f"{name} has format version {version}; this karat reads up to version {NEWEST_FORMAT}. Update karat.")
     return header
 
 

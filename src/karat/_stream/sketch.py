@@ -21,6 +21,7 @@ from typing import Any, Never
 import numpy as np
 
 from karat._core.coreset import Coreset
+from karat._core.synthetic import SYNTHETIC, RowKind, Verbatim, check_rows_argument
 from karat._data import containers
 from karat._data.advice import unknown_argument
 from karat._data.arguments import check_absorbing, check_mergeable, chosen_problem, named_columns, split_column
@@ -28,6 +29,7 @@ from karat._data.batch import RESCALE, Batch, find_offsets, read_input
 from karat._data.labels import same_kind
 from karat._storage.archive import Stored, read_archive, write_archive
 from karat._stream.fingerprint import Fingerprint
+from karat._stream.made import MadeSummary
 from karat._stream.state import admit, restored, state_of
 from karat._stream.summary import Buffer, Summary, adds_nothing, coreset_of, is_summable
 from karat.engine.carried import claimed_again, means_kernel
@@ -55,6 +57,8 @@ class Sketch:
         ``Moments(2)``.  Problems whose features depend on the full data (latent models) are refused.
     key : str or int, optional
         A column of X that identifies rows across sources; it is not a feature.  Kept rows carry it as ``core.keys``.
+    rows, verbatim : str
+        As in :func:`karat.coreset`.  With ``rows="synthetic"`` the sketch, and its checkpoints, hold sums in place of rows.
     random_state : int
         The choice of rows depends on it, the exactness does not.
     buffer_rows, buffer_bytes : int
@@ -78,12 +82,16 @@ class Sketch:
         problem: Problem | None = None,
         key: str | int | None = None,
         *,
+        rows: RowKind = "real",
+        verbatim: Verbatim = "keep",
         random_state: int = 0,
         buffer_rows: int = BUFFER_ROWS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         self.is_open = problem is None  # the first rows choose between two problems; until then it is one of them
         problem = check_mergeable(chosen_problem(problem, with_target=True))
+        check_rows_argument(rows, problem, "auto", verbatim)
+        self.rows, self.verbatim = rows, verbatim
         for name, value, least in (
             ("random_state", random_state, 0), ("buffer_rows", buffer_rows, 1), ("buffer_bytes", buffer_bytes, 1)
         ):  # fmt: skip
@@ -91,7 +99,7 @@ class Sketch:
         self.problem, self.key = problem, key
         self.random_state, self.buffer_rows, self.buffer_bytes = int(random_state), int(buffer_rows), int(buffer_bytes)
         self.checks_keys = True  # a key that comes twice is an error
-        self.summary = Summary(problem)
+        self.summary: Summary = MadeSummary(problem) if rows == SYNTHETIC else Summary(problem)
         self.buffer = Buffer(self.buffer_rows, self.buffer_bytes)
         self._lock = threading.RLock()
 
@@ -213,6 +221,8 @@ class Sketch:
             raise InputError(f"Column {column} holds whole numbers beyond 2^53; every batch must have the types of the first.")
         if batch.offsets and isinstance(summary.split(batch.take(slice(0, 1)))[1], SideBySide):
             raise InputError("The targets mix whole numbers beyond 2^53 with other types; give them one type.")
+        if self.rows == SYNTHETIC and batch.offsets:  # doubles must hold them
+            batch = replace(batch, offsets={column: int(float(offset)) for column, offset in batch.offsets.items()})
         summary.offsets = batch.offsets
         return batch
 
@@ -262,6 +272,8 @@ class Sketch:
                     f"These sketches keep different things, {self.problem.describe()} and {other.problem.describe()}; make "
                     "both for one problem."
                 )
+            if self.rows != other.rows:
+                raise InputError(f"One of the sketches has {self.rows} rows and the other {other.rows} ones.")
             if (self.key is None) != (other.key is None):
                 raise InputError("One of the sketches has a key column and the other has not.")
             if sources & other.summary.sources:
@@ -274,6 +286,11 @@ class Sketch:
     def _merge(self, others: tuple[Sketch, ...]) -> None:
         """Add what other sketches hold to this one, in which nothing waits."""
         mine = self.summary
+        if isinstance(mine, MadeSummary):
+            for other in others:
+                other.fold()
+                self._merge_sums(mine, other)
+            return
         own = {label: running.inherited for label, running in mine.running.items()}
         inherited, mass = dict(own), mine.mass
         for other in others:
@@ -303,6 +320,27 @@ class Sketch:
                 self._owe(label, theirs)
         mine.mass = mass
 
+    def _merge_sums(self, mine: MadeSummary, other: Sketch) -> None:
+        """Add the sums of another sketch."""
+        theirs = other.summary
+        assert isinstance(theirs, MadeSummary)
+        if theirs.like is not None:
+            self.expect(theirs.columns, theirs.targets, theirs.like, theirs.names)
+            if mine.offsets is None:
+                mine.offsets = theirs.offsets
+            elif (theirs.offsets or {}) != (mine.offsets or {}):
+                raise InputError(
+                    "The sketches hold long integers about other origins; let one sketch see the first rows of both, or use a "
+                    "coarser unit."
+                )
+        known = mine.fingerprint
+        if theirs.fingerprint is not None:
+            known = theirs.fingerprint if known is None else known.plus(theirs.fingerprint)
+        mine.merge(theirs, self.random_state)
+        mine.fingerprint = known
+        for name in ("n_rows", "taken", "folded", "mass", "seconds"):
+            setattr(mine, name, getattr(mine, name) + getattr(theirs, name))
+
     def _owe(self, label: Any, theirs: Summary) -> None:
         """Let the sums of a group be off by what the rows of another sketch are off by, about the means of both together."""
         mine = self.summary
@@ -320,6 +358,8 @@ class Sketch:
         with self._lock:
             self.fold()
             self.summary.seconds += time.perf_counter() - start
+            if isinstance(self.summary, MadeSummary):
+                return self.summary.coreset(self.verbatim)
             return coreset_of(self.summary, self.random_state)
 
     def state(self, extra: dict[str, Any] | None = None) -> Stored:
@@ -350,9 +390,11 @@ class Sketch:
         return Sketch.restore(*read_archive(Path(path), "a checkpoint", admit), str(path), problem)
 
     def __repr__(self) -> str:
-        held = 0 if self.summary.held is None else len(self.summary.held)
+        held = f"{0 if self.summary.held is None else len(self.summary.held):,} held"
         problem = "no problem yet" if self.is_open else self.problem.describe()
-        return f"Sketch({problem}, {self.n_rows:,} rows seen, {held:,} held, {self.buffer.rows:,} waiting)"
+        if self.rows == SYNTHETIC:
+            held = "sums held"
+        return f"Sketch({problem}, {self.n_rows:,} rows seen, {held}, {self.buffer.rows:,} waiting)"
 
 
 def _check_sizes(weights: np.ndarray, largest: float) -> None:

@@ -17,9 +17,10 @@ from scipy import sparse
 
 from karat._core.files import problem_header, saved_problem
 from karat._data.batch import Batch
-from karat._storage.archive import Stored
+from karat._storage.archive import NEWEST_FORMAT, Stored
 from karat._storage.members import Spec
 from karat._stream.fingerprint import Fingerprint
+from karat._stream.made import MadeSummary, admit_streams, restore_streams, stream_state
 from karat._stream.summary import Summary, weighed
 from karat.engine.claim import PROOF_VERSION, Claim
 from karat.engine.proof import Proof
@@ -63,8 +64,11 @@ def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     require(type(parts) is int and 0 <= parts <= len(specs), f"{parts!r} tables")
     held = {f"part_{i}" for i in range(parts)} | ({"numbers", "weights", "groups", "keys", "peeled"} if parts else set())
     running = header.get("running", [])
+    held |= admit_streams(header, specs)
     for name, spec in specs.items():
         found = RUNNING.fullmatch(name)
+        if name in held and not parts:
+            continue
         if found is not None:
             require(int(found[1]) < len(running), f"sums {name!r} of no group")
             require(spec.dtype == np.float64, f"{name!r} is not of numbers")
@@ -137,6 +141,12 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         "open": sketch.is_open,
         "sketch": True,
     }
+    if isinstance(summary, MadeSummary):
+        header |= {"rows": sketch.rows, "verbatim": sketch.verbatim, "running": []}
+        more, arrays = stream_state(summary)
+        if summary.fingerprint is not None:
+            arrays |= {"seen_hashes": summary.fingerprint.hashes, "seen_keys": summary.fingerprint.keys}
+        return header | more | {"format_version": NEWEST_FORMAT}, arrays
     held = summary.held
     if held is not None:
         header["parts"] = len(held.parts)
@@ -178,7 +188,7 @@ def _restored(kind: type[Sketch], header: dict[str, Any], arrays: dict[str, Any]
     check_header(header)
     sketch = kind(
         problem, header["key"], random_state=header["random_state"], buffer_rows=header["buffer_rows"],
-        buffer_bytes=header["buffer_bytes"],
+        buffer_bytes=header["buffer_bytes"], rows=header.get("rows", "real"), verbatim=header.get("verbatim", "keep"),
     )  # fmt: skip
     sketch.is_open = bool(header.get("open", False)) and "parts" not in header
     summary = sketch.summary
@@ -188,6 +198,10 @@ def _restored(kind: type[Sketch], header: dict[str, Any], arrays: dict[str, Any]
     summary.sources = set(header["sources"])
     if "seen_hashes" in arrays:
         summary.fingerprint = Fingerprint(arrays["seen_hashes"], arrays["seen_keys"])
+    if isinstance(summary, MadeSummary):
+        restore_streams(summary, header, arrays)
+        summary.taken = summary.folded = sum(stream.seen for stream in summary.streams.values())
+        return sketch
     if "parts" in header:
         summary.offsets = {int(column): offset for column, offset in (header["offsets"] or {}).items()}
         parts: list[Any] = [arrays[f"part_{i}"] for i in range(header["parts"])]

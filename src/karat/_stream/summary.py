@@ -148,7 +148,7 @@ class Summary:
     def expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
         """The first batch says what rows look like; the others must agree."""
         if self.like is None:
-            self.problem.kernel(columns, targets)  # refused here, if there are too many features
+            self.check_features(columns, targets)
             self.columns, self.targets, self.like, self.names = columns, targets, like, names
         elif (columns, targets) != (self.columns, self.targets):
             raise InputError(
@@ -161,6 +161,15 @@ class Summary:
             )
         elif like.get("types") != self.like.get("types"):
             self.like = self.like | {"types": containers.common_types(self.like.get("types"), like.get("types"))}
+
+    def summing_kernel(self, table: Table, pilot: tuple[Array, Array]) -> Kernel:
+        """The kernel by which the next rows will be summed, if ``pilot`` are the first ones."""
+        known = next(iter(self.running.values()), None)
+        return table.kernel.prepare(*pilot) if known is None else known.kernel
+
+    def check_features(self, columns: int, targets: int) -> None:
+        """Raise if there would be too many features."""
+        self.problem.kernel(columns, targets)
 
     def fold(self, waiting: Sequence[Batch], seed: int) -> None:
         """Reduce held and waiting rows together.  Nothing changes until all groups are done."""
@@ -251,11 +260,8 @@ def is_summable(table: Table, summary: Summary, before: Batch | None) -> bool:
     if not np.isfinite(block).all():
         return False
     with np.errstate(over="ignore", invalid="ignore"):
-        if summary.running:
-            fitted = next(iter(summary.running.values())).kernel
-        else:
-            pilot = (block, weights) if before is None else weighed(summary.problem.view(before.stored_rows()))
-            fitted = table.kernel.prepare(*pilot)
+        pilot = (block, weights) if before is None or not len(before) else weighed(summary.problem.view(before.stored_rows()))
+        fitted = summary.summing_kernel(table, pilot)
         sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
     return all(np.isfinite(part).all() for part in sums)
 
@@ -324,7 +330,11 @@ def total_weight(summary: Summary) -> float:
 
 def require_all_rows(summary: Summary) -> None:
     """Refuse a certificate if rows that came in are not among those that were summed: moments alone could not tell."""
-    total = total_weight(summary)
+    require_taken(summary, total_weight(summary))
+
+
+def require_taken(summary: Summary, total: float) -> None:
+    """The same, for sums of this total weight."""
     if summary.taken != summary.folded:
         raise NotExactError(
             f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were lost, so there is no "

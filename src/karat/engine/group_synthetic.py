@@ -16,11 +16,9 @@ from karat.engine.group_moments import GroupMoments
 from karat.engine.group_proof import KeptStack, measure_groups
 from karat.engine.group_weights import each
 from karat.engine.kernel import FittedMoments
-from karat.engine.linalg import Array, Flags
+from karat.engine.linalg import Flags
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import GOAL, SYNTHETIC, MadeRows, simplex_rows
-
-EMPTY: Array = np.zeros(0)  # moments of no features
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -54,7 +52,7 @@ def made_in_stacks(
     positions, peeled = np.arange(rank + 1), np.zeros(rank + 1, dtype=bool)
     for place, proof in enumerate(measure_groups(kept, False)):
         if proof.ok and proof.reducible_error <= GOAL:
-            fitted = FittedMoments(kernel, EMPTY, (), float(moments.total[place]))
+            fitted = kernel.no_moments(float(moments.total[place]))
             if frames:
                 fitted = _group_fitted(kernel, moments, place, alive)
             yield place, MadeRows(
@@ -71,4 +69,4 @@ def _group_fitted(kernel: SecondMoments, moments: GroupMoments, place: int, aliv
     sums = moments.sums[place][np.ix_(alive, alive)]
     basis = Basis(moments.map[place][:, alive], none, 0, excluded)
     frame = Frame(basis, bool(moments.plain[place]), sums, sums, total, 2, True)
-    return FittedMoments(kernel, EMPTY, (sums,), total, frame=frame)
+    return FittedMoments(kernel, np.zeros(0), (sums,), total, frame=frame)

@@ -81,7 +81,9 @@ def reduce_many(
     return [found[group] for group in range(len(starts) - 1)]
 
 
-def synthesise_many(rows: Rows, starts: Indices, seed: int = 0, progress: Progress | None = None) -> list[MadeRows]:
+def synthesise_many(
+    rows: Rows, starts: Indices, seed: int = 0, progress: Progress | None = None, origin: Array | None = None
+) -> list[MadeRows]:  # fmt: skip
     """Made rows of every group; the arguments of :func:`reduce_many`."""
     found: dict[int, MadeRows] = {}
     kernel, counts = SecondMoments(rows.columns), np.diff(starts)
@@ -97,14 +99,14 @@ def synthesise_many(rows: Rows, starts: Indices, seed: int = 0, progress: Progre
             for place, made in made_in_stacks(kernel, fitted.chosen(members), alive, frames)
         ]
 
-    if rows.columns < NARROW and len(counts) > 1:
+    if rows.columns < NARROW and len(counts) > 1 and (origin is None or not origin.any()):
         with one_blas_thread():
             found |= dict(chain.from_iterable(share(do, work, threads())))
     done = int(counts[list(found)].sum())
     for group in range(len(counts)):
         if group not in found:
             one = rows.run(int(starts[group]), int(starts[group + 1]))
-            found[group] = synthesise(one, seed, _further(progress, done, len(rows)))
+            found[group] = synthesise(one, seed, _further(progress, done, len(rows)), origin=origin)
             done += len(one)
     return [found[group] for group in range(len(counts))]
 

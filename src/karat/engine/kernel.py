@@ -30,7 +30,7 @@ import numpy as np
 
 from karat.engine.frame import Frame
 from karat.engine.linalg import Array, Flags
-from karat.engine.rows import Statistic
+from karat.engine.rows import Rows, Statistic
 from karat.engine.sums import MOST_ROWS
 
 
@@ -67,6 +67,10 @@ class Kernel(ABC):
         if weights is not None:
             features = features * weights
         return features.sum(axis=1), np.abs(features).sum(axis=1)  # along contiguous rows, so pairwise
+
+    def sparse_statistic(self, rows: Rows) -> Statistic | None:
+        """The statistic of all rows, if it is summed faster where they are not zero; else None."""
+        return None
 
     def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
         """Final coordinates and the target moments; or, unless it is the ``last`` pass, better coordinates for another pass."""

@@ -84,6 +84,11 @@ class Reduction:
         """How far the rows kept may be from all rows."""
         return self.inherited.after(replace(self.proof.claim, spread=self.spread))
 
+    @property
+    def bound(self) -> int:
+        """The most rows that there may be, beside those that dominate a moment."""
+        return self.levels * self.fitted.kernel.width
+
     def keeps_all(self, rows: Rows) -> bool:
         """Whether all rows are kept, with their own weights."""
         return len(self.positions) == len(rows) and np.array_equal(self.weights, own_weights(rows, self.positions))

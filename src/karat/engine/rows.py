@@ -268,6 +268,8 @@ def add_in_place(left: Statistic, right: Statistic) -> Statistic:
 def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> Statistic:
     """The kernel's statistic, summed over all rows."""
     kernel = kernel.over(len(rows))
+    if (found := kernel.sparse_statistic(rows)) is not None:
+        return found
     if prod(kernel.product_shape) > LARGE:  # one range, block after block
         sums = RunningSum()
         sweep(
@@ -283,6 +285,10 @@ def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> S
 
 def column_sizes(rows: Rows, shift: Array) -> Array:
     """The largest absolute value of every shifted column."""
+    if not shift.any() and any(sparse.issparse(part) for part in rows.parts):  # as they are, without zeros
+        parts = [part if rows.index is None else part[rows.index] for part in rows.parts]
+        largest = [abs(part).max(axis=0) for part in parts]
+        return np.concatenate([np.ravel(one.toarray() if sparse.issparse(one) else one) for one in largest]).astype(float)
     largest = sweep(rows, shift, lambda b, w, _: np.abs(b[:, 1:]).max(axis=0), np.maximum, (rows.columns + 1, 1))
     return np.asarray(largest)
 

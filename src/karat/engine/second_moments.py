@@ -23,11 +23,13 @@ directions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Self
 
 import numpy as np
+from scipy import sparse
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis, Directions
@@ -35,7 +37,8 @@ from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
-from karat.engine.rows import Statistic, useful_shift
+from karat.engine.rows import Rows, Statistic, useful_shift
+from karat.engine.sparse_sums import sparse_squares
 from karat.engine.sums import MOST_ROWS
 from karat.engine.tolerances import EPS, EXACT, EXTREME, NULL, TINY
 
@@ -53,8 +56,9 @@ class SecondMoments(Powers):
 
     makes_features = False
 
-    def __init__(self, columns: int, rows: int = MOST_ROWS) -> None:
+    def __init__(self, columns: int, rows: int = MOST_ROWS, sparse: Flags | None = None) -> None:
         super().__init__(columns, 2, affine=True)
+        self.sparse = np.zeros(columns, dtype=bool) if sparse is None else sparse  # columns that are not shifted
         self.null = NULL_OF_MANY if columns >= PILOTED else NULL
         # whether columns are summed as they are; fewer rows than columns are a complete sample
         self.wide = columns >= PILOTED and rows > columns + 1
@@ -62,16 +66,56 @@ class SecondMoments(Powers):
         self.replaced: Indices = np.zeros(0, dtype=np.intp)  # coordinates that are rests of columns
         self.scale = np.ones(columns + 1)  # units of the columns, powers of two
         self.plain_moments: tuple[Array, Array] | None = None  # means and mean squares of the variables
+        self.plain_gram: Array | None = None  # of the same rows, in coordinates of which none was replaced
 
     def _variables_are(self, count: int, separate_targets: int) -> None:
         self.variables, self.separate_targets, self.width = count, 0, 0
         self.product_shape = (count, count)
 
+    def for_other_rows(self) -> Self:
+        """The same coordinates, without what was summed of some rows."""
+        other = copy(self)
+        other.plain_gram = None
+        return other
+
+    def no_moments(self, total: float) -> FittedMoments:
+        """The outcome of no pass, for rows whose sums are not known."""
+        return FittedMoments(self, np.zeros(0), (), total)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The coordinates as arrays, for files: no row is among them."""
+        found = {"shift": self.shift, "map": self.basis.map, "unconfirmed": self.basis.unconfirmed, "scale": self.scale}
+        found |= {"replaced": self.replaced, "kind": np.array([self.wide, bool(self.maps)])}
+        if self.back is not None:
+            found["back"] = self.back
+        if self.plain_moments is not None:
+            found["plain_moments"] = np.stack(self.plain_moments)
+        return found
+
+    @staticmethod
+    def of(rows: Rows) -> SecondMoments:
+        """The kernel for some rows."""
+        kinds = [np.full(part.shape[1], sparse.issparse(part)) for part in rows.parts]
+        return SecondMoments(rows.columns, len(rows), np.concatenate(kinds))
+
+    @staticmethod
+    def restored(arrays: Mapping[str, np.ndarray]) -> SecondMoments:
+        """The kernel whose :meth:`state` these arrays are."""
+        kernel = SecondMoments(len(arrays["shift"]))
+        kernel.wide, mapped = map(bool, arrays["kind"])
+        kernel = kernel.within(Basis.of(arrays["map"], 0, arrays["unconfirmed"]), None if mapped else ())
+        kernel.shift, kernel.scale, kernel.back = arrays["shift"], arrays["scale"], arrays.get("back")
+        kernel.replaced = arrays["replaced"].astype(np.intp)
+        if "plain_moments" in arrays:
+            means, squares = arrays["plain_moments"]
+            kernel.plain_moments = means, squares
+        return kernel
+
     def prepare(self, pilot: Array, weights: Array | None) -> Self:
         if not self.wide:
             return super().prepare(pilot, weights)
         prepared = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
-        prepared.shift = useful_shift(pilot[:, 1:], weights)
+        prepared.shift = np.where(self.sparse, 0.0, useful_shift(pilot[:, 1:], weights))
         largest = np.abs(pilot - np.concatenate([[0.0], prepared.shift])).max(axis=0)
         extreme = (largest > 0) & ((largest >= EXTREME) | (largest <= 1 / EXTREME))
         if extreme.any():  # in units that are powers of two
@@ -94,6 +138,11 @@ class SecondMoments(Powers):
         values = block.copy()
         values[:, self.replaced] = block @ self.basis.map[:, self.replaced]
         return values
+
+    def sparse_statistic(self, rows: Rows) -> Statistic | None:
+        if not self.wide or not any(sparse.issparse(part) for part in rows.parts):
+            return None
+        return (sparse_squares(rows, self.shift, self.basis.map, self.replaced, self.plain_gram),)
 
     def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
         own = super().fitted_moments
@@ -136,6 +185,7 @@ class SecondMoments(Powers):
         if better is None:
             return FittedMoments(self, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
         better.plain_moments = known
+        better.plain_gram = gram if self.plain_gram is None else self.plain_gram
         return FittedMoments(better, np.zeros(0), (gram,), total, needs_pass=True, vanished=vanished)
 
     def _wide_frame(self, gram: Array, total: float, zero: Flags, null: Flags, known: tuple[Array, Array]) -> Frame:
@@ -194,7 +244,7 @@ class SecondMoments(Powers):
         factor, order, rank = linalg.pivoted_cholesky(rest, BLIND)
         pivots = np.square(np.diag(factor)[:rank])
         needed = 2 * len(among) * error / ENOUGH
-        counts = [int(np.searchsorted(-pivots, -cut)) for cut in CUTS]
+        counts = list(dict.fromkeys(int(np.searchsorted(-pivots, -cut)) for cut in CUTS))
         few = next((c for c in counts if linalg.near_least_eigenvalue(factor[:c, :c]) >= needed), counts[-1])
         if few == len(rest):
             return None

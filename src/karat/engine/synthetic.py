@@ -43,6 +43,7 @@ from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import TINY
 
 SYNTHETIC = "synthetic"  # how rows were found
+ORDINARY, WILD, VERBATIM = 0, 1, 2  # strata
 GOAL = 1e-12  # relative error of the moments of stored rows up to which there is one layer
 KEPT_BACK = 32.0  # times that error: the share of the moments that is left for the next layer,
 LEAST_SHARE = 2.0**-20  # and its smallest
@@ -58,6 +59,13 @@ class MadeRows(Reduction):
 
     values: Array = field(default_factory=lambda: np.zeros((0, 0)))  # (k, q): made rows, then those kept as they are
     most: int = 0  # rows that may be made: rank + 1 in every layer of every level
+    strata: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # (k,): what each row was made of
+    kept: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # the rows of the data kept as they are
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.strata) != len(self.values):
+            object.__setattr__(self, "strata", np.full(len(self.values), ORDINARY))
 
     @property
     def bound(self) -> int:
@@ -66,24 +74,39 @@ class MadeRows(Reduction):
 
     def with_verbatim(self, rows: Rows, alone: Indices) -> MadeRows:
         """These rows, made of the others, and the rows at ``alone`` as they are."""
-        kept = rows.take(alone, np.zeros(rows.columns))[:, 1:]
-        return self._joined(kept, own_weights(rows, alone), np.ones(len(alone), dtype=bool))
+        values = rows.take(alone, np.zeros(rows.columns))[:, 1:]
+        joint = np.vstack([self.values, values])
+        return replace(
+            self,
+            positions=np.arange(len(joint)),
+            values=joint,
+            weights=np.concatenate([self.weights, own_weights(rows, alone)]),
+            peeled=np.concatenate([self.peeled, np.ones(len(alone), dtype=bool)]),
+            strata=np.concatenate([self.strata, np.full(len(alone), VERBATIM)]),
+            kept=alone,
+        )
+
+    def chosen(self, which: Flags) -> MadeRows:
+        """Some of the rows; their number is bounded as before."""
+        return replace(
+            self, positions=np.arange(int(which.sum())), values=self.values[which], weights=self.weights[which],
+            peeled=self.peeled[which], strata=self.strata[which],
+        )  # fmt: skip
+
+    def in_stratum(self, stratum: int) -> MadeRows:
+        """The same rows, made of a part of the data."""
+        return replace(self, strata=np.full(len(self.values), stratum))
 
     def beside(self, other: Reduction, left: Indices, right: Indices) -> MadeRows:
         """These rows and others, made of two parts of the data: as exact as the worse."""
         assert isinstance(other, MadeRows)
         both = super().beside(other, np.arange(len(self.values)), len(self.values) + np.arange(len(other.values)))
         assert isinstance(both, MadeRows)
-        return replace(both, values=np.vstack([self.values, other.values]), most=self.most + other.most)
-
-    def _joined(self, values: Array, weights: Array, peeled: Flags) -> MadeRows:
-        joint = np.vstack([self.values, values])
         return replace(
-            self,
-            positions=np.arange(len(joint)),
-            values=joint,
-            weights=np.concatenate([self.weights, weights]),
-            peeled=np.concatenate([self.peeled, peeled]),
+            both,
+            values=np.vstack([self.values, other.values]),
+            strata=np.concatenate([self.strata, other.strata]),
+            most=self.most + other.most,
         )
 
 
@@ -119,8 +142,9 @@ def square_root(matrix: Array, rank: int) -> Array | None:
 class Maker:
     """Makes rows with the moments of a frame."""
 
-    def __init__(self, fitted: FittedMoments) -> None:
+    def __init__(self, fitted: FittedMoments, origin: Array | None) -> None:
         assert fitted.frame is not None
+        self.origin = origin  # what rows are stored beside, of long integers; None if nothing
         self.fitted, self.frame = fitted, fitted.frame
         self.kernel, self.shift = fitted.kernel, fitted.kernel.shift
         self.moments = self.frame.half / self.frame.total
@@ -135,7 +159,8 @@ class Maker:
             values[:, frame.basis.map[1:].any(axis=1)] = coordinates[:, 1:]
         else:
             values = (coordinates @ frame.inverse[: len(frame.second)])[:, 1:]
-        return values + self.shift
+        values = values + self.shift
+        return values if self.origin is None else (values + self.origin) - self.origin
 
     def block(self, values: Array) -> Array:
         """Rows as the kernel reads them."""
@@ -210,9 +235,9 @@ class Maker:
 
 @one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def make_rows(fitted: FittedMoments) -> MadeRows:
+def make_rows(fitted: FittedMoments, origin: Array | None = None) -> MadeRows:
     """Rows with given moments; the proof says whether they are exact."""
-    maker = Maker(fitted)
+    maker = Maker(fitted, origin)
     best: MadeRows | None = None
     for distance, layers in ATTEMPTS:
         found = maker.attempt(distance, layers)
@@ -228,17 +253,26 @@ def make_rows(fitted: FittedMoments) -> MadeRows:
 
 @one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def synthesise(rows: Rows, seed: int, progress: Progress | None = None, levels: bool = True) -> MadeRows:
-    """Made rows with the moments of all rows; wild rows by themselves, if ``levels``."""
+def synthesise(
+    rows: Rows, seed: int, progress: Progress | None = None, levels: bool = True, origin: Array | None = None,
+    sharp: bool = False,
+) -> MadeRows:  # fmt: skip
+    """Made rows with the moments of all rows; wild rows by themselves, if ``levels``.
+
+    ``origin``: what was subtracted from the columns when they were read, and is added when rows are stored.
+    ``sharp``: the rows stand for others, so that errors add up and each should be small.
+    """
+    origin = None if origin is None or not origin.any() else origin
     rng = np.random.default_rng(seed)
-    kernel = SecondMoments(rows.columns, len(rows))
+    kernel = SecondMoments.of(rows)
+    kernel = kernel.sharper() if sharp else kernel
     fitted, passes = fit_moments(rows, kernel, sample(rng, len(rows), pilot_size(len(rows))), progress)
     spread, wild = wild_rows(rows, fitted)
     if 0 < len(wild) < len(rows) and levels:
-        found = _wild_apart(rows, seed, wild)
+        found = _wild_apart(rows, seed, wild, origin)
         if found.proof.ok:
             return found
-    found = replace(make_rows(fitted), passes=passes, spread=spread)
+    found = replace(make_rows(fitted, origin), passes=passes, spread=spread)
     if not found.proof.ok and len(rows) <= MANY * (rows.columns + 1) and len(rows) * rows.columns <= FEW:
         found = _by_rotations(rows, found)
     return found
@@ -273,10 +307,11 @@ def _by_rotations(rows: Rows, found: MadeRows) -> MadeRows:
     return best
 
 
-def _wild_apart(rows: Rows, seed: int, wild: Indices) -> MadeRows:
+def _wild_apart(rows: Rows, seed: int, wild: Indices, origin: Array | None) -> MadeRows:
     """Wild rows and the others by themselves; a few wild ones as they are."""
     rest = np.setdiff1d(np.arange(len(rows)), wild)
-    ordinary = synthesise(rows.subset(rest), seed, levels=False)
+    ordinary = synthesise(rows.subset(rest), seed, levels=False, origin=origin)
     if len(wild) <= PEELED * (rows.columns + 1) or not ordinary.proof.ok:
         return replace(ordinary.with_verbatim(rows, wild), passes=ordinary.passes + 2)
-    return ordinary.beside(synthesise(rows.subset(wild), seed, levels=False), rest, wild)
+    other = synthesise(rows.subset(wild), seed, levels=False, origin=origin).in_stratum(WILD)
+    return ordinary.beside(other, rest, wild)

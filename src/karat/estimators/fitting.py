@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from karat._core.synthetic import SYNTHETIC
 from karat._data import containers
 from karat.errors import NotExactError
 from karat.estimators import registry
@@ -39,7 +40,14 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
             )
         return fit_weighted(estimator, core.X, core.y, core.weights)
     check_listed(leaf, registry.SQUARED_LOSS, registry.BY_CLASS, registry.OF_COVARIANCE)
-    if transformers is not None and not all(key_of(step) == "StandardScaler" for _, step in transformers.steps):
+    others = [] if transformers is None else [step for _, step in transformers.steps if key_of(step) != "StandardScaler"]
+    if others and core.rows == SYNTHETIC:
+        raise refuse(
+            others[0],
+            "the rows are made, and keep squares of linear forms of the columns as they stand; apply it to all rows, and make "
+            "rows of the columns that it gives, or give the pipeline and the data to karat.CoresetRegressor",
+        )
+    if others:
         raise refuse(
             estimator,
             "this coreset was built on the columns as they are; give the whole pipeline to karat.CoresetRegressor",
@@ -62,6 +70,8 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
         raise refuse(leaf, "this coreset was built on transformed columns; give the pipeline to karat.CoresetRegressor")
     if key_of(leaf) in registry.SQUARED_LOSS and core.y is None:
         raise NotExactError(f"{name} needs a target, but the coreset was built without y.")
+    if core.rows == SYNTHETIC:  # all second moments, the means and the total weight are kept
+        return
     if not problem.keeps_squares:
         raise NotExactError(
             f"{name} needs second moments (the squared loss), which a coreset of {problem.describe()} does not keep; "

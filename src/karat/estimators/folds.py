@@ -154,7 +154,7 @@ def _stacked(cores: list[Coreset]) -> Coreset:
     note = f"The data is here {len(cores)} times, once per repeat of the splits: refit on one repeat only."
     return replace(
         first,
-        indices=np.concatenate([core.indices + r * first.n_rows for r, core in enumerate(cores)]),
+        indices=np.concatenate([np.asarray(core.indices) + r * first.n_rows for r, core in enumerate(cores)]),
         weights=np.concatenate([core.weights for core in cores]),
         X=X,
         y=y,

@@ -22,6 +22,7 @@ import pandas as pd
 from karat._core.coreset import Coreset
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
+from karat._core.synthetic import SYNTHETIC
 from karat._data import containers
 from karat._data.arguments import progress_bar
 from karat.engine.linalg import MOST
@@ -158,7 +159,9 @@ def _table(core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None
 
     Input weights count as frequencies, unless the coreset was made by :func:`ols` with weights.
     """
-    if core.y is None or not core.problem.keeps_squares or core.absorbed is not None or not core.problem.keeps_total:
+    made = core.rows == SYNTHETIC  # which keep all second moments
+    lost = not made and not (core.problem.keeps_squares and core.problem.keeps_total)
+    if core.y is None or lost or core.absorbed is not None:
         raise NotExactError("Inference needs a coreset of LeastSquares() with its total weight and a target.")
     X, y = core.arrays()
     assert y is not None

@@ -17,6 +17,7 @@ from typing import Any, Literal, Never
 from karat._core.coreset import Coreset
 from karat._core.files import problem_header
 from karat._core.provenance import Provenance
+from karat._core.synthetic import REAL, SYNTHETIC, RowChoice, RowKind, Verbatim, check_rows_argument, made_memory
 from karat._data.advice import unknown_argument
 from karat._data.arguments import check_mergeable, check_taken, column_problem, column_roles, listed_names, progress_bar
 from karat._storage.archive import prefixed, without_prefix
@@ -58,6 +59,8 @@ def coreset_files(
     groups: str | None = None,
     key: str | None = None,
     pipeline: Any = None,
+    rows: RowKind = "real",
+    verbatim: Verbatim = "keep",
     random_state: int = 0,
     sequence: str | None = None,
     content: bool = True,
@@ -98,6 +101,8 @@ def coreset_files(
         Columns with weights, with group labels, and with keys that identify rows.
     pipeline : fitted transformer, optional
         Features go through its ``transform`` (as a pandas frame) first, for categorical columns and the like.
+    rows, verbatim : str
+        As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that would be kept as they are.
     random_state : int
         The choice of rows depends on it, the exactness does not.
     sequence : str, optional
@@ -113,8 +118,8 @@ def coreset_files(
     Returns
     -------
     Coreset
-        ``indices`` number the rows through all files in order of their names; X is an Arrow table; ``provenance`` says what
-        it was made from.
+        ``indices`` number the rows through all files in order of their names (synthetic rows have none); X is an Arrow table;
+        ``provenance`` says what it was made from.
 
     Raises
     ------
@@ -125,6 +130,7 @@ def coreset_files(
         raise unknown_argument(coreset_files, unknown)
     problem = column_problem(problem, target)
     check_taken(problem, y=target or None, groups=groups)
+    check_rows_argument(rows, problem, "auto", verbatim)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence)
     layout = Layout.encoded(problem, roles, pipeline, on_missing, listed_names("one_hot", one_hot))
     if digest not in (None, ALGORITHM):
@@ -141,8 +147,11 @@ def coreset_files(
         rest = advance
         if layout.encoding is not None:
             layout, rest = learned(opened, layout, layout.encoding, batch_rows or LEARN_ROWS, checkpoint, advance)
-        rows = fold_rows(problem, layout, memory, batch_rows)
-        build = _Build(opened, layout, problem, rows, int(random_state), content, memory, checkpoint, rest, digest is not None)
+        between = fold_rows(problem, layout, memory, batch_rows, rows)
+        build = _Build(
+            opened, layout, problem, between, int(random_state), content, memory, checkpoint, rest, digest is not None,
+            RowChoice(rows, verbatim),
+        )  # fmt: skip
         return build.finish()
 
 
@@ -154,11 +163,13 @@ def require_rereadable(problem: Problem, source: Source) -> None:
         )
 
 
-def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None) -> int:
+def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None, kind: str = REAL) -> int:
     """Rows between folds that fit in memory."""
     roles = layout.roles
     width = layout.width + len(roles.targets)
-    if layout.pipeline is not None or isinstance(problem, Kernel):  # the number of features is not known yet
+    if kind == SYNTHETIC:
+        fixed, each = made_memory(width)
+    elif layout.pipeline is not None or isinstance(problem, Kernel):  # the number of features is not known yet
         fixed, each = 0, 8 * 8 * width
     else:
         fixed, each = problem.fold_memory(-(-layout.width // problem.input_tables), len(roles.targets))
@@ -181,8 +192,9 @@ class _Build:
 
     def __init__(
         self, source: Source, layout: Layout, problem: Problem, rows: int, seed: int, content: bool, memory: int,
-        checkpoint: str | Path | None, progress: Progress | None, digest: bool,
+        checkpoint: str | Path | None, progress: Progress | None, digest: bool, choice: RowChoice,
     ) -> None:  # fmt: skip
+        self.choice = choice
         self.source, self.layout, self.problem, self.rows, self.seed = source, layout, problem, rows, seed
         self.progress, self.position = progress, Position()
         self.content = content
@@ -236,7 +248,8 @@ class _Build:
     def _begin(self, problem: Problem, sketch: Sketch | None = None) -> None:
         """The last pass, from its beginning or with the sketch of a checkpoint."""
         key, widths = self.layout.roles.key, self.layout.roles.widths
-        sketch = sketch or Sketch(problem, key, random_state=self.seed, buffer_rows=self.rows)
+        if sketch is None:
+            sketch = Sketch(problem, key, **self.choice._asdict(), random_state=self.seed, buffer_rows=self.rows)
         self.reduce = Reduce(sketch, self.layout)
         if isinstance(problem, KnownMaps):
             self.samples = Samples(problem.problem, widths)
@@ -286,6 +299,8 @@ class _Build:
         }
         if self.layout.pipeline is not None or isinstance(self.problem, Kernel):
             call["function"] = transform_digest(self.source, self.layout, self.problem)
+        if self.choice.rows != REAL:
+            call["choice"] = list(self.choice)
         return call if self.first is None else call | {"widths": roles.widths and list(roles.widths)}
 
     def _save(self) -> None:

@@ -17,9 +17,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from karat._core import synthetic
 from karat._core.certify import centred_kernel, certify_again, measure_again
 from karat._core.coreset import Coreset, load
 from karat._core.provenance import Provenance
+from karat._core.synthetic import SYNTHETIC
 from karat._core.verify import shared_groups
 from karat._data import containers
 from karat._data.arguments import ColumnRoles, progress_bar
@@ -38,7 +40,8 @@ from karat.io.read_all import own_targets, stored_encoding
 from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source, short_names
-from karat.io.verdict import FileVerification, compare, read_changed
+from karat.io.verdict import Data, FileVerification, compare, read_changed
+from karat.io.verify_made import SumSecondMoments
 from karat.problems import Problem
 from karat.problems.latent import KnownMaps, Latent
 
@@ -155,7 +158,7 @@ class FileCheck:
     progress: Progress | None = None
     beside: Callable[[FileCheck], Sequence[Consumer]] | None = None
     kept: Table = field(init=False)
-    sums: SumMoments | Reduce = field(init=False)
+    sums: SumMoments | Reduce | SumSecondMoments = field(init=False)
     rows: int = field(init=False)
     first_hashes: RowHashes | None = field(default=None, init=False)
 
@@ -172,14 +175,13 @@ class FileCheck:
             )
         require_rereadable(core.problem, source)
         self.layout = layout = self.layout.among(source.schema())
-        self.rows = fold_rows(core.problem, layout, self.memory, None)
+        self.rows = fold_rows(core.problem, layout, self.memory, None, core.rows)
         files = source.identity()
         problem, notes, other_maps = self._lowered()
         self.kept = kept = kept_table(core, problem)
-        stored = joined_hashes([part.content for part in known.parts])
-        if stored is not None and stored["columns"] != sorted(layout.columns):
-            stored = None
-        hashes = Hashes(RowHashes(layout.columns, layout.gaps, [] if stored is None else stored["parts"][:-1]))
+        if core.rows == SYNTHETIC:
+            return self._made(known, files, start)
+        stored, hashes, digests = self._fingerprints(known)
         found = CheckKeptRows(kept)
         again = not source.once and not core.absorbed  # else the rows of a sketch have to stand for those read
         apart = np.zeros(len(core), dtype=bool)
@@ -187,7 +189,6 @@ class FileCheck:
             apart = core.weights == 1.0
         self.sums = SumMoments(kept, self.rows, apart) if again else Reduce(self._sketch(), layout)
         beside = [] if self.beside is None else self.beside(self)
-        digests = [Digest(layout.columns)] if len(known.parts) == 1 and known.parts[0].digest else []
         position, passes = self._scans([hashes, *digests, found, self.sums, *beside])
         self._require_same_rows(files, hashes)
         reductions, total, other_groups = self._measured(self.sums, passes)
@@ -195,14 +196,48 @@ class FileCheck:
         refutations = [*other_maps, *other_groups]
         if found.moved and (data != "reordered" or (again and not self._all_present())):
             refutations.append(OTHER_ROWS)
-        if data == "identical" and digests and digests[0].to_dict() != known.parts[0].digest:
-            data = "changed"  # by somebody who made the hashes agree
-            refutations.append("The SHA-256 digest of the rows is not the one that was stored.")
+        data, refutations = self._digested(data, digests, known, refutations)
         if core.n_rows != position.rows:
             refutations.append(f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}.")
         seconds = time.perf_counter() - start
         certificate = certify_again(core, reductions, total, position.rows, seconds, refutations, notes)
         return FileVerification(certificate, data, changed, tuple(sorted(found.moved)), tuple(hashes.rows.columns))
+
+    def _made(self, known: Provenance, files: list[list[Any]], start: float) -> FileVerification:
+        """The same for synthetic rows, which are at no place of the data."""
+        core, source = self.core, self.source
+        stored, hashes, digests = self._fingerprints(known)
+        self.sums = sums = SumSecondMoments(core, self.kept, self.rows)
+        beside = [] if self.beside is None else self.beside(self)
+        position, passes = self._scans([hashes, *digests, sums, *beside])
+        self._require_same_rows(files, hashes)
+        reductions, total, refutations = sums.measured(passes)
+        data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
+        data, refutations = self._digested(data, digests, known, refutations)
+        if core.n_rows != position.rows:
+            refutations.append(f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}.")
+        seconds = time.perf_counter() - start
+        certificate = synthetic.verified(core, reductions, total, position.rows, seconds, refutations)
+        return FileVerification(certificate, data, changed, (), tuple(hashes.rows.columns))
+
+    def _fingerprints(self, known: Provenance) -> tuple[dict[str, Any] | None, Hashes, list[Digest]]:
+        """The hashes that were stored, if they are of these columns, and consumers for those of the data."""
+        layout = self.layout
+        stored = joined_hashes([part.content for part in known.parts])
+        if stored is not None and stored["columns"] != sorted(layout.columns):
+            stored = None
+        hashes = Hashes(RowHashes(layout.columns, layout.gaps, [] if stored is None else stored["parts"][:-1]))
+        digests = [Digest(layout.columns)] if len(known.parts) == 1 and known.parts[0].digest else []
+        return stored, hashes, digests
+
+    def _digested(
+        self, data: Data, digests: list[Digest], known: Provenance, refutations: list[str]
+    ) -> tuple[Data, list[str]]:  # fmt: skip
+        """What the digest of the rows adds to the verdict of their hashes."""
+        if data == "identical" and digests and digests[0].to_dict() != known.parts[0].digest:
+            # changed by somebody who made the hashes agree
+            return "changed", [*refutations, "The SHA-256 digest of the rows is not the one that was stored."]
+        return data, refutations
 
     def _require_same_rows(self, files: list[list[Any]], hashes: Hashes) -> None:
         """Refuse a source that changed from one pass to the next."""

@@ -91,6 +91,11 @@ class Problem(ABC):
         """Whether all second moments of columns and target are kept."""
         return False
 
+    @property
+    def needs_real_rows(self) -> str:
+        """Why made rows, which keep second moments, do not serve the problem, and what to do; empty if they do."""
+        return f"{self.describe()} needs more than the second moments of the columns: take rows='real'."
+
     @abstractmethod
     def kernel(self, columns: int, targets: int) -> Kernel:
         """The kernelization for rows of ``columns`` inputs and ``targets`` targets."""

@@ -51,6 +51,10 @@ class Mean(Problem):
         if not self.total_weight:
             raise InputError("Mean keeps the total weight in any case; total_weight=False would change nothing.")
 
+    @property
+    def needs_real_rows(self) -> str:
+        return ""
+
     def kernel(self, columns: int, targets: int) -> Kernel:
         return MeanKernel(columns, targets)  # y travels with the rows, but a centre has no coordinate for it
 
@@ -97,6 +101,10 @@ class TensorContraction(Problem):
     def power(self) -> int:
         return int(self.p)
 
+    @property
+    def needs_real_rows(self) -> str:
+        return "" if self.p <= 2 else super().needs_real_rows
+
     def kernel(self, columns: int, targets: int) -> Kernel:
         single = Polynomials(columns + targets, self.p, affine=False, total=self.total_weight)
         if self.p == 1:
@@ -138,6 +146,10 @@ class Moments(Problem):
         check_whole("The degree of Moments", self.degree)
         if not self.total_weight:
             raise InputError("Moments keeps the total weight in any case: it is the moment of degree 0.")
+
+    @property
+    def needs_real_rows(self) -> str:
+        return "" if self.degree <= 2 else super().needs_real_rows
 
     def kernel(self, columns: int, targets: int) -> Kernel:
         single = Polynomials(columns + targets, self.degree, affine=True)

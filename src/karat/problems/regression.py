@@ -79,6 +79,14 @@ class _Regression(Problem):
         return Powers(columns + targets, self.power, affine=self.fit_intercept, total=total, separate_targets=targets)
 
     @property
+    def needs_real_rows(self) -> str:
+        if self.absorb is not None:
+            return "A regulariser absorbs real rows: leave out absorb=, or take rows='real'."
+        if self.power > 2:
+            return f"Losses of degree {self.power} need moments of degree {self.power}: take rows='real'."
+        return ""
+
+    @property
     def shifts(self) -> bool:
         return self.fit_intercept
 

@@ -38,6 +38,13 @@ class Transformed(Problem):
         vars(self)["keeps"] = f"{self.problem.keeps}, of the transformed columns"
 
     @property
+    def needs_real_rows(self) -> str:
+        return (
+            "A transformation cannot be applied to made rows: transform all rows first, and make rows of the columns that it "
+            "gives; or take rows='real'."
+        )
+
+    @property
     def keeps_total(self) -> bool:
         return self.problem.keeps_total
 

@@ -1,0 +1,380 @@
+"""Coresets of synthetic rows: how they are made, verified and merged (:mod:`karat.engine.synthetic`).
+
+A made row is no row of the data: it has no number and no key, only a weight and a *stratum*, which says
+what it was made of:
+
+    ORDINARY   rows of the data
+    WILD       rows that are far larger than the others, if they are many; these are made by themselves
+    VERBATIM   one such row, as it is, if they are few
+
+The claim of the certificate is that of squares of affine forms of all columns, whatever the problem.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from karat._core.certify import Certificate, certify, certify_again, readable
+from karat._core.provenance import Provenance, merged_provenance
+from karat._core.wording import several
+from karat._data import containers
+from karat._data.batch import Table, stored_weights
+from karat.engine.claim import Claim
+from karat.engine.groups import synthesise_many
+from karat.engine.kernel import FittedMoments
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.moment_stream import MomentStream
+from karat.engine.peel import PEELED, wild_rows
+from karat.engine.proof import Terms, measure
+from karat.engine.reduce import NonFiniteError, Reduction, fit_moments
+from karat.engine.rotations import prove_by_rotations
+from karat.engine.rows import Progress, Rows, own_weights, sample
+from karat.engine.second_moments import SecondMoments
+from karat.engine.synthetic import (
+    FEW,
+    MANY,
+    ORDINARY,
+    VERBATIM,
+    WILD,
+    MadeRows,
+    synthesise,
+)
+from karat.engine.threads import one_blas_thread
+from karat.engine.tolerances import EXACT
+from karat.errors import InputError, NotExactError
+from karat.problems import Problem
+
+if TYPE_CHECKING:
+    from karat._core.coreset import Coreset
+
+RowKind = Literal["real", "synthetic"]
+Verbatim = Literal["keep", "error"]
+REAL, SYNTHETIC = "real", "synthetic"
+KEEP, REFUSE = "keep", "error"
+VERIFIED = "verified on the full data"
+# What made rows do not keep, in place of what is said of real ones.
+NOT_LINEAR = "anything that is not linear in the columns as they stand"
+NOT_PRIVATE = "differential privacy (second moments of few rows, or of many columns, tell about single rows)"
+
+
+class RowChoice(NamedTuple):
+    """The arguments ``rows`` and ``verbatim`` of :func:`karat.coreset`."""
+
+    rows: Any = REAL
+    verbatim: Any = KEEP
+
+
+def made_memory(columns: int) -> tuple[int, int]:
+    """Bytes of a pass that sums second moments: those that do not depend on its rows, and bytes per row."""
+    return 8 * 8 * (columns + 1) ** 2, 8 * (8 * columns + 4)
+
+
+def check_rows_argument(rows: str, problem: Problem, method: str, verbatim: str) -> None:
+    """Raise unless rows of that kind can be made for the problem."""
+    if rows not in (REAL, SYNTHETIC):
+        raise InputError(f"rows must be 'real' or 'synthetic', not {rows!r}.", argument="rows")
+    if verbatim not in (KEEP, REFUSE):
+        raise InputError(f"verbatim must be 'keep' or 'error', not {verbatim!r}.", argument="verbatim")
+    if rows == REAL:
+        if verbatim != KEEP:
+            raise InputError(
+                "verbatim='error' is for rows='synthetic': real rows are records of the data anyway.", argument="verbatim"
+            )
+        return
+    if problem.needs_real_rows:
+        raise InputError(f"rows='synthetic' serves squared losses only. {problem.needs_real_rows}", argument="rows")
+    if method != "auto":
+        raise InputError(
+            f"rows='synthetic' has one method; leave out method={method!r}, or take rows='real'.", argument="method"
+        )
+
+
+def readable_by_doubles(table: Table) -> Table:
+    """The table with offsets of long integers that doubles hold: made rows are stored as doubles."""
+    offsets = {column: int(float(offset)) for column, offset in (table.offsets or {}).items()}
+    return replace(table, offsets=offsets) if offsets else table
+
+
+def synthesised(table: Table, seed: int, progress: Progress | None = None) -> list[MadeRows]:
+    """Made rows of every group, in the order of ``table.labels``."""
+    if len(table.labels) == 1:
+        return [synthesise(table.rows(table.labels[0]), seed, progress, origin=table.origin)]
+    return synthesise_many(*table.grouped_rows(), seed, progress, origin=table.origin)
+
+
+def made_fields(
+    problem: Problem, table: Table, X: Any, y: Any, reductions: list[MadeRows], start: float, verbatim: str
+) -> dict[str, Any]:  # fmt: skip
+    """The fields of a coreset of made rows; raise if it is not exact, or keeps rows that it must not."""
+    strata = np.concatenate([made.strata for made in reductions])
+    if verbatim == REFUSE and (strata == VERBATIM).any():
+        raise _records_would_leave(table, reductions)
+    weights = stored_weights(np.concatenate([made.weights for made in reductions]), table.unit)
+    seconds = time.perf_counter() - start
+    certificate = certify_made(problem, reductions, table.total, table.n_rows, seconds, table.notes)
+    require_exact(certificate, reductions, table.names, table.origin)
+    values = np.vstack([made.values for made in reductions]) + table.origin
+    columns = table.columns
+    sizes = [len(made.values) for made in reductions]
+    return {
+        "indices": None,
+        "weights": weights,
+        "X": containers.made_like(X, values[:, :columns]),
+        "y": None if y is None else containers.made_like(y, values[:, columns:]),
+        "groups": None if table.groups is None else np.repeat(np.array(table.labels), sizes),
+        "n_rows": table.n_rows,
+        "problem": problem,
+        "certificate": certificate,
+        "verbatim": strata == VERBATIM,
+        "rows": SYNTHETIC,
+        "strata": strata,
+    }
+
+
+def certify_made(
+    problem: Problem, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float, notes: Sequence[str] = ()
+) -> Certificate:  # fmt: skip
+    """The certificate of made rows."""
+    found = certify(problem, reductions, total, n_rows, seconds, notes)
+    return replace(found, rows=SYNTHETIC, excludes=_not_kept(problem), verbatim=found.peeled, peeled=0)
+
+
+def _not_kept(problem: Problem) -> tuple[str, ...]:
+    kept = tuple(what for what in problem.excludes if not what.startswith("privacy"))
+    return (*kept, NOT_LINEAR, NOT_PRIVATE)
+
+
+def require_exact(
+    certificate: Certificate, reductions: Sequence[Reduction], names: list[str], origin: Array
+) -> None:  # fmt: skip
+    """Raise unless made rows are proven; the error names the column that doubles do not resolve."""
+    if certificate.proven:
+        return
+    worst = min(reductions, key=lambda made: made.proof.merit)
+    error = readable(certificate.loss_error, certificate.tolerance)
+    column, ulps = _unresolved(worst, origin)
+    raise NotExactError(
+        f"Column {names[column]} differs from its mean (or from a combination of others) by only {ulps:,.3g} "
+        f"ulps of its values; made rows would need more digits than doubles have (their loss is off by {error}): "
+        "subtract a constant, or take real rows (rows='real')."
+    )
+
+
+def _unresolved(made: Reduction, origin: Array) -> tuple[int, float]:
+    """The column whose smallest direction is least above the rounding of its values, in units of that."""
+    frame, shift = made.fitted.frame, made.fitted.kernel.shift
+    if frame is None:
+        return made.proof.worst, 0.0
+    rounding = np.spacing(np.abs(shift + origin) + frame.spreads[1:])
+    size = np.sqrt(np.maximum(np.diag(frame.second), 0.0) / frame.total)
+    parts = np.abs(frame.basis.map[1:]) * rounding[:, None]
+    share = parts / np.where(size > 0, size, 1.0)
+    column = int(share.max(axis=1).argmax())
+    return column, float(1.0 / max(share[column].max(), np.finfo(float).tiny))
+
+
+def _records_would_leave(table: Table, reductions: list[MadeRows]) -> InputError:
+    """The error for rows that would be kept as they are."""
+    places = []
+    for made, label in zip(reductions, table.labels, strict=True):
+        numbers = table.numbers_of(label)
+        places += (made.kept if numbers is None else numbers[made.kept]).tolist()
+    shown = ", ".join(map(str, sorted(places)[:5])) + (" and others" if len(places) > 5 else "")
+    return InputError(
+        f"{several(len(places), 'row')} of the data are so far from the others that they would be kept as they are "
+        f"({'rows' if len(places) > 1 else 'row'} {shown}); "
+        "correct or leave out these rows, or allow it with verbatim='keep'.",
+        argument="verbatim",
+    )
+
+
+def require_no_records(verbatim: str, count: int) -> None:
+    """Raise if rows of a stream would be kept as they are, and must not."""
+    if verbatim == REFUSE and count:
+        raise InputError(
+            f"{several(count, 'row')} of the data are so far from the others that they would be kept as they are; leave such "
+            "rows out, or allow it with verbatim='keep'.",
+            argument="verbatim",
+        )
+
+
+def measured(core: Coreset, data: Table, own: Table, labels: list[Any]) -> tuple[list[Reduction], list[str]]:
+    """The made rows of every group, read as ``data`` is, against all rows of the group; and what refutes them."""
+    found = [_measured_group(core, data, own, label) for label in labels]
+    wrong = any(refuted for _, refuted in found)
+    return [one for one, _ in found], ["Rows that are kept as they are, are not rows of this data."] if wrong else []
+
+
+@one_blas_thread()
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple[Reduction, bool]:
+    rows, kept, among = data.rows(label), own.rows(label), own.index(label)
+    assert core.strata is not None
+    strata = core.strata if among is None else core.strata[among]
+    left, refuted = np.arange(len(rows)), False
+    worst: Reduction | None = None
+    wild = np.zeros(0, dtype=np.intp)
+    if (strata != ORDINARY).any():
+        _, wild = wild_rows(rows, _fitted(rows)[0])
+    if (strata == VERBATIM).any():
+        places = _places(rows, wild, kept.subset(np.flatnonzero(strata == VERBATIM)))
+        refuted = places is None
+        left = left if places is None else np.setdiff1d(left, places)
+    parts = [(ORDINARY, left)]
+    if (strata == WILD).any():
+        parts = [(ORDINARY, np.setdiff1d(left, wild)), (WILD, np.intersect1d(left, wild))]
+    for stratum, some in parts:
+        mine = np.flatnonzero(strata == stratum)
+        one = _measured_stratum(core, data, rows if len(some) == len(rows) else rows.subset(some), kept.subset(mine))
+        worst = one if worst is None or one.proof.merit < worst.proof.merit else worst
+    assert worst is not None
+    everything = np.arange(len(kept))
+    weights = own_weights(kept, everything)
+    return replace(worst, positions=everything, weights=weights, peeled=strata == VERBATIM, levels=len(parts)), refuted
+
+
+def _fitted(rows: Rows) -> tuple[FittedMoments, int]:
+    return fit_moments(rows, SecondMoments.of(rows), sample(np.random.default_rng(1), len(rows), 16384))
+
+
+def _places(rows: Rows, wild: Indices, kept: Rows) -> Indices | None:
+    """Where kept rows are among wild ones, with their weights, each of them once; None if one is nowhere."""
+    zero, places = np.zeros(rows.columns), list[int]()
+    there = np.column_stack([rows.take(wild, zero), own_weights(rows, wild)])
+    wanted = np.column_stack([kept.take(np.arange(len(kept)), zero), own_weights(kept, np.arange(len(kept)))])
+    free = {place: row.tobytes() for place, row in zip(wild.tolist(), there, strict=True)}
+    by_value: dict[bytes, list[int]] = {}
+    for place, row in free.items():
+        by_value.setdefault(row, []).append(place)
+    for row in wanted:
+        same = by_value.get(row.tobytes())
+        if not same:
+            return None
+        places.append(same.pop())
+    return np.sort(np.array(places, dtype=np.intp))
+
+
+def _measured_stratum(core: Coreset, data: Table, rows: Rows, kept: Rows) -> Reduction:
+    """Made rows against those that they were made of."""
+    try:
+        return _measured_rows(core, rows, kept)
+    except NonFiniteError:
+        raise data.explain_non_finite() from None
+
+
+def _measured_rows(core: Coreset, rows: Rows, kept: Rows, before: int = 0) -> Reduction:
+    everything = np.arange(len(kept))
+    weights, terms = own_weights(kept, everything), Terms.claimed(core.certificate.rounding)
+    fitted, passes = _fitted(rows)
+    shift = fitted.kernel.shift
+    block = kept.take(everything, shift)
+    proof = measure(None, fitted, block, weights, terms=terms)
+    if not proof.ok and len(rows) <= MANY * (rows.columns + 1) and len(rows) * rows.columns <= FEW:
+        some = np.arange(len(rows))
+        other = prove_by_rotations(rows.take(some, shift), own_weights(rows, some), block, weights)
+        proof = other if other.merit > proof.merit else proof
+    return Reduction(everything, weights, fitted, core.certificate.rank, proof, VERIFIED, before + passes)
+
+
+def measured_by_moments(core: Coreset, stream: MomentStream, kept: Rows, strata: Indices, passes: int) -> Reduction:
+    """The made rows of a group against the moments of all of its rows, from a stream of them."""
+    worst: Reduction | None = None
+    everything = np.arange(len(kept))
+    terms = Terms.claimed(core.certificate.rounding)
+    for stratum, sums in ((ORDINARY, stream.sums), (WILD, stream.wild)):
+        mine = kept.subset(np.flatnonzero(strata == stratum))
+        if not len(mine):
+            continue
+        some = np.arange(len(mine))
+        if sums is not None:
+            fitted = sums.fitted_moments()
+            block = mine.take(some, fitted.kernel.shift)
+            proof = measure(None, fitted, block, own_weights(mine, some), terms=terms)
+            found = Reduction(some, own_weights(mine, some), fitted, 0, proof, VERIFIED, passes, inherited=sums.inherited)
+        else:  # few rows, or wild ones that are not what the coreset took for wild
+            rows = _made_or_verbatim(stream, stratum)
+            found = _measured_rows(core, rows, mine, passes)
+            found = replace(found, inherited=Claim() if stream.few is None else stream.few.claim)
+        worst = found if worst is None or found.proof.merit < worst.proof.merit else worst
+    assert worst is not None
+    weights = own_weights(kept, everything)
+    return replace(worst, positions=everything, weights=weights, peeled=strata == VERBATIM, rank=core.certificate.rank)
+
+
+def _made_or_verbatim(stream: MomentStream, stratum: int) -> Rows:
+    if stratum == ORDINARY and stream.few is not None:
+        return Rows([stream.few.values], stream.few.weights)
+    return Rows([stream.verbatim], stream.weights)
+
+
+def verified(
+    core: Coreset, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float, refutations: Sequence[str],
+    notes: Sequence[str] = (),
+) -> Certificate:  # fmt: skip
+    """A fresh certificate of made rows."""
+    found = certify_again(core, reductions, total, n_rows, seconds, refutations, notes)
+    return replace(
+        found, rows=SYNTHETIC, excludes=core.certificate.excludes, verbatim=core.certificate.verbatim, peeled=0,
+        bound=core.certificate.bound,
+    )  # fmt: skip
+
+
+def strata_of(core: Coreset) -> Indices:
+    """The strata of the rows of a coreset; real rows are ordinary, but for those kept as they are."""
+    if core.strata is not None:
+        return core.strata
+    verbatim = np.zeros(len(core), dtype=bool) if core.verbatim is None else core.verbatim
+    return np.where(verbatim, VERBATIM, ORDINARY)
+
+
+def as_doubles(core: Coreset) -> Coreset:
+    """The coreset with its rows as doubles, as made rows are; a sparse matrix becomes an array."""
+    X, y = core.arrays()
+    y = None if y is None else y.reshape(len(y), -1)
+    return replace(
+        core, X=containers.made_like(core.X, X), y=None if y is None else containers.made_like(core.y, y)
+    )  # fmt: skip
+
+
+def merge_made(first: Coreset, second: Coreset, table: Table, X: Any, y: Any, seed: int, start: float) -> dict[str, Any]:
+    """The fields of the coreset of made rows of a union; ``table`` has the rows of both."""
+    strata = np.concatenate([strata_of(first), strata_of(second)])
+    inherited = Claim.union([first.certificate, second.certificate])
+    reductions = [_merged_group(table, label, strata, seed, inherited) for label in table.labels]
+    fields = made_fields(table.problem, table, X, y, reductions, start, KEEP)
+    provenance = merged_provenance(first.provenance, second.provenance)
+    certificate = fields["certificate"]
+    notes = tuple(dict.fromkeys([*certificate.notes, *Provenance.read(provenance).notes]))
+    certificate = replace(certificate.of_coresets(), notes=notes, n_rows=first.n_rows + second.n_rows)
+    return fields | {"certificate": certificate, "provenance": provenance, "n_rows": first.n_rows + second.n_rows}
+
+
+def _merged_group(table: Table, label: Any, strata: Indices, seed: int, inherited: Claim) -> MadeRows:
+    """Ordinary rows with ordinary ones, wild ones with wild ones; those kept as they are stay so while they are few."""
+    rows, index = table.rows(label), table.index(label)
+    strata = strata if index is None else strata[index]
+    alone = np.flatnonzero(strata == VERBATIM)
+    if len(alone) > PEELED * (rows.columns + 1):
+        strata, alone = np.where(strata == VERBATIM, WILD, strata), alone[:0]
+
+    def made(which: Flags) -> MadeRows:
+        found = synthesise(rows.subset(np.flatnonzero(which)), seed, levels=False, origin=table.origin, sharp=True)
+        return replace(found, inherited=inherited)
+
+    found: MadeRows | None = made(strata == ORDINARY) if (strata == ORDINARY).any() else None
+    if (strata == WILD).any():
+        wild = made(strata == WILD).in_stratum(WILD)
+        found = wild if found is None else found.beside(wild, alone, alone)
+    if found is None:
+        raise NotExactError("Every row is kept as it is; merge the data itself.")
+    if found.proof.ok and not (found.claim.loss_error <= EXACT and found.claim.remainder <= 1.0):
+        raise NotExactError(
+            f"After this merge the loss may be off by {found.claim.loss_error:.1e} of it, what the parts inherit "
+            "included; up to 1e-10 counts as exact. Merge more parts at a time, or build them from the data."
+        )
+    return found.with_verbatim(rows, alone) if len(alone) else found

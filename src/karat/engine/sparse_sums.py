@@ -1,0 +1,139 @@
+"""Second moments of sparse rows: what their non-zeros cost.
+
+A sparse product adds the terms of an entry one after the other, up to as many as there are rows, so that
+rounding would grow with their number.  So the numbers are cut in two, ``x = a + b`` with a on a grid so
+coarse that sums of products of a are exact, and b so small that the rounding of the rest does not matter:
+
+    x'y = a_x'a_y  +  (a_x + b_x / 2)'b_y  +  b_x'(a_y + b_y / 2)
+
+Small integers, such as the indicators of categories, are on the grid, and b is zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat.engine.linalg import Array, Indices
+from karat.engine.rows import Rows
+
+DIGITS = 53
+ROWS = 2**18  # that are multiplied at a time, unless all numbers are small integers: the grid depends on it
+MOST = 2**22
+
+
+def sparse_squares(rows: Rows, shift: Array, map_: Array, replaced: Indices, known: Array | None) -> Array:
+    """The upper triangle of the second moments of coordinates.
+
+    They are the variables ``(1, D - shift)``, some of them ``replaced`` by their combinations in the map.  Columns of sparse
+    parts are not shifted.  ``known`` are the second moments of the variables, if they have been summed before.
+    """
+    total = np.zeros_like(map_) if known is None else known.copy()
+    total[replaced] = total[:, replaced] = 0.0
+    size = ROWS if not _integers(rows) else MOST
+    for start in range(0, len(rows), size):
+        stop = min(start + size, len(rows))
+        table, dense, order = _blocks(rows, start, stop, shift)
+        weights = None if rows.weights is None else rows.weights[start:stop]
+        bits = (DIGITS - int(np.ceil(np.log2(max(stop - start, 2))))) // 2
+        plain = np.concatenate(order)
+        stays = ~np.isin(plain, replaced)
+        if len(replaced):
+            rest = np.asarray(table @ map_[order[0]][:, replaced] + dense @ map_[order[1]][:, replaced])
+            own, beside = _weighted(table, dense, weights)
+            rest = rest if weights is None else rest * np.sqrt(weights)[:, None]
+            across = _across(own, beside, rest, bits)
+            total[np.ix_(plain[stays], replaced)] += across[stays]
+            total[np.ix_(replaced, plain[stays])] += across[stays].T
+            total[np.ix_(replaced, replaced)] += _squares(rest, bits)
+        if known is None:
+            new = _products(*_weighted(table, dense, weights), bits)
+            total[np.ix_(plain[stays], plain[stays])] += new[np.ix_(stays, stays)]
+    return np.triu(total)
+
+
+def _integers(rows: Rows) -> bool:
+    """Whether all sparse numbers are small integers, and weights too: their sums are exact."""
+    if rows.weights is not None:
+        return False
+    data = [part.data for part in rows.parts if sparse.issparse(part)]
+    return all(bool((np.rint(d) == d).all() and np.abs(d).max(initial=0.0) <= 2**15) for d in data)
+
+
+def _blocks(rows: Rows, start: int, stop: int, shift: Array) -> tuple[Any, Array, tuple[Indices, Indices]]:
+    """Some rows as a sparse matrix, and dense columns with the constant; and which variables both are."""
+    where: Any = slice(start, stop) if rows.index is None else rows.index[start:stop]
+    tables, dense, first, last = [], [np.ones((stop - start, 1))], [], [np.zeros(1, dtype=np.intp)]
+    for part, left, right in zip(rows.parts, rows.edges[:-1], rows.edges[1:], strict=True):
+        if sparse.issparse(part):
+            tables.append(part[where])
+            first.append(np.arange(left, right))
+        else:
+            dense.append(np.asarray(part[where], dtype=float) - shift[left - 1 : right - 1])
+            last.append(np.arange(left, right))
+    table = sparse.csr_array(sparse.hstack(tables, format="csr") if len(tables) > 1 else tables[0], dtype=float)
+    return table, np.hstack(dense), (np.concatenate(first), np.concatenate(last))
+
+
+def _weighted(table: Any, dense: Array, weights: Array | None) -> tuple[Any, Array]:
+    """Rows times the roots of their weights."""
+    if weights is None:
+        return table, dense
+    root = np.sqrt(weights)
+    data = table.data * np.repeat(root, np.diff(table.indptr))
+    return sparse.csr_array((data, table.indices, table.indptr), table.shape), dense * root[:, None]
+
+
+def _products(table: Any, dense: Array, bits: int) -> Array:
+    """``[S D]'[S D]``."""
+    high, low = _cut_sparse(table, bits)
+    inner = (sparse.csr_array(high.T) @ high).toarray()
+    if low is not None:
+        mixed = (sparse.csr_array((high + low / 2).T) @ low).toarray()
+        inner += mixed + mixed.T
+    across = _across(table, dense, dense, bits)
+    count = table.shape[1]
+    found = np.empty((len(across), len(across)))
+    found[:count, :count], found[:, count:], found[count:, :count] = inner, across, across[:count].T
+    return found
+
+
+def _across(table: Any, dense: Array, others: Array, bits: int) -> Array:
+    """``[S D]'E``."""
+    high, low = _cut_sparse(table, bits)
+    near, far = _cut(others, bits)
+    turned = sparse.csr_array(high.T)
+    found = turned @ near + turned @ far
+    if low is not None:
+        found += sparse.csr_array(low.T) @ others
+    mine, rest = _cut(dense, bits)
+    return np.vstack([found, mine.T @ near + (mine.T @ far + rest.T @ others)])
+
+
+def _squares(values: Array, bits: int) -> Array:
+    near, far = _cut(values, bits)
+    middle = (near + far / 2).T @ far
+    return np.asarray(near.T @ near + (middle + middle.T))
+
+
+def _cut_sparse(table: Any, bits: int) -> tuple[Any, Any]:
+    """The matrix on a grid, and the rest; None if that is zero."""
+    top = abs(table).max(axis=0).toarray().ravel()
+    step = _steps(top, bits)[table.indices]
+    high = np.rint(table.data / step) * step
+    low = table.data - high
+    shape = (table.indices, table.indptr)
+    return sparse.csr_array((high, *shape), table.shape), (sparse.csr_array((low, *shape), table.shape) if low.any() else None)
+
+
+def _cut(values: Array, bits: int) -> tuple[Array, Array]:
+    step = _steps(np.abs(values).max(axis=0, initial=0.0), bits)
+    high = np.rint(values / step) * step
+    return high, values - high
+
+
+def _steps(largest: Array, bits: int) -> Array:
+    """Powers of two: the grids of columns that are no larger than this."""
+    return np.asarray(np.exp2(np.ceil(np.log2(np.where(largest > 0, largest, 1.0))) - bits))
