@@ -26,6 +26,7 @@ from karat.problems import Problem
 REDUCTION = 14  # operations of a reduction over the cube of the number of features
 MADE = 8  # operations of making and proving rows over the cube of the number of columns
 WIDE = 2000  # features from which on synthetic rows are worth a hint
+MEMORY = 10**9  # bytes that a run over files takes, unless it is told otherwise
 FAN = 8  # messages merged at once
 ENTRY = 300  # bytes that an array takes in an archive beside its numbers
 SOURCES = ("memory", "files", "cluster")
@@ -175,7 +176,7 @@ def _made(n: int, columns: int, groups: int, source: str, partitions: int, worke
     if source == "memory":
         return Plan(most, groups * size + (6 + threads) * size, 1, operations, SYNTHETIC, why)
     own = ceil(n / partitions)
-    memory = groups * fixed + each * min(own, FOLD)
+    memory = groups * fixed + min(each * min(own, FOLD), max(MEMORY - fixed, 1000 * each))
     if source == "files":
         return Plan(most, memory, 1, operations, "sketch", f"One pass at the speed of the disk. {why}")
     messages, level = partitions, partitions

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from karat.io.source import Source
 
 OnMissing = StrEnum("OnMissing", ["ERROR", "DROP", "MEAN"])
+RowKind = StrEnum("RowKind", ["REAL", "SYNTHETIC"])
+Verbatim = StrEnum("Verbatim", ["KEEP", "ERROR"])
 Algorithm = StrEnum("Algorithm", ["SHA256"])  # cryptographic digests of the rows
 
 
@@ -43,6 +45,12 @@ def build(
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .npz file from which a killed run resumes.")
     ] = None,
+    rows: Annotated[
+        RowKind, typer.Option(help="Keep rows of the data, or make rows with the same second moments (squared losses).")
+    ] = RowKind.REAL,
+    verbatim: Annotated[
+        Verbatim, typer.Option(help="Synthetic rows: keep rows that are far from all others as they are, or refuse them.")
+    ] = Verbatim.KEEP,
     seed: Annotated[int, typer.Option(min=0, help="Seed for the choice of rows; the coreset is exact with any.")] = 0,
     no_hashes: Annotated[
         bool, typer.Option("--no-hashes", help="Do not hash the rows; verify then cannot see changed rows.")
@@ -67,7 +75,7 @@ def build(
     opened = stored.source(source)
     known = opened.schema().names
     options = roles.arguments(known) | {"one_hot": named("--one-hot", one_hot, known), "on_missing": on_missing.value}
-    options |= {} if memory is None else {"memory": memory}
+    options |= {"rows": rows.value, "verbatim": verbatim.value} | ({} if memory is None else {"memory": memory})
     with printing.progress(not shown.as_json, lambda: _row_estimate(opened)) as advance:
         core = karat.coreset_files(
             opened, problem=chosen, checkpoint=checkpoint, progress=advance, random_state=seed, content=not no_hashes,
@@ -84,8 +92,9 @@ def build(
     if checkpoint is not None:
         speed["checkpoint"] = f"{'resumed from ' if resumed else ''}{checkpoint}, which can be deleted now"
     used = core.n_represented
-    rows = f"{used:,} of {core.n_rows:,} rows" if used < core.n_rows else f"{used:,} rows"
-    printing.key_values(f"{rows} became {len(core):,} in {output}", printing.summary_lines(core) | speed, printing.GOLD)
+    before = f"{used:,} of {core.n_rows:,} rows" if used < core.n_rows else f"{used:,} rows"
+    made = " made rows" if rows is RowKind.SYNTHETIC else ""
+    printing.key_values(f"{before} became {len(core):,}{made} in {output}", printing.summary_lines(core) | speed, printing.GOLD)
 
 
 def _row_estimate(source: Source) -> int | None:

@@ -32,6 +32,7 @@ def plan(
         int | None, typer.Option(min=0, help="Number of targets, with --rows and --columns (1, or none if none is needed).")
     ] = None,
     groups: Annotated[int, typer.Option(min=1, help="Number of groups (folds).")] = 1,
+    synthetic: Annotated[bool, typer.Option("--synthetic", help="Plan for made rows instead of rows of the data.")] = False,
     where: Annotated[Where, typer.Option(help="Where the rows are.")] = Where.FILES,
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions on a cluster.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="Number of partitions that are read at the same time.")] = 1,
@@ -65,6 +66,7 @@ def plan(
         columns,
         targets=max(targets, 1),
         groups=groups,
+        rows="synthetic" if synthetic else "real",
         source=where.value,
         partitions=partitions,
         workers=workers,
@@ -77,7 +79,7 @@ def plan(
     lines = {
         "problem": asked["problem"],
         "data": f"{'about ' if source and not exact else ''}{rows:,} rows, {columns:,} columns",
-        "rows kept": f"at most {expected.rows:,}",
+        "rows made" if synthetic else "rows kept": f"at most {expected.rows:,}",
         "memory": f"about {printing.amount(expected.memory)} {beside}",
         "passes": f"{expected.passes}, by {expected.method}",
         "work": f"about {expected.operations:.0e} floating-point operations",

@@ -41,6 +41,7 @@ from karat.engine.sums import (
     STACKED,
     TOGETHER,
     WIDE,
+    exact_squares,
     mirrored,
     piece_rows,
     squares_rounding,
@@ -96,6 +97,7 @@ class Frame:
     affine: bool  # whether b has the constant, which then is the first coordinate too
     count: int = MOST_ROWS  # rows, if they have been counted
     known: tuple[Array, Array] | None = None  # means and mean squares of the variables b, where they were summed
+    exact: bool = False  # whether the sums were made by :func:`karat.engine.sums.exact_squares`
     null: Array | None = None  # (r, e): orthonormal null directions of redundant coordinates, in units of their sizes
 
     def over(self, rows: int) -> Frame:
@@ -117,6 +119,8 @@ class Frame:
     def difference(self, coordinates: Array, weights: Array) -> Array:
         """``half`` of other rows, less that of all rows."""
         if self.wide:
+            if self.exact:
+                return mirrored(exact_squares(coordinates, weights)) - self.half
             return mirrored(upper_squares(coordinates, weights, FINE, FINE_BLOCK)) - self.half
         table = monomials(self.basis.map.shape[1], self.degree // 2)
         rows = np.ascontiguousarray(coordinates.T)
@@ -144,9 +148,11 @@ class Frame:
         summed = comb(len(self.basis.map) + half - 1, half)  # columns of the products, with those that were dropped
         own = self.degree + 2  # products, a weight or twice its root, and roots of multinomial coefficients
         if self.degree == 2:
-            full = squares_rounding(self.count, summed, own)
+            full = squares_rounding(self.count, summed, own, self.exact)
         else:
             full = sum_rounding(self.count, own, piece_rows(summed, self.degree))
+        if self.wide and self.exact:
+            return full + squares_rounding(kept, summed, own, exact=True)
         if self.wide:
             return full + 0.5 * EPS * (own + FINE + FINE_BLOCK // FINE + TOGETHER)
         rest = sum_rounding(min(self.count, kept), own, SHORTEST)

@@ -39,7 +39,7 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, Statistic, useful_shift
 from karat.engine.sparse_sums import sparse_squares
-from karat.engine.sums import MOST_ROWS
+from karat.engine.sums import MOST_ROWS, exact_squares
 from karat.engine.tolerances import EPS, EXACT, EXTREME, NULL, TINY
 
 PILOTED = 256  # variables up to which a sample of the rows chooses coordinates
@@ -62,6 +62,7 @@ class SecondMoments(Powers):
         self.null = NULL_OF_MANY if columns >= PILOTED else NULL
         # whether columns are summed as they are; fewer rows than columns are a complete sample
         self.wide = columns >= PILOTED and rows > columns + 1
+        self.exact = False  # whether sums are made with hardly any rounding, which takes three times as long
         self.back: Array | None = None  # (v, v): the inverse of the map, where that is known
         self.replaced: Indices = np.zeros(0, dtype=np.intp)  # coordinates that are rests of columns
         self.scale = np.ones(columns + 1)  # units of the columns, powers of two
@@ -71,6 +72,11 @@ class SecondMoments(Powers):
     def _variables_are(self, count: int, separate_targets: int) -> None:
         self.variables, self.separate_targets, self.width = count, 0, 0
         self.product_shape = (count, count)
+
+    def sharper(self) -> Self:
+        other = super().sharper()
+        other.exact = self.wide
+        return other
 
     def for_other_rows(self) -> Self:
         """The same coordinates, without what was summed of some rows."""
@@ -85,7 +91,7 @@ class SecondMoments(Powers):
     def state(self) -> dict[str, np.ndarray]:
         """The coordinates as arrays, for files: no row is among them."""
         found = {"shift": self.shift, "map": self.basis.map, "unconfirmed": self.basis.unconfirmed, "scale": self.scale}
-        found |= {"replaced": self.replaced, "kind": np.array([self.wide, bool(self.maps)])}
+        found |= {"replaced": self.replaced, "kind": np.array([self.wide, bool(self.maps), self.exact])}
         if self.back is not None:
             found["back"] = self.back
         if self.plain_moments is not None:
@@ -102,7 +108,7 @@ class SecondMoments(Powers):
     def restored(arrays: Mapping[str, np.ndarray]) -> SecondMoments:
         """The kernel whose :meth:`state` these arrays are."""
         kernel = SecondMoments(len(arrays["shift"]))
-        kernel.wide, mapped = map(bool, arrays["kind"])
+        kernel.wide, mapped, kernel.exact = map(bool, arrays["kind"])
         kernel = kernel.within(Basis.of(arrays["map"], 0, arrays["unconfirmed"]), None if mapped else ())
         kernel.shift, kernel.scale, kernel.back = arrays["shift"], arrays["scale"], arrays.get("back")
         kernel.replaced = arrays["replaced"].astype(np.intp)
@@ -138,6 +144,11 @@ class SecondMoments(Powers):
         values = block.copy()
         values[:, self.replaced] = block @ self.basis.map[:, self.replaced]
         return values
+
+    def _own_statistic(self, block: Array, weights: Array | None) -> Statistic:
+        if self.exact:
+            return (exact_squares(self.coordinates(block), weights),)
+        return super()._own_statistic(block, weights)
 
     def sparse_statistic(self, rows: Rows) -> Statistic | None:
         if not self.wide or not any(sparse.issparse(part) for part in rows.parts):
@@ -182,10 +193,14 @@ class SecondMoments(Powers):
         if last or frame.sums <= ENOUGH:
             return FittedMoments(self, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
         better = self._without_combinations(gram, size, zero | null, frame.sum_error)
-        if better is None:
+        if better is None and self.exact:
             return FittedMoments(self, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
-        better.plain_moments = known
-        better.plain_gram = gram if self.plain_gram is None else self.plain_gram
+        if better is None:
+            better = copy(self)
+            better.exact = True
+        else:
+            better.plain_moments = known
+            better.plain_gram = gram if self.plain_gram is None else self.plain_gram
         return FittedMoments(better, np.zeros(0), (gram,), total, needs_pass=True, vanished=vanished)
 
     def _wide_frame(self, gram: Array, total: float, zero: Flags, null: Flags, known: tuple[Array, Array]) -> Frame:
@@ -217,7 +232,7 @@ class SecondMoments(Powers):
             redundant = None if redundant is None else redundant[~zero]
         plain = bool(null[self.replaced].all()) and (self.scale == 1).all()
         basis = Basis(map_, np.zeros(map_.shape[1], dtype=bool), 0, excluded, back)
-        return Frame(basis, plain, gram, gram, total, 2, True, self.count, known, redundant)
+        return Frame(basis, plain, gram, gram, total, 2, True, self.count, known, self.exact, redundant)
 
     def _vanished(self, gram: Array) -> Flags:
         if not self.wide:

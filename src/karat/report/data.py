@@ -20,7 +20,7 @@ from karat.engine.linalg import Array
 from karat.engine.rows import Progress, Rows, column_sums, sample
 from karat.errors import InputError
 from karat.problems.latent import Latent
-from karat.report.moments import ColumnMatch, Data, MomentMatch, match_columns, match_in_memory, measured_facts
+from karat.report.moments import ColumnMatch, Data, MomentMatch, match_columns, match_in_memory, measured_facts, shows_moments
 
 SAMPLE = 2000  # rows of the data that a picture shows
 
@@ -75,7 +75,7 @@ class MemoryData(Data):
         return self.rows.take(positions, -self.table.origin)[:, 1:]
 
     def moments(self) -> MomentMatch | None:
-        return None if self.core.absorbed is not None else match_in_memory(self.core, self.table)
+        return match_in_memory(self.core, self.table) if shows_moments(self.core) else None
 
     def columns(self) -> ColumnMatch:
         kept = Rows([kept_block(self.core)], self.core.weights)

@@ -18,7 +18,15 @@ from karat.io.read_all import layout_of
 from karat.io.verify import FileCheck, file_layout
 from karat.problems.latent import KnownMaps
 from karat.problems.latent.known import tables_of
-from karat.report.moments import ColumnMatch, Data, MomentMatch, match, match_columns, measured_facts
+from karat.report.moments import (
+    ColumnMatch,
+    Data,
+    MomentMatch,
+    match,
+    match_columns,
+    measured_facts,
+    shows_moments,
+)
 
 
 class FileData(Data):
@@ -39,7 +47,7 @@ class FileData(Data):
         self.origin = kept.origin if kept.offsets else np.zeros(self.kept.columns)
         self.drawn = SampleRows(self.size, self.seed, lambda batch: viewed(kept, batch, raw=True))
         self.sums = ColumnSums(self.shift, lambda batch: viewed(kept, batch))
-        if self.core.absorbed is not None:  # the rows alone do not carry the moments
+        if not shows_moments(self.core):
             return [self.drawn, self.sums]
         if isinstance(check.sums, SumMoments) and kept.groups is None and not check.sums.apart.any():
             self.all_moments = check.sums
@@ -51,7 +59,7 @@ class FileData(Data):
         return self.drawn.rows
 
     def moments(self) -> MomentMatch | None:
-        if self.core.absorbed is not None:
+        if not shows_moments(self.core):
             return None
         return match(self.all_moments.running[None].fitted_moments(), self.check.kept.rows())
 

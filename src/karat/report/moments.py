@@ -15,6 +15,7 @@ import numpy as np
 
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset
+from karat._core.synthetic import SYNTHETIC
 from karat._data.batch import Table, read_input
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
@@ -23,6 +24,7 @@ from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows, sample
 
 PILOT = 16384
+WIDEST = 60  # columns of made rows whose moments are drawn
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,17 @@ class Data(ABC):
     @abstractmethod
     def verify(self) -> dict[str, Any]:
         """The coreset measured afresh, see :func:`measured_facts`."""
+
+
+def shows_moments(core: Coreset) -> bool:
+    """Whether the rows alone carry the moments of the problem, and these are few enough for a picture."""
+    if core.absorbed is not None:
+        return False
+    if core.rows == SYNTHETIC:
+        X, y = core.arrays()
+        width = X.shape[1] + (0 if y is None else y.reshape(len(y), -1).shape[1])
+        return bool(width <= WIDEST)
+    return True
 
 
 def measured_facts(
