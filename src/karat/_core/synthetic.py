@@ -203,7 +203,7 @@ def require_no_records(verbatim: str, count: int) -> None:
         )
 
 
-def measured(core: Coreset, data: Table, own: Table, labels: list[Any]) -> tuple[list[Reduction], list[str]]:
+def measured_again(core: Coreset, data: Table, own: Table, labels: list[Any]) -> tuple[list[Reduction], list[str]]:
     """The made rows of every group, read as ``data`` is, against all rows of the group; and what refutes them."""
     found = [_measured_group(core, data, own, label) for label in labels]
     wrong = any(refuted for _, refuted in found)
@@ -220,9 +220,9 @@ def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple
     worst: Reduction | None = None
     wild = np.zeros(0, dtype=np.intp)
     if (strata != ORDINARY).any():
-        _, wild = wild_rows(rows, _fitted(rows)[0])
+        _, wild = wild_rows(rows, _moments_of(rows)[0])
     if (strata == VERBATIM).any():
-        places = _places(rows, wild, kept.subset(np.flatnonzero(strata == VERBATIM)))
+        places = _places_of_kept(rows, wild, kept.subset(np.flatnonzero(strata == VERBATIM)))
         refuted = places is None
         left = left if places is None else np.setdiff1d(left, places)
     parts = [(ORDINARY, left)]
@@ -238,11 +238,11 @@ def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple
     return replace(worst, positions=everything, weights=weights, peeled=strata == VERBATIM, levels=len(parts)), refuted
 
 
-def _fitted(rows: Rows) -> tuple[FittedMoments, int]:
+def _moments_of(rows: Rows) -> tuple[FittedMoments, int]:
     return fit_moments(rows, SecondMoments.of(rows), sample(np.random.default_rng(1), len(rows), 16384))
 
 
-def _places(rows: Rows, wild: Indices, kept: Rows) -> Indices | None:
+def _places_of_kept(rows: Rows, wild: Indices, kept: Rows) -> Indices | None:
     """Where kept rows are among wild ones, with their weights, each of them once; None if one is nowhere."""
     zero, places = np.zeros(rows.columns), list[int]()
     there = np.column_stack([rows.take(wild, zero), own_weights(rows, wild)])
@@ -270,7 +270,7 @@ def _measured_stratum(core: Coreset, data: Table, rows: Rows, kept: Rows) -> Red
 def _measured_rows(core: Coreset, rows: Rows, kept: Rows, before: int = 0) -> Reduction:
     everything = np.arange(len(kept))
     weights, terms = own_weights(kept, everything), Terms.claimed(core.certificate.rounding)
-    fitted, passes = _fitted(rows)
+    fitted, passes = _moments_of(rows)
     shift = fitted.kernel.shift
     block = kept.take(everything, shift)
     proof = measure(None, fitted, block, weights, terms=terms)
@@ -332,7 +332,7 @@ def strata_of(core: Coreset) -> Indices:
     return np.where(verbatim, VERBATIM, ORDINARY)
 
 
-def as_doubles(core: Coreset) -> Coreset:
+def in_doubles(core: Coreset) -> Coreset:
     """The coreset with its rows as doubles, as made rows are; a sparse matrix becomes an array."""
     X, y = core.arrays()
     y = None if y is None else y.reshape(len(y), -1)
