@@ -143,9 +143,12 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
     if constant:
         columns = np.block([[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]])
         unconfirmed = np.concatenate([[False], unconfirmed])
-    if unconfirmed.any() and not unconfirmed.all():
+    known = ~unconfirmed
+    # The proof looks at one separate variable at a time: a coordinate with two of them would hide errors.
+    known[len(known) - separate_targets :] = False
+    if unconfirmed.any() and known.any():
         for _ in range(2):
-            columns[:, unconfirmed] = purified(columns[:, unconfirmed], columns[:, ~unconfirmed], given, share)
+            columns[:, unconfirmed] = purified(columns[:, unconfirmed], columns[:, known], given, share)
     return Basis.of(columns, separate_targets, unconfirmed)
 
 
