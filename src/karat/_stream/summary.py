@@ -276,7 +276,10 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     held = summary.held
     if held is None:
         raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
-    reductions = [summary.reduction(label) for label in held.labels]
+    # The sums as a sketch knows them that went on from a checkpoint, so that it gives the same bits.
+    reductions = [
+        replace(summary.reduction(label), fitted=summary.running[label].fitted_moments(last=True)) for label in held.labels
+    ]
     total = total_weight(summary)
     require_all_rows(summary)
     correction = None
@@ -290,9 +293,6 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == summary.n_rows)
     if correction is not None and not correction:
         notes.append(NOTHING_ABSORBED)
-    if correction is None:  # what a sketch that went on from a checkpoint knows as well
-        sums = [summary.running[label].fitted_moments(last=True) for label in held.labels]
-        reductions = [replace(found, fitted=fitted) for found, fitted in zip(reductions, sums, strict=True)]
     certificate = certify(summary.problem, reductions, total, summary.n_rows, seconds, notes, size=len(held))
     require_proven(certificate, reductions, summary.names)
     X, y = summary.restored(held)
