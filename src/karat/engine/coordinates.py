@@ -227,7 +227,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
         whitening, blind = _separately(rest) if separate else _gram_schmidt(rest, sizes[mine])
         step = np.hstack([step, columns @ whitening])
         unconfirmed.append(blind)
-        size += sizes[mine].tolist()
+        size += (sizes[mine] / np.diag(whitening)).tolist()  # of what is left beside those before it
         if len(mine):
             values = np.diag(rest) if separate else linalg.eigenvalues(rest)
             kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
@@ -274,6 +274,11 @@ def _gram_schmidt(rest: Array, sizes: Array) -> tuple[Array, Flags]:
         return rest, np.zeros(0, dtype=bool)
     order = np.argsort(-sizes, kind="stable")
     factor = linalg.cholesky(np.asfortranarray(rest[np.ix_(order, order)]))
+    left = None if factor is None else sizes[order] * np.diag(factor)
+    if left is None or (left > np.minimum.accumulate(left) / SMALLISH).any():
+        # Rows that a sample has missed make directions large and parallel: what is left of them counts.
+        order = linalg.pivoted_cholesky(rest * np.outer(sizes, sizes), 0.0)[1]
+        factor = linalg.cholesky(np.asfortranarray(rest[np.ix_(order, order)]))
     if factor is not None and (np.diag(factor) ** 2 > BLIND).all():
         whitening = np.zeros_like(rest)
         whitening[np.ix_(order, order)] = linalg.upper_inverse(factor)

@@ -41,7 +41,7 @@ from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
 from karat.engine.sums import MOST_ROWS
 from karat.engine.threads import one_blas_thread
-from karat.engine.tolerances import EXACT, LARGEST, SHARP
+from karat.engine.tolerances import CONTENT, EXACT, LARGEST, SHARP
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
@@ -204,15 +204,18 @@ def _attempt(
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
+    # Of higher powers a bound is measured, which may be twice as large in the coordinates of another sample.
+    content = CONTENT if fitted.kernel.power > 2 and linear_class(fitted) is None else np.inf
     features = searches(fitted) if sought is None else (sought,)
     ways = (way for search in features for way in feasible_weights(rows, search, method, pilot, rng, progress))
     for known, mass, way, more in ways:
         passes += more
         found = vertex(rows, fitted, known, mass, way, passes)
         best = better(best, found)
-        if not best.proof.ok and (way in LAST or linear_class(fitted) is not None):
+        settled = best.proof.ok and best.proof.reducible_error <= content
+        if not settled and (way in LAST or linear_class(fitted) is not None):
             best = without_rank_decision(rows, fitted, best, known, mass, way, passes, last=way in LAST)
-        if best.proof.ok and best.proof.reducible_error <= EXACT:
+        if best.proof.ok and best.proof.reducible_error <= min(content, EXACT):
             break
     assert best is not None
     return about_means(rows, best)
