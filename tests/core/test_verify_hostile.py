@@ -42,6 +42,14 @@ def test_merged_parts_are_verified(name):
     assert found.verdict == "exact", found.detail
 
 
+@pytest.mark.skipif(not extended(), reason="the oracles need a long double of 64 bits")
+@pytest.mark.parametrize(("name", "seed"), [("light-rows/32", 770011), ("light-rows/47", 880022)])
+def test_rows_of_hardly_any_weight_are_kept_where_nothing_else_is_proven(name, seed):
+    """Fourth powers of a direction that only they have."""
+    found = judge(draw(name, seed))
+    assert found.verdict == "exact", found.detail
+
+
 @pytest.mark.parametrize("seed", [2, 9, 14, 21])
 def test_rows_that_a_sample_has_missed_do_not_spoil_the_coordinates_of_the_others(seed):
     """They make columns large and parallel that are neither elsewhere; a small direction must not count as a large one."""

@@ -276,8 +276,7 @@ def _gram_schmidt(rest: Array, sizes: Array) -> tuple[Array, Flags]:
     factor = linalg.cholesky(np.asfortranarray(rest[np.ix_(order, order)]))
     left = None if factor is None else sizes[order] * np.diag(factor)
     if left is None or (left > np.minimum.accumulate(left) / SMALLISH).any():
-        # Rows that a sample has missed make directions large and parallel: what is left of them counts.
-        order = linalg.pivoted_cholesky(rest * np.outer(sizes, sizes), 0.0)[1]
+        order = _small_ones_last(rest, sizes, order.tolist())
         factor = linalg.cholesky(np.asfortranarray(rest[np.ix_(order, order)]))
     if factor is not None and (np.diag(factor) ** 2 > BLIND).all():
         whitening = np.zeros_like(rest)
@@ -293,6 +292,21 @@ def _gram_schmidt(rest: Array, sizes: Array) -> tuple[Array, Flags]:
         if not blind[k]:
             known = np.column_stack([known, whitening[:, k]])
     return whitening, blind
+
+
+def _small_ones_last(rest: Array, sizes: Array, order: list[int]) -> Indices:
+    """The same order, but for directions of which little is left beside those before them.
+
+    Rows that a sample has missed make directions large and parallel that are neither elsewhere.
+    """
+    rest = rest.copy()
+    for place in range(len(order)):
+        left = np.maximum(np.diag(rest)[order[place:]], 0.0) ** 0.5 * sizes[order[place:]]
+        order.insert(place, order.pop(place + int((left >= SMALLISH * left.max()).argmax())))
+        row = rest[order[place]]
+        if row[order[place]] > BLIND:
+            rest -= np.outer(row, row) / row[order[place]]
+    return np.array(order)
 
 
 class Monomials:

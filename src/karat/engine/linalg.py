@@ -173,7 +173,7 @@ def svd(matrix: Array, full_matrices: bool = True) -> tuple[Array, Array, Array]
 
 
 def pivoted_cholesky(gram: Array, cut: float) -> tuple[Array, Indices, int]:
-    """Upper factor of a symmetric matrix, its order of columns, and the number of pivots above ``cut``."""
+    """Upper factor of a symmetric matrix with unit diagonal, its order of columns, and the number of pivots above ``cut``."""
     factor, order, rank, _ = lapack.dpstrf(np.asfortranarray(gram), tol=cut, lower=0, overwrite_a=1)
     return factor, order - 1, int(rank)
 

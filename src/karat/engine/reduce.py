@@ -14,7 +14,7 @@
 3. The rows of the tree before the last elimination, in features whose rank has not been decided.
 4. Features of single columns, for degrees above 2.
 5. Coordinates from which no direction is dropped, if some were.
-6. Rows that dominate a moment are peeled: kept verbatim, with the rest reduced as above.
+6. Rows that dominate a moment are peeled: kept verbatim, with the rest reduced as above.  Then rows of hardly any weight.
 7. caratheodory, row by row, where there are few rows.
 8. All rows with their own weights, where there are very few.  That is exact by definition.
 
@@ -32,7 +32,7 @@ import numpy as np
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import PEELED, dominating, heaviest, wild_rows
+from karat.engine.peel import PEELED, dominating, heaviest, light_rows, wild_rows
 from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
@@ -145,7 +145,11 @@ def build(
         best = better(best, _anew(rows, kernel.keeping_all(), method, rng, progress, pilot))
     if not best.proof.ok:
         best = better(best, _peeled(rows, kernel, method, rng, best))
-    width = best.fitted.kernel.width
+    width, light = best.fitted.kernel.width, light_rows(rows)
+    if not best.proof.ok and levels and 0 < len(light) <= PEELED * width:
+        rest = np.setdiff1d(np.arange(len(rows)), light)
+        found = build(rows.subset(rest), kernel, method, seed, levels=False)
+        best = better(best, replace(found.with_peeled(rows, rest, light), passes=best.passes + found.passes))
     if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:
         best = better(best, _anew(rows, kernel, "caratheodory", rng, progress, pilot))
     if not best.proof.ok and len(rows) <= FEW * width:
