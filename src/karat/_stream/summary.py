@@ -240,24 +240,28 @@ def adds_nothing(X: Any, sample_weight: Any) -> bool:
     return bool(weights.shape == (count, 1) and not weights.any())
 
 
-def is_summable(table: Table, summary: Summary, before: Batch | None) -> bool:
-    """Whether the moments of a batch are finite in the coordinates of the rows ``before`` it.
+def is_summable(table: Table, summary: Summary, waiting: Sequence[Batch]) -> bool:
+    """Whether the moments of a batch are finite, group by group, in the coordinates of the rows before it.
 
     One whose moments overflow is refused before it waits among others.
     """
     if all(_harmless(part) for part in table.parts):
         return True
-    block, weights = weighed(table.rows())
-    if not np.isfinite(block).all():
-        return False
-    with np.errstate(over="ignore", invalid="ignore"):
-        if summary.running:
-            fitted = next(iter(summary.running.values())).kernel
-        else:
-            pilot = (block, weights) if before is None else weighed(summary.problem.view(before.stored_rows()))
-            fitted = table.kernel.prepare(*pilot)
-        sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
-    return all(np.isfinite(part).all() for part in sums)
+    for label in table.labels:
+        block, weights = weighed(table.rows(label))
+        if not np.isfinite(block).all():
+            return False
+        with np.errstate(over="ignore", invalid="ignore"):
+            if label in summary.running:
+                fitted = summary.running[label].kernel
+            else:
+                before = next((b.stored_rows(b.index(label)) for b in waiting if label in b.labels), None)
+                pilot = (block, weights) if before is None else weighed(summary.problem.view(before))
+                fitted = table.kernel.prepare(*pilot)
+            sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
+        if not all(np.isfinite(part).all() for part in sums):
+            return False
+    return True
 
 
 def _harmless(part: Any) -> bool:
