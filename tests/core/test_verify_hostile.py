@@ -36,9 +36,12 @@ def test_an_exact_coreset_is_verified_and_a_changed_one_refuted(name):
 
 
 @pytest.mark.skipif(not extended(), reason="the oracles need a long double of 64 bits")
-@pytest.mark.parametrize(("name", "seed"), [("pareto/378", 880022), ("large-rare/14", 880022), ("pareto/100", 31)])
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [("pareto/378", 880022), ("large-rare/14", 880022), ("pareto/100", 31), ("light-rows/12", 4242), ("light-rows/54", 4242)],
+)
 def test_merged_parts_are_verified(name, seed):
-    """Coordinates of all rows, bounds of powers and changes of weights are no worse than they were for the parts."""
+    """Coordinates, bounds of powers and of sums, and changes of weights are no worse than they were for the parts."""
     found = judge(draw(name, seed))
     assert found.verdict == "exact", found.detail
 

@@ -347,7 +347,7 @@ def _power(
     extra = sums + lost + also
     charged, measured = gap, dropped
     if charges and gap + extra > EXACT and np.isfinite(difference).all():
-        found = _charged(frame, difference, lost + also, dropped, limit)
+        found = _charged(frame, difference, len(weights), lost + also, dropped, limit)
         if found is not None:
             charged, extra, measured = found[0], lost + also, found[1]
     off = np.abs(difference) / np.sqrt(np.outer(*2 * (np.diag(frame.half).clip(TINY),)))
@@ -382,7 +382,9 @@ def _relative_error(frame: Frame, difference: Array, kept: int) -> tuple[float, 
     return min(found, key=sum)
 
 
-def _charged(frame: Frame, difference: Array, extra: float, dropped: float, limit: float) -> tuple[float, float] | None:
+def _charged(
+    frame: Frame, difference: Array, kept: int, extra: float, dropped: float, limit: float
+) -> tuple[float, float] | None:  # fmt: skip
     """The loss error and the rho that hold E and the rounding of the sums, with what was dropped; None if there are none."""
     found = None
     parts = [(difference[np.ix_(some, some)], frame.base[np.ix_(some, some)], some) for some in frame.targets]
@@ -394,7 +396,7 @@ def _charged(frame: Frame, difference: Array, extra: float, dropped: float, limi
     for error in (EXACT - extra, SHARPER, EXACT / 2):
         if not 0 < error <= EXACT - extra:
             continue
-        rho = dropped + max(_small_rho(frame, *part, error, limit - dropped) for part in parts)
+        rho = dropped + max(_small_rho(frame, *part, kept, error, limit - dropped) for part in parts)
         if rho <= limit:
             found = error, rho
             if error < EXACT - extra:
@@ -404,14 +406,16 @@ def _charged(frame: Frame, difference: Array, extra: float, dropped: float, limi
     return found
 
 
-def _small_rho(frame: Frame, difference: Array, base: Array, some: list[int], error: float, limit: float) -> float:
+def _small_rho(
+    frame: Frame, difference: Array, base: Array, some: list[int], kept: int, error: float, limit: float
+) -> float:  # fmt: skip
     """A small rho, up to ``limit``, that with a loss error holds E in ``some`` coordinates at every t; else infinite.
 
-    ``base`` is a lower bound of the loss.  The first bound of S that has such a rho is taken.
+    ``base`` is a lower bound of the loss, ``kept`` the number of rows kept.  The first bound of S that has such a rho is taken.
     """
     # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d the roots of the diagonal of M.
     squares = np.diag(frame.half) if frame.degree > 2 else np.diag(base)
-    sums = frame.sum_error * len(squares) * np.diag(squares)
+    sums = frame.sum_error_of(kept) * len(squares) * np.diag(squares)
 
     def failing(rho: float, first: Array, last: Array) -> Iterator[Array]:
         """The matrices that do not hold E."""
