@@ -53,9 +53,11 @@ class MadeSummary(Summary):
         other.streams, other.sources = dict(self.streams), set(self.sources)
         return other
 
-    def summing_kernel(self, table: Table, pilot: tuple[Array, Array]) -> Kernel:
-        known = next((stream.sums for stream in self.streams.values() if stream.sums is not None), None)
-        return SecondMoments(table.columns + table.targets).prepare(*pilot) if known is None else known.kernel
+    def summing_kernel(self, table: Table, label: Any, pilot: tuple[Array, Array]) -> Kernel:
+        stream = self.streams.get(label)
+        if stream is None or stream.sums is None:
+            return SecondMoments(table.columns + table.targets).prepare(*pilot)
+        return stream.sums.kernel
 
     def check_features(self, columns: int, targets: int) -> None:
         """Made rows have no features that could be too many."""

@@ -148,7 +148,7 @@ class Sketch:
             if self.is_open:
                 self.problem = self.summary.problem = chosen_problem(None, y is not None)
             table = read_input(X, y, self.problem, sample_weight, groups, offsets=self.summary.offsets)
-            if not is_summable(table, self.summary, self._before):
+            if not is_summable(table, self.summary, self.buffer.batches):
                 raise table.explain_non_finite()
             self.expect(table.columns, table.targets, containers.describe(X, y), table.names)
             numbers = np.arange(self.n_rows, self.n_rows + len(table))

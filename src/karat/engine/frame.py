@@ -291,12 +291,14 @@ class Frame:
         """k of the dropped directions, over all rows and over kept rows b."""
         lost, along = self.basis.excluded, self.inverse[len(self.second) :]
         values = kept @ lost.vectors
-        if lost.products is not None and len(lost) > SEVERAL and self.degree == 2:
+        there = (lost.norms > 0) | values.any(axis=0)  # the others are zero in every row, and have no size
+        if lost.products is not None and there.sum() > SEVERAL and self.degree == 2:
             # |R beta| <= |R| |beta| for all of them together, in units of the columns
-            unit = 1.0 / np.maximum(np.max(np.abs(lost.vectors) * self.sizes[:, None], axis=0), TINY)
-            whole = linalg.spectral_norm(lost.products * np.outer(unit, unit)) ** 0.5
-            rest = linalg.spectral_norm((values * unit).T @ (values * unit * weights[:, None]) / self.total) ** 0.5
-            return np.asarray((whole + rest) * linalg.column_norms(along / unit[:, None]))
+            unit = 1.0 / np.maximum(np.max(np.abs(lost.vectors[:, there]) * self.sizes[:, None], axis=0), TINY)
+            values = values[:, there] * unit
+            whole = linalg.spectral_norm(lost.products[np.ix_(there, there)] * np.outer(unit, unit)) ** 0.5
+            rest = linalg.spectral_norm(values.T @ (values * weights[:, None]) / self.total) ** 0.5
+            return np.asarray((whole + rest) * linalg.column_norms(along[there] / unit[:, None]))
         norms = power_means(values, weights, self.total, self.degree)
         return np.asarray((lost.norms + norms) @ np.abs(along))
 

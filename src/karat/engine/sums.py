@@ -252,3 +252,11 @@ def exact_sum(features: Array, weights: Array) -> Array:
         lost += error.sum(axis=1)
         terms = joint if count == 2 * half else np.hstack([joint, terms[:, -1:]])
     return np.asarray(terms[:, 0] + lost)
+
+
+def sum_of_products(*factors: Array | float) -> float:
+    """``sum_t prod_k factors[k][t]``, of products that may be beyond all doubles as long as their sum is not."""
+    mantissas, exponents = np.frexp(np.stack(np.broadcast_arrays(*factors)))
+    products, powers = mantissas.prod(axis=0), exponents.sum(axis=0)
+    most = powers[products != 0].max(initial=-(2**20))
+    return float(np.ldexp(np.ldexp(products, powers - most).sum(), most))
