@@ -33,7 +33,7 @@ from karat.engine.peel import PEELED, wild_rows
 from karat.engine.proof import Terms, measure
 from karat.engine.reduce import NonFiniteError, Reduction, fit_moments
 from karat.engine.rotations import prove_by_rotations
-from karat.engine.rows import Progress, Rows, own_weights, sample
+from karat.engine.rows import Progress, Rows, own_weights, sample, sweep
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import (
     FEW,
@@ -216,21 +216,18 @@ def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple
     rows, kept, among = data.rows(label), own.rows(label), own.index(label)
     assert core.strata is not None
     strata = core.strata if among is None else core.strata[among]
-    left, refuted = np.arange(len(rows)), False
-    worst: Reduction | None = None
-    wild = np.zeros(0, dtype=np.intp)
-    if (strata != ORDINARY).any():
+    left, alone = np.arange(len(rows)), np.flatnonzero(strata == VERBATIM)
+    places = _places(rows, kept.subset(alone)) if len(alone) else alone
+    refuted = places is None
+    left = left if places is None else np.setdiff1d(left, places)
+    parts = [(strata != VERBATIM, left)]
+    if core.certificate.levels and (strata == WILD).any():  # of streams and merged coresets, other rows were wild
         _, wild = wild_rows(rows, _fitted(rows)[0])
-    if (strata == VERBATIM).any():
-        places = _places(rows, wild, kept.subset(np.flatnonzero(strata == VERBATIM)))
-        refuted = places is None
-        left = left if places is None else np.setdiff1d(left, places)
-    parts = [(ORDINARY, left)]
-    if (strata == WILD).any():
-        parts = [(ORDINARY, np.setdiff1d(left, wild)), (WILD, np.intersect1d(left, wild))]
-    for stratum, some in parts:
-        mine = np.flatnonzero(strata == stratum)
-        one = _measured_stratum(core, data, rows if len(some) == len(rows) else rows.subset(some), kept.subset(mine))
+        parts = [(strata == ORDINARY, np.setdiff1d(left, wild)), (strata == WILD, np.intersect1d(left, wild))]
+    worst: Reduction | None = None
+    for which, some in parts:
+        mine = kept.subset(np.flatnonzero(which))
+        one = _measured_stratum(core, data, rows if len(some) == len(rows) else rows.subset(some), mine)
         worst = one if worst is None or one.proof.merit < worst.proof.merit else worst
     assert worst is not None
     everything = np.arange(len(kept))
@@ -242,21 +239,27 @@ def _fitted(rows: Rows) -> tuple[FittedMoments, int]:
     return fit_moments(rows, SecondMoments.of(rows), sample(np.random.default_rng(1), len(rows), 16384))
 
 
-def _places(rows: Rows, wild: Indices, kept: Rows) -> Indices | None:
-    """Where kept rows are among wild ones, with their weights, each of them once; None if one is nowhere."""
-    zero, places = np.zeros(rows.columns), list[int]()
-    there = np.column_stack([rows.take(wild, zero), own_weights(rows, wild)])
-    wanted = np.column_stack([kept.take(np.arange(len(kept)), zero), own_weights(kept, np.arange(len(kept)))])
-    free = {place: row.tobytes() for place, row in zip(wild.tolist(), there, strict=True)}
+def _places(rows: Rows, kept: Rows) -> Indices | None:
+    """Where kept rows are among all, with their weights, each of them once; None if one is nowhere."""
+    everything, zero = np.arange(len(kept)), np.zeros(rows.columns)
+    block = kept.take(everything, zero)
+    first = int(np.argmax((block[:, 1:] != 0).any(axis=0)))  # a column that tells the rows from most others
+
+    def visit(block: Array, _: Array | None, start: int) -> list[Indices]:
+        return [start + np.flatnonzero(np.isin(block[:, 1 + first], known))]
+
+    known = block[:, 1 + first]
+    near = np.concatenate(sweep(rows, zero, visit, lambda a, b: a + b, (rows.columns + 1, 1)))
     by_value: dict[bytes, list[int]] = {}
-    for place, row in free.items():
+    for place, row in zip(near.tolist(), as_bytes(rows.take(near, zero), own_weights(rows, near)), strict=True):
         by_value.setdefault(row, []).append(place)
-    for row in wanted:
-        same = by_value.get(row.tobytes())
-        if not same:
-            return None
-        places.append(same.pop())
-    return np.sort(np.array(places, dtype=np.intp))
+    found = [by_value[row].pop() if by_value.get(row) else -1 for row in as_bytes(block, own_weights(kept, everything))]
+    return None if -1 in found else np.sort(np.array(found, dtype=np.intp))
+
+
+def as_bytes(block: Array, weights: Array) -> list[bytes]:
+    """Rows with their weights, to be compared; 0 and -0 are the same number."""
+    return [row.tobytes() for row in np.column_stack([block, weights]) + 0.0]
 
 
 def _measured_stratum(core: Coreset, data: Table, rows: Rows, kept: Rows) -> Reduction:
@@ -334,6 +337,11 @@ def strata_of(core: Coreset) -> Indices:
 
 def as_doubles(core: Coreset) -> Coreset:
     """The coreset with its rows as doubles, as made rows are; a sparse matrix becomes an array."""
+    if any(core.lowered()[2]):
+        raise NotExactError(
+            "The real rows hold whole numbers beyond 2^53, which doubles cannot tell apart; make both coresets with "
+            "rows='synthetic', or subtract an offset first."
+        )
     X, y = core.arrays()
     y = None if y is None else y.reshape(len(y), -1)
     return replace(
@@ -341,8 +349,24 @@ def as_doubles(core: Coreset) -> Coreset:
     )  # fmt: skip
 
 
+def require_affine_squares(core: Coreset) -> None:
+    """Raise unless real rows keep what made ones claim: squares of affine forms of all columns."""
+    claim, problem = core.certificate, core.problem
+    targets = 0 if core.y is None else core.y.shape[1] if containers.dimensions(core.y) > 1 else 1
+    whole = claim.loss_error == 0 and claim.spent == 0  # all rows of the data
+    if core.rows == SYNTHETIC or whole or (claim.in_columns and problem.shifts and targets == 1):
+        return
+    lost = "products of different targets" if claim.in_columns and problem.shifts else "squares of all affine forms"
+    raise NotExactError(
+        f"Real rows of {problem.describe()} do not keep {lost}, which synthetic rows have: make both coresets with "
+        "rows='synthetic'."
+    )
+
+
 def merge_made(first: Coreset, second: Coreset, table: Table, X: Any, y: Any, seed: int, start: float) -> dict[str, Any]:
     """The fields of the coreset of made rows of a union; ``table`` has the rows of both."""
+    for core in (first, second):
+        require_affine_squares(core)
     strata = np.concatenate([strata_of(first), strata_of(second)])
     inherited = Claim.union([first.certificate, second.certificate])
     reductions = [_merged_group(table, label, strata, seed, inherited) for label in table.labels]

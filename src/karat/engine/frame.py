@@ -291,14 +291,16 @@ class Frame:
         """k of the dropped directions, over all rows and over kept rows b."""
         lost, along = self.basis.excluded, self.inverse[len(self.second) :]
         values = kept @ lost.vectors
-        if lost.products is not None and len(lost) > SEVERAL and self.degree == 2:
+        norms = lost.norms + power_means(values, weights, self.total, self.degree)
+        there = norms > 0  # columns that are zero, on all rows and on kept ones, take no part
+        if lost.products is not None and there.sum() > SEVERAL and self.degree == 2:
             # |R beta| <= |R| |beta| for all of them together, in units of the columns
-            unit = 1.0 / np.maximum(np.max(np.abs(lost.vectors) * self.sizes[:, None], axis=0), TINY)
-            whole = linalg.spectral_norm(lost.products * np.outer(unit, unit)) ** 0.5
-            rest = linalg.spectral_norm((values * unit).T @ (values * unit * weights[:, None]) / self.total) ** 0.5
-            return np.asarray((whole + rest) * linalg.column_norms(along / unit[:, None]))
-        norms = power_means(values, weights, self.total, self.degree)
-        return np.asarray((lost.norms + norms) @ np.abs(along))
+            unit = 1.0 / np.maximum(np.max(np.abs(lost.vectors[:, there]) * self.sizes[:, None], axis=0), TINY)
+            values, products = values[:, there] * unit, lost.products[np.ix_(there, there)]
+            whole = linalg.spectral_norm(products * np.outer(unit, unit)) ** 0.5
+            rest = linalg.spectral_norm(values.T @ (values * weights[:, None]) / self.total) ** 0.5
+            return np.asarray((whole + rest) * linalg.column_norms(along[there] / unit[:, None]))
+        return np.asarray(norms @ np.abs(along))
 
     def rounded(self, sizes: Array) -> Array:
         """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the p-means of both."""

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.claim import Claim
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import PEELED, wild_rows
@@ -107,6 +108,7 @@ class MadeRows(Reduction):
             values=np.vstack([self.values, other.values]),
             strata=np.concatenate([self.strata, other.strata]),
             most=self.most + other.most,
+            inherited=Claim.union([self.inherited, other.inherited]),
         )
 
 
@@ -215,7 +217,7 @@ class Maker:
             if (found.proof.ok and error <= GOAL) or layer == layers:
                 break
             size = float(np.trace(rest[1:, 1:]) / max(np.trace(self.moments[1:, 1:]), TINY))
-            back = max(KEPT_BACK * error / size, LEAST_SHARE)
+            back = max(KEPT_BACK * error / max(size, TINY), LEAST_SHARE)
             more = self.made(rest * (1 - back), share * (1 - back)) if back <= 0.5 else None
             if more is None:
                 break
@@ -278,6 +280,11 @@ def synthesise(
     return found
 
 
+def doubles_hold(values: Array, origin: Array | None) -> bool:
+    """Whether rows, less an origin, can be stored as they are."""
+    return origin is None or bool(((values + origin) - origin == values).all())
+
+
 def _by_rotations(rows: Rows, found: MadeRows) -> MadeRows:
     """Few rows: those that were made, or a rotation of the rows themselves, with the proof of rotations."""
     shift, everything = found.fitted.kernel.shift, np.arange(len(rows))
@@ -311,7 +318,8 @@ def _wild_apart(rows: Rows, seed: int, wild: Indices, origin: Array | None) -> M
     """Wild rows and the others by themselves; a few wild ones as they are."""
     rest = np.setdiff1d(np.arange(len(rows)), wild)
     ordinary = synthesise(rows.subset(rest), seed, levels=False, origin=origin)
-    if len(wild) <= PEELED * (rows.columns + 1) or not ordinary.proof.ok:
+    few = len(wild) <= PEELED * (rows.columns + 1) and doubles_hold(rows.take(wild, np.zeros(rows.columns))[:, 1:], origin)
+    if few or not ordinary.proof.ok:
         return replace(ordinary.with_verbatim(rows, wild), passes=ordinary.passes + 2)
     other = synthesise(rows.subset(wild), seed, levels=False, origin=origin).in_stratum(WILD)
     return ordinary.beside(other, rest, wild)
