@@ -57,6 +57,7 @@ Verbatim = Literal["keep", "error"]
 REAL, SYNTHETIC = "real", "synthetic"
 KEEP, REFUSE = "keep", "error"
 VERIFIED = "verified on the full data"
+RESOLVED = 2.0**24  # ulps of its values by which a column may differ from a combination of others, and not be to blame
 # What made rows do not keep, in place of what is said of real ones.
 NOT_LINEAR = "anything that is not linear in the columns as they stand"
 NOT_PRIVATE = "differential privacy (second moments of few rows, or of many columns, tell about single rows)"
@@ -152,15 +153,30 @@ def _not_kept(problem: Problem) -> tuple[str, ...]:
 def require_exact(
     certificate: Certificate, reductions: Sequence[Reduction], names: list[str], origin: Array
 ) -> None:  # fmt: skip
-    """Raise unless made rows are proven; the error names the column that doubles do not resolve."""
+    """Raise unless made rows are proven; the error says why, and names the column that doubles do not resolve."""
     if certificate.proven:
         return
+    if certificate.loss_error <= certificate.tolerance:
+        times = readable(certificate.remainder, 1.0, "g")
+        off = f"they are exact only for columns that differ from the given ones by {times} times the rounding that counts as exact"
+    else:
+        error = readable(certificate.loss_error, certificate.tolerance)
+        off = f"their loss is off by {error}, and up to {certificate.tolerance:.0e} counts as exact"
     worst = min(reductions, key=lambda made: made.proof.merit)
-    error = readable(certificate.loss_error, certificate.tolerance)
+    if worst.proof.ok:
+        raise NotExactError(
+            f"Rows were made of few rows, and of made ones, several times, and all that adds up: {off}. Give more rows at a time "
+            "(buffer_rows, or larger parts), or take real rows (rows='real')."
+        )
     column, ulps = _unresolved(worst, origin)
+    if ulps > RESOLVED:
+        raise NotExactError(
+            f"The made rows cannot be proven: {off}. Column {names[worst.proof.worst]} is furthest off. Take real rows "
+            "(rows='real'), or leave out columns that are combinations of others."
+        )
     raise NotExactError(
         f"Column {names[column]} differs from its mean (or from a combination of others) by only {ulps:,.3g} "
-        f"ulps of its values; made rows would need more digits than doubles have (their loss is off by {error}): "
+        f"ulps of its values; made rows would need more digits than doubles have ({off}): "
         "subtract a constant, or take real rows (rows='real')."
     )
 

@@ -268,8 +268,9 @@ class SecondMoments(Powers):
         mean = scaled[0, 1:][order[few:]] - scaled[0, 1:][order[:few]] @ raw  # what the constant has in the rests
         first, raw = np.concatenate([among[:1], first]), np.vstack([mean, raw])
         coefficients = raw * size[last] / size[first][:, None]
-        whole = np.rint(coefficients)
-        coefficients = np.where(np.abs(coefficients - whole) < WHOLE, whole, coefficients)
+        # Levels add up to whole numbers.  What is left in a rest after that is removed as it is, however small.
+        whole, again = np.rint(coefficients), np.isin(last, self.replaced)
+        coefficients = np.where((np.abs(coefficients - whole) < WHOLE) & ~again, whole, coefficients)
         map_ = self.basis.map.copy()
         back = np.eye(len(map_)) if self.back is None else self.back.copy()
         map_[:, last] -= map_[:, first] @ coefficients
