@@ -18,6 +18,7 @@ from karat._core.merge import merge
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
 from karat._core.synthetic import (
+    KEEP,
     REAL,
     SYNTHETIC,
     RowKind,
@@ -412,7 +413,8 @@ def coreset(
     problem = chosen_problem(problem, y is not None)
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.", argument="method")
-    check_rows_argument(rows, problem, method, verbatim)
+    if rows != REAL or verbatim != KEEP:
+        check_rows_argument(rows, problem, method, verbatim)
     if type(random_state) is not int or random_state < 0:  # a NumPy integer will do, True will not
         check_whole("random_state", random_state, 0)
     X, y = containers.collected(X), containers.collected(y)

@@ -11,7 +11,7 @@ import numpy as np
 from karat._core import regression
 from karat._core.construct import assembled, reduced
 from karat._core.provenance import Provenance, merged_provenance, same_source
-from karat._core.synthetic import SYNTHETIC, as_doubles, merge_made
+from karat._core.synthetic import SYNTHETIC, in_doubles, merge_made
 from karat._data.batch import Table, read_input
 from karat._data.containers import stack_rows
 from karat._data.labels import same_kind
@@ -52,7 +52,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         twice = first.keys[np.isin(first.keys, second.keys)][0]
         raise InputError(f"Key {twice!r} is in both coresets: the same source was merged twice.")
     if made:
-        first, second = as_doubles(first), as_doubles(second)
+        first, second = in_doubles(first), in_doubles(second)
     X, y = stack_rows(first.X, second.X), stack_rows(first.y, second.y)
     weights = np.concatenate([first.weights, second.weights])
     if first.groups is not None and second.groups is not None:

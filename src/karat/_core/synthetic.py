@@ -219,7 +219,7 @@ def require_no_records(verbatim: str, count: int) -> None:
         )
 
 
-def measured(core: Coreset, data: Table, own: Table, labels: list[Any]) -> tuple[list[Reduction], list[str]]:
+def measured_again(core: Coreset, data: Table, own: Table, labels: list[Any]) -> tuple[list[Reduction], list[str]]:
     """The made rows of every group, read as ``data`` is, against all rows of the group; and what refutes them."""
     found = [_measured_group(core, data, own, label) for label in labels]
     wrong = any(refuted for _, refuted in found)
@@ -233,12 +233,12 @@ def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple
     assert core.strata is not None
     strata = core.strata if among is None else core.strata[among]
     left, alone = np.arange(len(rows)), np.flatnonzero(strata == VERBATIM)
-    places = _places(rows, kept.subset(alone)) if len(alone) else alone
+    places = _places_of_kept(rows, kept.subset(alone)) if len(alone) else alone
     refuted = places is None
     left = left if places is None else np.setdiff1d(left, places)
     parts = [(strata != VERBATIM, left)]
     if core.certificate.levels and (strata == WILD).any():  # of streams and merged coresets, other rows were wild
-        _, wild = wild_rows(rows, _fitted(rows)[0])
+        _, wild = wild_rows(rows, _moments_of(rows)[0])
         parts = [(strata == ORDINARY, np.setdiff1d(left, wild)), (strata == WILD, np.intersect1d(left, wild))]
     worst: Reduction | None = None
     for which, some in parts:
@@ -251,11 +251,11 @@ def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple
     return replace(worst, positions=everything, weights=weights, peeled=strata == VERBATIM, levels=len(parts)), refuted
 
 
-def _fitted(rows: Rows) -> tuple[FittedMoments, int]:
+def _moments_of(rows: Rows) -> tuple[FittedMoments, int]:
     return fit_moments(rows, SecondMoments.of(rows), sample(np.random.default_rng(1), len(rows), 16384))
 
 
-def _places(rows: Rows, kept: Rows) -> Indices | None:
+def _places_of_kept(rows: Rows, kept: Rows) -> Indices | None:
     """Where kept rows are among all, with their weights, each of them once; None if one is nowhere."""
     everything, zero = np.arange(len(kept)), np.zeros(rows.columns)
     block = kept.take(everything, zero)
@@ -289,7 +289,7 @@ def _measured_stratum(core: Coreset, data: Table, rows: Rows, kept: Rows) -> Red
 def _measured_rows(core: Coreset, rows: Rows, kept: Rows, before: int = 0) -> Reduction:
     everything = np.arange(len(kept))
     weights, terms = own_weights(kept, everything), Terms.claimed(core.certificate.rounding)
-    fitted, passes = _fitted(rows)
+    fitted, passes = _moments_of(rows)
     shift = fitted.kernel.shift
     block = kept.take(everything, shift)
     proof = measure(None, fitted, block, weights, terms=terms)
@@ -351,7 +351,7 @@ def strata_of(core: Coreset) -> Indices:
     return np.where(verbatim, VERBATIM, ORDINARY)
 
 
-def as_doubles(core: Coreset) -> Coreset:
+def in_doubles(core: Coreset) -> Coreset:
     """The coreset with its rows as doubles, as made rows are; a sparse matrix becomes an array."""
     if any(core.lowered()[2]):
         raise NotExactError(

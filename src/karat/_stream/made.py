@@ -171,12 +171,12 @@ def restore_streams(summary: MadeSummary, header: dict[str, Any], arrays: dict[s
     columns = summary.columns + summary.targets
     streams: dict[Any, MomentStream] = {}
     for i, (label, said) in enumerate(zip(labels, header["streams"], strict=True)):
-        sums, wild = (_sums(arrays, f"stream_{i}_{name}_", said.get(name), columns) for name in ("sums", "wild"))
+        sums, wild = (_restored_sums(arrays, f"stream_{i}_{name}_", said.get(name), columns) for name in ("sums", "wild"))
         verbatim, weights = arrays[f"stream_{i}_verbatim"], arrays[f"stream_{i}_weights"]
         require(verbatim.shape in ((0, 0), (len(weights), columns)), "rows of another shape")
         few = None
         if "few" in said:
-            few = _few(said["few"], arrays[f"stream_{i}_few_values"], arrays[f"stream_{i}_few_weights"], columns)
+            few = _restored_few(said["few"], arrays[f"stream_{i}_few_values"], arrays[f"stream_{i}_few_weights"], columns)
         require((sums is None) != (few is None), "sums that are not there")
         streams[label] = MomentStream(columns, sums, few, wild, verbatim, weights, int(said["seen"]))
     parts = [np.zeros((0, width), dtype=kind) for width, kind in header["types"]]
@@ -185,7 +185,7 @@ def restore_streams(summary: MadeSummary, header: dict[str, Any], arrays: dict[s
     summary.held = Batch(parts, np.zeros(0, dtype=np.int64), None, groups, None, summary.offsets)
 
 
-def _sums(arrays: dict[str, Any], prefix: str, claim: dict[str, Any] | None, columns: int) -> Sums | None:
+def _restored_sums(arrays: dict[str, Any], prefix: str, claim: dict[str, Any] | None, columns: int) -> Sums | None:
     if claim is None:
         return None
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
@@ -195,7 +195,7 @@ def _sums(arrays: dict[str, Any], prefix: str, claim: dict[str, Any] | None, col
     return Sums(SecondMoments.restored(own), high, low, counts, Claim(**claim))
 
 
-def _few(said: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:
+def _restored_few(said: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:
     require(values.shape == (len(weights), columns) and bool((weights > 0).all()), "rows of another shape")
     proof = Proof(**said["proof"] | {"excluded": tuple(said["proof"]["excluded"])})
     kernel = SecondMoments(columns)

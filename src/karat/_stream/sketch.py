@@ -21,7 +21,7 @@ from typing import Any, Never
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._core.synthetic import SYNTHETIC, RowKind, Verbatim, check_rows_argument
+from karat._core.synthetic import KEEP, REAL, SYNTHETIC, RowKind, Verbatim, check_rows_argument
 from karat._data import containers
 from karat._data.advice import unknown_argument
 from karat._data.arguments import check_absorbing, check_mergeable, chosen_problem, named_columns, split_column
@@ -90,7 +90,8 @@ class Sketch:
     ) -> None:
         self.is_open = problem is None  # the first rows choose between two problems; until then it is one of them
         problem = check_mergeable(chosen_problem(problem, with_target=True))
-        check_rows_argument(rows, problem, "auto", verbatim)
+        if rows != REAL or verbatim != KEEP:
+            check_rows_argument(rows, problem, "auto", verbatim)
         self.rows, self.verbatim = rows, verbatim
         for name, value, least in (
             ("random_state", random_state, 0), ("buffer_rows", buffer_rows, 1), ("buffer_bytes", buffer_bytes, 1)

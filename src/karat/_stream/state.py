@@ -64,10 +64,10 @@ def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     require(type(parts) is int and 0 <= parts <= len(specs), f"{parts!r} tables")
     held = {f"part_{i}" for i in range(parts)} | ({"numbers", "weights", "groups", "keys", "peeled"} if parts else set())
     running = header.get("running", [])
-    held |= admit_streams(header, specs)
+    of_streams = admit_streams(header, specs) if "streams" in header else set()
     for name, spec in specs.items():
         found = RUNNING.fullmatch(name)
-        if name in held and not parts:
+        if name in of_streams:
             continue
         if found is not None:
             require(int(found[1]) < len(running), f"sums {name!r} of no group")

@@ -268,7 +268,7 @@ def add_in_place(left: Statistic, right: Statistic) -> Statistic:
 def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> Statistic:
     """The kernel's statistic, summed over all rows."""
     kernel = kernel.over(len(rows))
-    if (found := kernel.sparse_statistic(rows)) is not None:
+    if any(sparse.issparse(part) for part in rows.parts) and (found := kernel.sparse_statistic(rows)) is not None:
         return found
     if prod(kernel.product_shape) > LARGE:  # one range, block after block
         sums = RunningSum()

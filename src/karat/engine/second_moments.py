@@ -151,7 +151,7 @@ class SecondMoments(Powers):
         return super()._own_statistic(block, weights)
 
     def sparse_statistic(self, rows: Rows) -> Statistic | None:
-        if not self.wide or not any(sparse.issparse(part) for part in rows.parts):
+        if not self.wide:
             return None
         return (sparse_squares(rows, self.shift, self.basis.map, self.replaced, self.plain_gram),)
 
