@@ -117,7 +117,8 @@ def made_fields(
         raise _records_would_leave(table, reductions)
     weights = stored_weights(np.concatenate([made.weights for made in reductions]), table.unit)
     seconds = time.perf_counter() - start
-    certificate = certify_made(problem, reductions, table.total, table.n_rows, seconds, table.notes)
+    notes = [*table.notes, *note_on_few([len(table.rows(label)) for label in table.labels], verbatim)]
+    certificate = certify_made(problem, reductions, table.total, table.n_rows, seconds, notes)
     require_exact(certificate, reductions, table.names, table.origin)
     values = np.vstack([made.values for made in reductions]) + table.origin
     columns = table.columns
@@ -158,15 +159,15 @@ def require_exact(
         return
     if certificate.loss_error <= certificate.tolerance:
         times = readable(certificate.remainder, 1.0, "g")
-        off = f"they are exact only for columns that differ from the given ones by {times} times the rounding that counts as exact"
+        off = f"they are exact only for columns that differ by {times} times the rounding that counts as exact"
     else:
         error = readable(certificate.loss_error, certificate.tolerance)
         off = f"their loss is off by {error}, and up to {certificate.tolerance:.0e} counts as exact"
     worst = min(reductions, key=lambda made: made.proof.merit)
     if worst.proof.ok:
         raise NotExactError(
-            f"Rows were made of few rows, and of made ones, several times, and all that adds up: {off}. Give more rows at a time "
-            "(buffer_rows, or larger parts), or take real rows (rows='real')."
+            f"Rows were made of few rows, and of made ones, several times, and all that adds up: {off}. "
+            "Give more rows at a time (buffer_rows, or larger parts), or take real rows (rows='real')."
         )
     column, ulps = _unresolved(worst, origin)
     if ulps > RESOLVED:
@@ -207,6 +208,18 @@ def _records_would_leave(table: Table, reductions: list[MadeRows]) -> InputError
         "correct or leave out these rows, or allow it with verbatim='keep'.",
         argument="verbatim",
     )
+
+
+def note_on_few(counts: Sequence[int], verbatim: str) -> list[str]:
+    """That rows made of one row or two are these rows, if there are such groups; raise if that must not be."""
+    few = sum(count <= 2 for count in counts)
+    if not few:
+        return []
+    which = "The data has" if len(counts) == 1 else f"{several(few, 'group')} have" if few > 1 else "One group has"
+    said = f"{which} one or two rows, and made rows of so few are the rows themselves"
+    if verbatim == REFUSE:
+        raise InputError(f"{said}; leave them out, or allow it with verbatim='keep'.", argument="verbatim")
+    return [f"{said}."]
 
 
 def require_no_records(verbatim: str, count: int) -> None:
@@ -301,34 +314,24 @@ def _measured_rows(core: Coreset, rows: Rows, kept: Rows, before: int = 0) -> Re
 
 
 def measured_by_moments(core: Coreset, stream: MomentStream, kept: Rows, strata: Indices, passes: int) -> Reduction:
-    """The made rows of a group against the moments of all of its rows, from a stream of them."""
-    worst: Reduction | None = None
-    everything = np.arange(len(kept))
-    terms = Terms.claimed(core.certificate.rounding)
-    for stratum, sums in ((ORDINARY, stream.sums), (WILD, stream.wild)):
-        mine = kept.subset(np.flatnonzero(strata == stratum))
-        if not len(mine):
-            continue
-        some = np.arange(len(mine))
-        if sums is not None:
-            fitted = sums.fitted_moments()
-            block = mine.take(some, fitted.kernel.shift)
-            proof = measure(None, fitted, block, own_weights(mine, some), terms=terms)
-            found = Reduction(some, own_weights(mine, some), fitted, 0, proof, VERIFIED, passes, inherited=sums.inherited)
-        else:  # few rows, or wild ones that are not what the coreset took for wild
-            rows = _made_or_verbatim(stream, stratum)
-            found = _measured_rows(core, rows, mine, passes)
-            found = replace(found, inherited=Claim() if stream.few is None else stream.few.claim)
-        worst = found if worst is None or found.proof.merit < worst.proof.merit else worst
-    assert worst is not None
-    weights = own_weights(kept, everything)
-    return replace(worst, positions=everything, weights=weights, peeled=strata == VERBATIM, rank=core.certificate.rank)
+    """The made rows of a group against the moments of all of its rows but those kept as they are, from a stream of them.
 
-
-def _made_or_verbatim(stream: MomentStream, stratum: int) -> Rows:
-    if stratum == ORDINARY and stream.few is not None:
-        return Rows([stream.few.values], stream.few.weights)
-    return Rows([stream.verbatim], stream.weights)
+    Wild rows are among them: which are wild depends on the order of a stream.
+    """
+    everything, made = np.arange(len(kept)), kept.subset(np.flatnonzero(strata != VERBATIM))
+    some = np.arange(len(made))
+    weights = own_weights(made, some)
+    if stream.sums is not None:
+        fitted = stream.sums.fitted_moments()
+        terms = Terms.claimed(core.certificate.rounding)
+        proof = measure(None, fitted, made.take(some, fitted.kernel.shift), weights, terms=terms)
+        found = Reduction(some, weights, fitted, 0, proof, VERIFIED, passes, inherited=stream.sums.inherited)
+    else:
+        assert stream.few is not None
+        found = _measured_rows(core, Rows([stream.few.values], stream.few.weights), made, passes)
+        found = replace(found, inherited=stream.few.claim)
+    weights, rank = own_weights(kept, everything), core.certificate.rank
+    return replace(found, positions=everything, weights=weights, peeled=strata == VERBATIM, rank=rank)
 
 
 def verified(

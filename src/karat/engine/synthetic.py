@@ -161,8 +161,7 @@ class Maker:
             values[:, frame.basis.map[1:].any(axis=1)] = coordinates[:, 1:]
         else:
             values = (coordinates @ frame.inverse[: len(frame.second)])[:, 1:]
-        values = values + self.shift
-        return values if self.origin is None else (values + self.origin) - self.origin
+        return as_stored(values + self.shift, self.origin)
 
     def block(self, values: Array) -> Array:
         """Rows as the kernel reads them."""
@@ -276,16 +275,21 @@ def synthesise(
             return found
     found = replace(make_rows(fitted, origin), passes=passes, spread=spread)
     if not found.proof.ok and len(rows) <= MANY * (rows.columns + 1) and len(rows) * rows.columns <= FEW:
-        found = _by_rotations(rows, found)
+        found = _by_rotations(rows, found, origin)
     return found
+
+
+def as_stored(values: Array, origin: Array | None) -> Array:
+    """Rows, less an origin, as they are after it was added and subtracted: what is stored and read again."""
+    return values if origin is None else (values + origin) - origin
 
 
 def doubles_hold(values: Array, origin: Array | None) -> bool:
     """Whether rows, less an origin, can be stored as they are."""
-    return origin is None or bool(((values + origin) - origin == values).all())
+    return bool((as_stored(values, origin) == values).all())
 
 
-def _by_rotations(rows: Rows, found: MadeRows) -> MadeRows:
+def _by_rotations(rows: Rows, found: MadeRows, origin: Array | None) -> MadeRows:
     """Few rows: those that were made, or a rotation of the rows themselves, with the proof of rotations."""
     shift, everything = found.fitted.kernel.shift, np.arange(len(rows))
     block, own = rows.take(everything, shift), own_weights(rows, everything)
@@ -295,7 +299,7 @@ def _by_rotations(rows: Rows, found: MadeRows) -> MadeRows:
     size = linalg.column_norms(spread)
     _, sizes, vectors = linalg.svd(spread / np.where(size > 0, size, 1.0), full_matrices=False)
     keep = sizes > RANK * sizes[:1]
-    values = shift + mean + simplex_rows(sizes[keep, None] * vectors[keep] * size)
+    values = as_stored(shift + mean + simplex_rows(sizes[keep, None] * vectors[keep] * size), origin)
     rotated = replace(
         found,
         values=values,

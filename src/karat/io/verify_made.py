@@ -18,7 +18,7 @@ from karat._stream.summary import Buffer
 from karat.engine.moment_stream import MomentStream
 from karat.engine.reduce import NonFiniteError, Reduction
 from karat.engine.rows import Rows, own_weights
-from karat.engine.synthetic import VERBATIM, WILD
+from karat.engine.synthetic import VERBATIM
 from karat.errors import InputError
 from karat.io.consumers import Consumer, dense_rows
 from karat.io.source import Chunk
@@ -29,8 +29,8 @@ class SumSecondMoments(Consumer):
 
     Attributes
     ----------
-    missing : set of bytes
-        Rows that the coreset keeps as they are and that have not come.
+    missing : dict
+        How many rows that the coreset keeps as they are have not come, by group and bytes.
     """
 
     def __init__(self, core: Coreset, kept: Table, rows: int) -> None:
@@ -39,7 +39,7 @@ class SumSecondMoments(Consumer):
         self.strata = core.strata
         self.streams: dict[Any, MomentStream] = {}
         self.buffer = Buffer(rows, BUFFER_BYTES)
-        self.missing: dict[bytes, int] = {}
+        self.missing: dict[tuple[Any, bytes], int] = {}
         self.first = np.zeros(0)
 
     def _begin(self, batch: Batch) -> None:
@@ -47,12 +47,14 @@ class SumSecondMoments(Consumer):
         offsets = find_offsets(batch.parts, self.kept.names, self.kept.problem)
         self.kept, self.began = readable_by_doubles(replace(self.kept, offsets=offsets)), True
         apart, rows = np.flatnonzero(self.strata == VERBATIM), self.kept.stored_rows()
-        for row in self._as_bytes(rows, apart):
+        for row in self._named(rows, apart, self.kept.groups):
             self.missing[row] = self.missing.get(row, 0) + 1
         self.first = dense_rows(rows, apart)[:, 0]
 
-    def _as_bytes(self, rows: Rows, some: np.ndarray) -> list[bytes]:
-        return as_bytes(dense_rows(rows, some), own_weights(rows, some))
+    def _named(self, rows: Rows, some: np.ndarray, groups: np.ndarray | None) -> list[tuple[Any, bytes]]:
+        """Some rows, by their groups and bytes."""
+        labels = [None] * len(some) if groups is None else groups[some].tolist()
+        return list(zip(labels, as_bytes(dense_rows(rows, some), own_weights(rows, some)), strict=True))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         if batch.weights is not None and not batch.weights.all():
@@ -83,7 +85,7 @@ class SumSecondMoments(Consumer):
         rows = batch.stored_rows()
         near = np.flatnonzero(np.isin(dense_rows(rows)[:, 0], self.first))
         gone = np.zeros(len(batch), dtype=bool)
-        for place, row in zip(near.tolist(), self._as_bytes(rows, near), strict=True):
+        for place, row in zip(near.tolist(), self._named(rows, near, batch.groups), strict=True):
             if self.missing.get(row, 0):
                 self.missing[row] -= 1
                 gone[place] = True
@@ -96,12 +98,11 @@ class SumSecondMoments(Consumer):
         labels = Batch([], np.arange(sum(map(len, batches))))
         if batches[0].groups is not None:
             labels = replace(labels, groups=np.concatenate([np.asarray(batch.groups) for batch in batches]))
-        levels = bool((self.strata == WILD).any())
         try:
             for label in labels.labels:
                 rows = stacked_rows(batches, labels.index(label))
                 before = self.streams.get(label) or MomentStream(rows.columns)
-                self.streams[label] = before.plus(rows, self.kept.origin, 1, levels=levels)
+                self.streams[label] = before.plus(rows, self.kept.origin, 1, levels=False)
         except NonFiniteError:
             raise explain_non_finite(batches[0].parts, self.kept.names) from None
         self.buffer.clear()
