@@ -69,8 +69,9 @@ def options(case: Case, part: slice) -> dict[str, Any]:
 
 
 def rows_of(case: Case, part: int = 0) -> dict[str, Any]:
-    """The argument of synthetic rows; of three and more parts to be merged, the last has real ones."""
-    real = case.rows == "real" or (part > 1 and part == case.way["parts"] - 1)
+    """The argument of synthetic rows; of three and more parts to be merged, the last has real ones, if these keep enough."""
+    affine = case.y is not None and case.y.ndim == 1 and case.spec.get("fit_intercept", True)
+    real = case.rows == "real" or (affine and part > 1 and part == case.way["parts"] - 1)
     return {} if real else {"rows": case.rows}
 
 
