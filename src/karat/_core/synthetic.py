@@ -203,9 +203,9 @@ def _records_would_leave(table: Table, reductions: list[MadeRows]) -> InputError
         places += (made.kept if numbers is None else numbers[made.kept]).tolist()
     shown = ", ".join(map(str, sorted(places)[:5])) + (" and others" if len(places) > 5 else "")
     return InputError(
-        f"{several(len(places), 'row')} of the data are so far from the others that they would be kept as they are "
-        f"({'rows' if len(places) > 1 else 'row'} {shown}); "
-        "correct or leave out these rows, or allow it with verbatim='keep'.",
+        f"{several(len(places), 'row')} of the data, far from all others, would be kept as "
+        f"{'they are (rows' if len(places) > 1 else 'it is (row'} {shown}); "
+        "correct or leave out such rows, or allow it with verbatim='keep'.",
         argument="verbatim",
     )
 
@@ -226,8 +226,8 @@ def require_no_records(verbatim: str, count: int) -> None:
     """Raise if rows of a stream would be kept as they are, and must not."""
     if verbatim == REFUSE and count:
         raise InputError(
-            f"{several(count, 'row')} of the data are so far from the others that they would be kept as they are; leave such "
-            "rows out, or allow it with verbatim='keep'.",
+            f"{several(count, 'row')} of the data, far from all others, would be kept as "
+            f"{'they are' if count > 1 else 'it is'}; leave such rows out, or allow it with verbatim='keep'.",
             argument="verbatim",
         )
 
