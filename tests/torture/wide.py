@@ -82,7 +82,7 @@ class Wide:
                 centred[a, b] = float(Fraction(int(value), int(total))) / scale[a] / scale[b]
                 change[a, b] = float(E[a, b] - move[a] * E[0, b] - move[b] * E[0, a] + move[a] * move[b] * E[0, 0])
                 change[a, b] /= scale[a] * scale[b]
-        found = _queries(centred[np.ix_(used, used)], change[np.ix_(used, used)], delta, rho)
+        found = queries(centred[np.ix_(used, used)], change[np.ix_(used, used)], delta, rho)
         best = Worst(0.0)
         with decimal.localcontext(CONTEXT):
             for scaled in found:
@@ -119,7 +119,7 @@ class Wide:
         return Worst(float(change / allowed) if allowed else np.inf, *share)
 
 
-def _queries(G: np.ndarray, E: np.ndarray, delta: float, rho: float) -> list[np.ndarray]:
+def queries(G: np.ndarray, E: np.ndarray, delta: float, rho: float) -> list[np.ndarray]:
     """Both ends of the spectrum of the error relative to what the claim allows at several t, and single columns."""
     size, found = len(G), [np.eye(len(G))[0]]
     free = np.eye(size)

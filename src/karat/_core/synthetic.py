@@ -372,7 +372,7 @@ def require_affine_squares(core: Coreset) -> None:
     """Raise unless real rows keep what made ones claim: squares of affine forms of all columns."""
     claim, problem = core.certificate, core.problem
     targets = 0 if core.y is None else core.y.shape[1] if containers.dimensions(core.y) > 1 else 1
-    whole = claim.loss_error == 0 and claim.spent == 0  # all rows of the data
+    whole = len(core) == core.n_rows  # all rows, with their own weights
     if core.rows == SYNTHETIC or whole or (claim.in_columns and problem.shifts and targets == 1):
         return
     lost = "products of different targets" if claim.in_columns and problem.shifts else "squares of all affine forms"

@@ -97,9 +97,9 @@ class Sums:
         kernel = self.kernel.over(int(self.counts[2]))
         return kernel.fitted_moments((self.high + self.low,), self.total, last)
 
-    def made(self, origin: Array | None) -> MadeRows:
-        """Rows with these moments."""
-        return replace(make_rows(self.fitted_moments(), origin), inherited=self.inherited)
+    def made(self, origin: Array | None, sharp: bool = False) -> MadeRows:
+        """Rows with these moments; ``sharp`` if they will stand for all rows so far."""
+        return replace(make_rows(self.fitted_moments(), origin, sharp), inherited=self.inherited)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class MomentStream:
             joint = np.concatenate([before.weights, own_weights(rows, np.arange(len(rows)))])
             rows = Rows([np.vstack([before.values, block])], joint)
             inherited = Claim.union([before.claim, inherited])
-        found = synthesise(rows, seed, levels=levels, origin=origin, sharp=before is not None)
+        found = synthesise(rows, seed, levels=levels, origin=origin, sharp=True)
         if before is not None and (found.kept < len(before.values)).any():  # a made row, which is no record
             found = synthesise(rows, seed, levels=False, origin=origin, sharp=True)
         apart = found.peeled
@@ -161,7 +161,7 @@ class MomentStream:
         grown = replace(self.sums.plus(rows), inherited=Claim.union([self.sums.inherited, inherited]))
         if not grown.fitted_moments(last=False).needs_pass:
             return grown
-        made = self.sums.made(origin)
+        made = self.sums.made(origin, sharp=True)
         if not made.proof.ok:
             return grown
         return Sums.start([Rows([made.values], made.weights), rows], Claim.union([made.claim, inherited]), seed)
@@ -194,14 +194,14 @@ class MomentStream:
 
     def merged(self, other: MomentStream, origin: Array | None, seed: int) -> MomentStream:
         """The stream of both."""
-        theirs = other.few if other.sums is None else other.sums.made(origin)
+        theirs = other.few if other.sums is None else other.sums.made(origin, sharp=True)
         found = self
         if theirs is not None:
             rows = Rows([theirs.values], theirs.weights)
             found = found.plus(rows, origin, seed, theirs.claim, levels=False)
             found = replace(found, seen=self.seen + other.seen)
         if other.wild is not None:
-            made = other.wild.made(origin)
+            made = other.wild.made(origin, sharp=True)
             wild = Rows([made.values], made.weights)
             sums = found.wild.plus(wild) if found.wild is not None else Sums.start([wild], NO_ERROR, seed)
             found = replace(found, wild=replace(sums, inherited=Claim.union([sums.inherited, made.claim])))

@@ -45,7 +45,8 @@ from karat.engine.tolerances import TINY
 
 SYNTHETIC = "synthetic"  # how rows were found
 ORDINARY, WILD, VERBATIM = 0, 1, 2  # strata
-GOAL = 1e-12  # relative error of the moments of stored rows up to which there is one layer
+GOAL = 1e-12  # relative error of the moments of stored rows up to which there is one layer,
+SHARP = 1e-14  # and the same for rows that stand for others: what they are off by adds up
 KEPT_BACK = 32.0  # times that error: the share of the moments that is left for the next layer,
 LEAST_SHARE = 2.0**-20  # and its smallest
 MANY, FEW = 4, 2**22  # rows per column, and numbers, up to which the proof of rotations is tried as well
@@ -144,8 +145,9 @@ def square_root(matrix: Array, rank: int) -> Array | None:
 class Maker:
     """Makes rows with the moments of a frame."""
 
-    def __init__(self, fitted: FittedMoments, origin: Array | None) -> None:
+    def __init__(self, fitted: FittedMoments, origin: Array | None, goal: float) -> None:
         assert fitted.frame is not None
+        self.goal = goal
         self.origin = origin  # what rows are stored beside, of long integers; None if nothing
         self.fitted, self.frame = fitted, fitted.frame
         self.kernel, self.shift = fitted.kernel, fitted.kernel.shift
@@ -213,7 +215,7 @@ class Maker:
             if best is None or found.proof.merit > best.proof.merit:
                 best = found
             error = found.proof.reducible_error
-            if (found.proof.ok and error <= GOAL) or layer == layers:
+            if (found.proof.ok and error <= self.goal) or layer == layers:
                 break
             size = float(np.trace(rest[1:, 1:]) / max(np.trace(self.moments[1:, 1:]), TINY))
             back = max(KEPT_BACK * error / max(size, TINY), LEAST_SHARE)
@@ -236,9 +238,9 @@ class Maker:
 
 @one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def make_rows(fitted: FittedMoments, origin: Array | None = None) -> MadeRows:
-    """Rows with given moments; the proof says whether they are exact."""
-    maker = Maker(fitted, origin)
+def make_rows(fitted: FittedMoments, origin: Array | None = None, sharp: bool = False) -> MadeRows:
+    """Rows with given moments; the proof says whether they are exact.  ``sharp`` as in :func:`synthesise`."""
+    maker = Maker(fitted, origin, SHARP if sharp else GOAL)
     best: MadeRows | None = None
     for distance, layers in ATTEMPTS:
         found = maker.attempt(distance, layers)
@@ -261,7 +263,7 @@ def synthesise(
     """Made rows with the moments of all rows; wild rows by themselves, if ``levels``.
 
     ``origin``: what was subtracted from the columns when they were read, and is added when rows are stored.
-    ``sharp``: the rows stand for others, so that errors add up and each should be small.
+    ``sharp``: the rows stand for others, or will, so that errors add up and each should be small.
     """
     origin = None if origin is None or not origin.any() else origin
     rng = np.random.default_rng(seed)
@@ -273,7 +275,7 @@ def synthesise(
         found = _wild_apart(rows, seed, wild, origin)
         if found.proof.ok:
             return found
-    found = replace(make_rows(fitted, origin), passes=passes, spread=spread)
+    found = replace(make_rows(fitted, origin, sharp), passes=passes, spread=spread)
     if not found.proof.ok and len(rows) <= MANY * (rows.columns + 1) and len(rows) * rows.columns <= FEW:
         found = _by_rotations(rows, found, origin)
     return found
