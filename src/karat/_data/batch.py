@@ -318,7 +318,7 @@ def read_input(
     if weights is not None and not weights.all():  # rows of weight zero do not count
         parts = [part[weights > 0] if is_long(part.dtype) else part for part in parts]
     whole_numbers = any(part.dtype.kind in "iu" for part in parts)  # they may be too large for doubles
-    offsets = find_offsets(parts, names, problem, offsets) if whole_numbers else {}
+    offsets = find_offsets(parts, names, problem, offsets) if whole_numbers else dict(offsets or {})
     if not offsets:  # doubles hold everything
         table, target = (part[:] if isinstance(part, SideBySide) else part for part in (table, target))
     targets = 0 if target is None else int(target.shape[1])

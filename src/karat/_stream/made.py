@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._core.synthetic import SYNTHETIC, certify_made, require_exact, require_no_records
+from karat._core.synthetic import SYNTHETIC, certify_made, note_on_few, require_exact, require_no_records
 from karat._data import containers
 from karat._data.batch import Batch, Table, stacked_rows, stored_weights
 from karat._data.non_finite import explain_non_finite
@@ -108,7 +108,10 @@ class MadeSummary(Summary):
         strata = np.concatenate([made.strata for made in reductions])
         require_no_records(verbatim, int((strata == VERBATIM).sum()))
         seconds = self.seconds + time.perf_counter() - start
-        certificate = certify_made(self.problem, reductions, self.total(), self.n_rows, seconds)
+        notes = note_on_few([stream.seen for stream in self.streams.values()], verbatim)
+        certificate = certify_made(self.problem, reductions, self.total(), self.n_rows, seconds, notes)
+        if certificate.levels > 1:  # which rows were wild depends on those before them
+            certificate = certificate.of_coresets()
         require_exact(certificate, reductions, self.names, self.origin)
         values = np.vstack([made.values for made in reductions]) + self.origin
         assert self.like is not None

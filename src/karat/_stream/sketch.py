@@ -105,8 +105,10 @@ class Sketch:
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: everything but the lock."""
+        """For pickle and copy: everything but the lock; rows that wait do not leave a sketch of synthetic rows."""
         with self._lock:
+            if self.rows == SYNTHETIC:
+                self.fold()
             return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -184,6 +186,7 @@ class Sketch:
             known = self.summary.fingerprint
             if batch.keys is not None and self.checks_keys:
                 seen = seen or Fingerprint.of(batch.keys)
+                seen = seen.nameless() if self.rows == SYNTHETIC else seen
                 known = seen if known is None else known.plus(seen)
             if batch.weights is not None and not batch.weights.all():
                 batch = batch.take(batch.weights > 0)

@@ -145,7 +145,7 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         header |= {"rows": sketch.rows, "verbatim": sketch.verbatim, "running": []}
         more, arrays = stream_state(summary)
         if summary.fingerprint is not None:
-            arrays |= {"seen_hashes": summary.fingerprint.hashes, "seen_keys": summary.fingerprint.keys}
+            arrays["seen_hashes"] = summary.fingerprint.hashes
         return header | more | {"format_version": NEWEST_FORMAT}, arrays
     held = summary.held
     if held is not None:
@@ -197,7 +197,7 @@ def _restored(kind: type[Sketch], header: dict[str, Any], arrays: dict[str, Any]
         setattr(summary, name, header[stored])
     summary.sources = set(header["sources"])
     if "seen_hashes" in arrays:
-        summary.fingerprint = Fingerprint(arrays["seen_hashes"], arrays["seen_keys"])
+        summary.fingerprint = Fingerprint(arrays["seen_hashes"], arrays.get("seen_keys"))
     if isinstance(summary, MadeSummary):
         restore_streams(summary, header, arrays)
         summary.taken = summary.folded = sum(stream.seen for stream in summary.streams.values())

@@ -88,6 +88,10 @@ class Buffer:
     def clear(self) -> None:
         self.batches, self.rows, self.nbytes, self._used = [], 0, 0, 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: without arrays that hold rows of earlier folds only."""
+        return vars(self) | {"_arrays": self._arrays if self._used else []}
+
 
 class Summary:
     """The rows held of a stream, and the running moments of all of its rows.

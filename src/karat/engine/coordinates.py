@@ -31,6 +31,7 @@ from math import factorial, prod
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags, Indices
@@ -51,11 +52,13 @@ class Directions:
         return len(self.sizes)
 
     def plus(self, vectors: Array, sizes: Array, norms: Array, products: Array | None = None) -> Directions:
+        joint = None
+        if not len(self) or not len(sizes):
+            joint = products if not len(self) else self.products
+        elif self.products is not None and products is not None and not (self.norms.any() and norms.any()):
+            joint = block_diag(self.products, products)  # products with directions that are zero are zero
         return Directions(
-            np.hstack([self.vectors, vectors]),
-            np.concatenate([self.sizes, sizes]),
-            np.concatenate([self.norms, norms]),
-            products if not len(self) else self.products if not len(sizes) else None,
+            np.hstack([self.vectors, vectors]), np.concatenate([self.sizes, sizes]), np.concatenate([self.norms, norms]), joint
         )
 
     @staticmethod

@@ -291,16 +291,20 @@ class Frame:
         """k of the dropped directions, over all rows and over kept rows b."""
         lost, along = self.basis.excluded, self.inverse[len(self.second) :]
         values = kept @ lost.vectors
-        there = (lost.norms > 0) | values.any(axis=0)  # the others are zero in every row, and have no size
+        norms = lost.norms + power_means(values, weights, self.total, self.degree)
+        there = norms > 0  # columns that are zero, on all rows and on kept ones, take no part
         if lost.products is not None and there.sum() > SEVERAL and self.degree == 2:
-            # |R beta| <= |R| |beta| for all of them together, in units of the columns
-            unit = 1.0 / np.maximum(np.max(np.abs(lost.vectors[:, there]) * self.sizes[:, None], axis=0), TINY)
-            values = values[:, there] * unit
-            whole = linalg.spectral_norm(lost.products[np.ix_(there, there)] * np.outer(unit, unit)) ** 0.5
-            rest = linalg.spectral_norm(values.T @ (values * weights[:, None]) / self.total) ** 0.5
-            return np.asarray((whole + rest) * linalg.column_norms(along[there] / unit[:, None]))
-        norms = power_means(values, weights, self.total, self.degree)
-        return np.asarray((lost.norms + norms) @ np.abs(along))
+            # Of column j that is |R W_j|, by the products R'R of the directions, rounding of these included.
+            some, along = values[:, there], along[there]
+            mean_products = (lost.products[np.ix_(there, there)], some.T @ (some * weights[:, None]) / self.total)
+            return np.asarray(sum(self._combined(products, along) for products in mean_products))
+        return np.asarray(norms @ np.abs(along))
+
+    def _combined(self, products: Array, queries: Array) -> Array:
+        """Upper bounds of the root mean squares of combinations of directions with these mean products."""
+        terms = np.sqrt(np.maximum(np.diag(products), 0.0)) @ np.abs(queries)
+        error = (self.sum_error + 4 * len(queries) * EPS) * np.square(terms)
+        return np.asarray(np.sqrt(np.maximum(np.einsum("ej,ej->j", queries, products @ queries), 0.0) + error))
 
     def rounded(self, sizes: Array) -> Array:
         """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the p-means of both."""

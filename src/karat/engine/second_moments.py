@@ -55,6 +55,7 @@ class SecondMoments(Powers):
     """Squares of affine forms of the columns; their moments are a matrix, and no features are made."""
 
     makes_features = False
+    alone = 1 - 2.0**-40  # below, a mean does as well, and is no record that a checkpoint would hold
 
     def __init__(self, columns: int, rows: int = MOST_ROWS, sparse: Flags | None = None) -> None:
         super().__init__(columns, 2, affine=True)
@@ -121,7 +122,7 @@ class SecondMoments(Powers):
         if not self.wide:
             return super().prepare(pilot, weights)
         prepared = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
-        prepared.shift = np.where(self.sparse, 0.0, useful_shift(pilot[:, 1:], weights))
+        prepared.shift = np.where(self.sparse, 0.0, useful_shift(pilot[:, 1:], weights, alone=self.alone))
         largest = np.abs(pilot - np.concatenate([[0.0], prepared.shift])).max(axis=0)
         extreme = (largest > 0) & ((largest >= EXTREME) | (largest <= 1 / EXTREME))
         if extreme.any():  # in units that are powers of two
@@ -268,8 +269,9 @@ class SecondMoments(Powers):
         mean = scaled[0, 1:][order[few:]] - scaled[0, 1:][order[:few]] @ raw  # what the constant has in the rests
         first, raw = np.concatenate([among[:1], first]), np.vstack([mean, raw])
         coefficients = raw * size[last] / size[first][:, None]
-        whole = np.rint(coefficients)
-        coefficients = np.where(np.abs(coefficients - whole) < WHOLE, whole, coefficients)
+        # Levels add up to whole numbers.  What is left in a rest after that is removed as it is, however small.
+        whole, again = np.rint(coefficients), np.isin(last, self.replaced)
+        coefficients = np.where((np.abs(coefficients - whole) < WHOLE) & ~again, whole, coefficients)
         map_ = self.basis.map.copy()
         back = np.eye(len(map_)) if self.back is None else self.back.copy()
         map_[:, last] -= map_[:, first] @ coefficients

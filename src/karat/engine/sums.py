@@ -109,7 +109,7 @@ def gram_with_ones(block: Array, weights: Array | None) -> Array:
 
 def upper_squares(block: Array, weights: Array | None, piece: int = SHORT, rows: int = BLOCK) -> Array:
     """The upper triangle of the same for many columns: chains of pieces, and a running sum of blocks of ``rows``."""
-    block = np.ascontiguousarray(block) if weights is None else block * np.sqrt(weights)[:, None]
+    block = np.ascontiguousarray(block if weights is None else block * np.sqrt(weights)[:, None])
     sums = RunningSum()
     for start in range(0, len(block), rows):
         part = np.zeros((block.shape[1], block.shape[1]))
@@ -124,7 +124,7 @@ def exact_squares(block: Array, weights: Array | None) -> Array:
     The numbers of a block of rows are cut in two, ``x = a + b`` with a on a grid so coarse that the sums of products of a are
     exact; the rounding of the rest, ``(a + b / 2)'b`` and its transpose, is small beside them.
     """
-    block = block if weights is None else block * np.sqrt(weights)[:, None]
+    block = np.ascontiguousarray(block if weights is None else block * np.sqrt(weights)[:, None])
     sums = RunningSum()
     for start in range(0, len(block), BLOCK):
         values = block[start : start + BLOCK]
