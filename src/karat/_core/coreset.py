@@ -365,8 +365,8 @@ def coreset(
         The reducer; all give the same guarantee.  :func:`karat.plan` says what "auto" would do and why.
     rows : {"real", "synthetic"}
         Rows of the input; or rows that are made, rank + 1 of them (d + 2 at most, as a rule), with the same second moments.
-        These serve every squared loss, at any number of columns, and hold no record of the data.  What is fitted on them may
-        only be linear in the columns.
+        These serve every squared loss, at any number of columns, and hold no record of the data but those of ``verbatim``.
+        What is fitted on them may only be linear in the columns.
     verbatim : {"keep", "error"}
         Synthetic rows: what to do about single rows that are far larger than all others, and would be kept as they are.
     random_state : int

@@ -167,7 +167,7 @@ class Frame:
         """
         root = np.sqrt(np.maximum(np.diag(self.half)[among], TINY))
         scaled = base / root / root[:, None]
-        if len(scaled) > MANY:  # |v'E v| <= error (sum |v|)^2 <= error r |v|^2 as well
+        if len(scaled) > MANY:  # |v'E v| <= error (sum |v|)^2 <= error r |v|^2 as well (Proposition 18)
             return error * len(scaled) / self.least if self.least > 0 else np.inf
         try:
             return error * float(np.abs(np.linalg.inv(scaled)).sum())

@@ -6,7 +6,8 @@ coreset, ``f(z) = |B z|^2`` and ``f_c(z) = |C z|^2``.  If there is a matrix R wi
     B = H R + F,      C = K R + G,      H'H = I + E_H,      K'K = I + E_K,
 
 then the claim of :mod:`karat.engine.proof` holds with the loss error ``|E_H| + |E_K|`` and rounding
-``max_j (|F_j| + |G_j|) / sigma_j``: both are |R z|^2, up to rotations and a change of the columns.  R, H and
+``max_j (|F_j| + |G_j|) / sigma_j``: both are |R z|^2, up to rotations and a change of the columns
+(docs/mathematics.md, Proposition 20, which also has the term of the constant).  R, H and
 K come from factorisations, and may be off by any amount: E, F and G are computed.  Unlike a comparison
 of sums of squares, this needs no coordinates in which the columns are well conditioned.  It takes H,
 which is as large as the data, so that it is for few rows, and where these are as many as columns.

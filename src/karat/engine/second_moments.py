@@ -5,8 +5,8 @@
 Up to PILOTED columns the coordinates T are those of :mod:`karat.engine.powers`, chosen by a sample.
 More columns are summed as they are.  A worst-case bound on the rounding of these sums is
 ``r g / lambda`` relative to the loss (:mod:`karat.engine.frame`), with r coordinates, g the rounding of
-one entry and lambda the smallest eigenvalue of their correlations C.  Where that is too much, some
-columns are nearly combinations of others.  Cholesky's factorisation of C with pivoting finds them,
+one entry and lambda the smallest eigenvalue of their correlations C (docs/mathematics.md, Proposition 18).
+Where that is too much, some columns are nearly combinations of others.  Cholesky's factorisation of C with pivoting finds them,
 
     P'C P = R'R,      w_K = w_J A + rest,      A = R_JJ^-1 R_JK,
 
@@ -18,7 +18,7 @@ factor whose levels add up to the constant.  Its column is a coordinate again, b
 to leave one level out makes lambda as small as 1 / levels.  Coordinates then are redundant: every
 query z has the same loss as z + N beta, and one of these is orthogonal to all N in units of the columns.
 So lambda is the smallest eigenvalue on the rest of the space, that of C + Q Q', Q orthonormal null
-directions.
+directions (Proposition 19).
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ their places are given.  Rows that are *made* need r + 1, r the rank of S: with 
 
     z_i = mu + sqrt(r + 1) (V R)_i,     weights U / (r + 1),     V'V = I,  V'1 = 0      (V: r + 1 x r)
 
-have ``sum w z = U mu`` and ``sum w (z - mu)(z - mu)' = U R'V'V R = U S``.  V is Helmert's matrix, whose
-product with R is a running sum.  These are the sigma points of the unscented transform (S. Julier,
-*The spherical simplex unscented transformation*, 2003), taken as a data set.
+have ``sum w z = U mu`` and ``sum w (z - mu)(z - mu)' = U R'V'V R = U S`` (docs/mathematics.md, Proposition
+17).  V is Helmert's matrix, whose product with R is a running sum.  These are the sigma points of the
+unscented transform (S. Julier, *The spherical simplex unscented transformation*, 2003), taken as a data set.
 
 They are made in the coordinates w = (1, D - shift) T of the sums (:mod:`karat.engine.frame`), mapped
 back by ``[T N]^-1``, and rounded.  What they are off by is measured on the rows as they are stored.
@@ -17,9 +17,9 @@ back by ``[T N]^-1``, and rounded.  What they are off by is measured on the rows
 ``eta = max(32 h, 1e-6)`` of them is kept back: rows are made of (1 - eta) G, and r + 1 more of what
 is left, G - (moments of the rows as stored).  The error goes from h to about 32 h^2.
 
-**A row at the mean.**  Where columns differ from their means by few units in the last place, so that
-layers need h < 1/64, one row at the mean takes the weight 1 - t^-2, and the others lie t times as far
-from it, where a unit in the last place is t times less.
+**A row at the mean.**  Where columns differ from their means by so few units in the last place that layers
+do not suffice (they need h < 1/64), one row at the mean takes the weight 1 - t^-2, and the others lie t
+times as far from it, where a unit in the last place is t times less.
 
 **Wild rows** (:mod:`karat.engine.peel`) are kept as they are, or made by themselves if they are many.
 """
