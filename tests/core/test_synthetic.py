@@ -92,7 +92,9 @@ def test_a_transformation_comes_before_the_rows_are_made():
 
 
 @pytest.mark.parametrize("tag", ["gaussian", "one_hot_binary", "skewed", "huge_offset", "uneven_weights"])
-@pytest.mark.parametrize("model", [LinearRegression(), Ridge(2.0), Lasso(0.05), ElasticNet(0.05)], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model", [LinearRegression(), Ridge(2.0), Lasso(0.05), ElasticNet(0.05)], ids=lambda m: type(m).__name__
+)
 def test_models_of_all_rows(tag, model):
     given = data(tag)
     core = made(given.X, given.y, sample_weight=given.weights)
