@@ -166,7 +166,7 @@ def test_many_wild_rows_are_a_level_of_their_own():
 def test_wild_rows_can_be_refused():
     X, y = np.array(data("gaussian").X), data("gaussian").y
     X[[17, 23]] *= 1e12
-    with pytest.raises(InputError, match=r"2 rows of the data .*rows 17, 23.*verbatim='keep'"):
+    with pytest.raises(InputError, match=r"2 rows of the data, .*rows 17, 23.*verbatim='keep'"):
         made(X, y, verbatim="error")
     groups = np.arange(len(y)) % 2
     with pytest.raises(InputError, match=r"rows 17, 23"):
