@@ -39,15 +39,22 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, Statistic, useful_shift
 from karat.engine.sparse_sums import sparse_squares
-from karat.engine.sums import MOST_ROWS, exact_squares
+from karat.engine.sums import MOST_ROWS, SHORT, exact_squares, gram_matrix, squares_rounding, summed_product
 from karat.engine.tolerances import EPS, EXACT, EXTREME, NULL, TINY
 
-PILOTED = 256  # variables up to which a sample of the rows chooses coordinates
+PILOTED = 256  # variables up to which a sample of the rows chooses coordinates,
+TALL = 64  # unless there are so many variables, and so many rows for each, and the sample shows nothing difficult
 ENOUGH = 0.95 * EXACT  # rounding of sums, as a loss error, that no further pass could do much about
 CUTS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1)  # relative pivots below which columns may be replaced
 NULL_OF_MANY = 32 * EPS  # the same as NULL, for combinations of so many columns that their rounding is more
 BLIND = 1e-13  # and below which a pivot is rounding
 WHOLE = 1e-7  # distance from a whole number within which a coefficient is one: levels add up
+SEVERAL = (
+    4  # rows of a sample per variable from which on it tells combinations; and how much larger than a column its terms are
+)
+CLEARLY = 8.0  # how many times more rounding than there can be a sample must show
+MOST_REPLACED = 0.125  # share of the variables that a sample may replace
+SMALL = 1e-6  # parts of a column that are not left to a sample
 FAR = 32.0  # distance of a mean from the shift, in spreads, from which on the pass is made again with another shift
 
 
@@ -63,6 +70,7 @@ class SecondMoments(Powers):
         self.null = NULL_OF_MANY if columns >= PILOTED else NULL
         # whether columns are summed as they are; fewer rows than columns are a complete sample
         self.wide = columns >= PILOTED and rows > columns + 1
+        self.may_be_wide = not self.wide and columns >= TALL and TALL * columns <= rows < MOST_ROWS
         self.exact = False  # whether sums are made with hardly any rounding, which takes three times as long
         self.back: Array | None = None  # (v, v): the inverse of the map, where that is known
         self.replaced: Indices = np.zeros(0, dtype=np.intp)  # coordinates that are rests of columns
@@ -119,6 +127,8 @@ class SecondMoments(Powers):
         return kernel
 
     def prepare(self, pilot: Array, weights: Array | None) -> Self:
+        if self.may_be_wide and not self.sharp and (found := self._if_easy(pilot, weights)) is not None:
+            return found
         if not self.wide:
             return super().prepare(pilot, weights)
         prepared = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
@@ -129,7 +139,57 @@ class SecondMoments(Powers):
             scale = np.where(extreme, np.exp2(-np.round(np.log2(np.where(largest > 0, largest, 1.0)))), 1.0)
             prepared = prepared.mapped(np.diag(scale), np.diag(1 / scale), np.flatnonzero(extreme))
             prepared.scale = scale
-        return prepared
+            return prepared
+        return prepared._by_pilot(pilot, weights)
+
+    def piloted(self) -> Self | None:
+        """The kernel that prepares coordinates by a sample, if this one could have; None if it did."""
+        if not self.wide or self.columns >= PILOTED:
+            return None
+        other = copy(self)
+        other.wide = other.may_be_wide = other.exact = False
+        return other
+
+    def _if_easy(self, pilot: Array, weights: Array | None) -> Self | None:
+        """Columns summed as they are, if a sample shows that this is as accurate; else None."""
+        wide = copy(self)
+        wide.wide, wide.may_be_wide = True, False
+        wide = wide.prepare(pilot, weights)
+        if (wide.scale != 1).any() or wide.sparse.any():
+            return None
+        values = wide.coordinates(pilot - np.concatenate([[0.0], wide.shift]))
+        gram = gram_matrix(values, weights)
+        size = np.sqrt(np.diag(gram))
+        if not (np.isfinite(size).all() and (size > 0).all()):
+            return None
+        least = linalg.eigenvalues(gram / size / size[:, None]).min()
+        return wide if least >= CLEARLY * 2 * len(size) * wide._entry_error() / ENOUGH else None
+
+    def _entry_error(self) -> float:
+        """About what entries of sums are off by, with those of kept rows."""
+        return 2 * squares_rounding(self.count, self.variables, self.degree + 2)
+
+    def _by_pilot(self, pilot: Array, weights: Array | None) -> Self:
+        """The same, with columns replaced of which a sample tells that they are nearly combinations of others.
+
+        A target is, and another pass is saved.  What a sample does not tell clearly is left to the passes.
+        """
+        if len(pilot) < SEVERAL * self.variables or self.sparse.any():
+            return self
+        some = slice(None, None, len(pilot) // (SEVERAL * self.variables))
+        gram = gram_matrix(pilot[some] - np.concatenate([[0.0], self.shift]), None if weights is None else weights[some])
+        size = np.sqrt(np.diag(gram) / gram[0, 0])
+        if not (np.isfinite(size).all() and (size > 0).all()):
+            return self
+        better = self._without_combinations(gram, size, size == 0, CLEARLY * self._entry_error())
+        if better is None or len(better.replaced) > MOST_REPLACED * self.variables:
+            return self
+        assert better.back is not None
+        left = np.diag(better.basis.map.T @ gram @ better.basis.map) / gram[0, 0]
+        rest = np.sqrt(np.maximum(left, 0.0))
+        terms = np.abs(better.back[:, better.replaced]) * rest[:, None] / size[better.replaced]
+        # Neither null directions, nor combinations of terms that cancel: their moments follow from those of the rests.
+        return better if (rest > SMALL * size).all() and (terms <= SEVERAL).all() else self
 
     def mapped(self, map_: Array, back: Array, replaced: Indices) -> Self:
         """Coordinates that are variables, but for some."""
@@ -149,7 +209,25 @@ class SecondMoments(Powers):
     def _own_statistic(self, block: Array, weights: Array | None) -> Statistic:
         if self.exact:
             return (exact_squares(self.coordinates(block), weights),)
-        return super()._own_statistic(block, weights)
+        if not self._only_rests:
+            return super()._own_statistic(block, weights)
+        values = self.coordinates(block)
+        rests = values[:, self.replaced]
+        return (summed_product(values, rests if weights is None else rests * weights[:, None], SHORT),)
+
+    @property
+    def _only_rests(self) -> bool:
+        """Whether a pass need only sum products with the rests of columns, because all others are known."""
+        return self.plain_gram is not None and not self.exact and 2 * len(self.replaced) <= len(self.plain_gram)
+
+    def _whole_gram(self, statistic: Statistic) -> Array:
+        if not self._only_rests or len(statistic[0]) == statistic[0].shape[1]:
+            return super()._whole_gram(statistic)
+        assert self.plain_gram is not None
+        gram, products = self.plain_gram.copy(), statistic[0].copy()
+        products[self.replaced] = (products[self.replaced] + products[self.replaced].T) / 2
+        gram[:, self.replaced], gram[self.replaced] = products, products.T
+        return gram
 
     def sparse_statistic(self, rows: Rows) -> Statistic | None:
         if not self.wide:
@@ -160,7 +238,7 @@ class SecondMoments(Powers):
         own = super().fitted_moments
         fitted = self._wide_moments(self._whole_gram(statistic), total, last) if self.wide else own(statistic, total, last)
         frame = fitted.frame
-        if last or fitted.needs_pass or frame is None or len(self.replaced):
+        if last or fitted.needs_pass or frame is None or self.plain_moments is not None or (self.scale != 1).any():
             return fitted
         # A sample may have missed the rows that have most of the weight.
         if not (np.abs(frame.means[1:]) > FAR * frame.spreads[1:]).any():
@@ -170,7 +248,10 @@ class SecondMoments(Powers):
     def _moved(self, means: Array) -> Self:
         """The same coordinates, of columns shifted by their means."""
         other = self
-        if self.maps:
+        if self.wide:
+            other = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
+            other.back, other.replaced = None, self.replaced[:0]
+        elif self.maps:
             basis = replace(self.basis, map=self.basis.map.copy())
             basis.map[0] += means @ basis.map[1:]
             other = self.within(basis)
@@ -183,19 +264,24 @@ class SecondMoments(Powers):
         size = np.sqrt(np.maximum(np.diag(gram), 0.0) / total)
         vanished = self._vanished(gram)
         known = self.plain_moments
-        if known is None:  # of the first pass, in which coordinates are variables
+        if known is None:  # of the first pass, in which most coordinates are variables
             known = gram[0] / total / self.scale, np.square(size / self.scale)
+            if self.back is not None and len(self.replaced) and (self.scale == 1).all():
+                along = self.back[:, self.replaced]
+                known[0][self.replaced] = gram[0] @ along / total
+                known[1][self.replaced] = np.einsum("ij,ij->j", along, gram @ along) / total
         zero = size == 0
         null = np.zeros(len(size), dtype=bool)
         if self.plain_moments is not None:
             null[self.replaced] = size[self.replaced] <= self.null * (self.scale * np.sqrt(known[1]))[self.replaced]
             null &= known[1] > 0
         frame = self._wide_frame(gram, total, zero & ~null, null, known)
+        done = self.for_other_rows()
         if last or frame.sums <= ENOUGH:
-            return FittedMoments(self, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
+            return FittedMoments(done, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
         better = self._without_combinations(gram, size, zero | null, frame.sum_error)
         if better is None and self.exact:
-            return FittedMoments(self, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
+            return FittedMoments(done, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
         if better is None:
             better = copy(self)
             better.exact = True
@@ -227,7 +313,8 @@ class SecondMoments(Powers):
         if zero.any():
             count, none = len(map_), np.zeros((int(zero.sum()), int(zero.sum())))
             excluded = excluded.plus(np.eye(count)[:, zero], np.diag(none), np.diag(none), none)
-            whole = np.eye(count) if back is None else back
+            whole = np.eye(count) if back is None else back.copy()
+            whole[:, zero] = 0.0  # no coordinate has a part of them, not even of rounding
             back = np.vstack([whole[:count][~zero], whole[count:], np.eye(count)[zero]])
             map_, gram = map_[:, ~zero], gram[np.ix_(~zero, ~zero)]
             redundant = None if redundant is None else redundant[~zero]
@@ -240,7 +327,10 @@ class SecondMoments(Powers):
             return super()._vanished(gram)
         if self.plain_moments is not None:
             return np.zeros(self.columns, dtype=bool)
-        return np.asarray(np.diag(gram)[1:] <= TINY)
+        vanished = np.diag(gram) <= TINY
+        if (self.scale == 1).all():
+            vanished[self.replaced] = False  # rests, of columns that are not zero
+        return np.asarray(vanished[1:])
 
     def rescaled(self, sizes: Array) -> Self:
         if not self.wide:

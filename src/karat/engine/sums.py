@@ -49,7 +49,7 @@ def summed_product(left: Array, right: Array, piece: int | None = None) -> Array
     """
     size = piece_rows(left.shape[1]) if piece is None else piece
     whole = len(left) // size * size
-    if left.shape[1] > STACKED or whole <= size or not left.shape[1] * right.shape[1]:
+    if left.shape[1] * right.shape[1] > STACKED**2 or whole <= size or not left.shape[1] * right.shape[1]:
         return _halves(left, right, size)
     pieces = left[:whole].reshape(-1, size, left.shape[1]).transpose(0, 2, 1) @ right[:whole].reshape(-1, size, right.shape[1])
     total = tree_sum(pieces)

@@ -276,6 +276,10 @@ def synthesise(
         if found.proof.ok:
             return found
     found = replace(make_rows(fitted, origin, sharp), passes=passes, spread=spread)
+    if not found.proof.ok and (piloted := fitted.kernel.piloted()) is not None:  # type: ignore[attr-defined]
+        fitted, more = fit_moments(rows, piloted, sample(rng, len(rows), pilot_size(len(rows))))
+        again = replace(make_rows(fitted, origin, sharp), passes=passes + more, spread=spread)
+        found = again if again.proof.ok else found
     if not found.proof.ok and len(rows) <= MANY * (rows.columns + 1) and len(rows) * rows.columns <= FEW:
         found = _by_rotations(rows, found, origin)
     return found

@@ -1,0 +1,75 @@
+"""Synthetic rows of wide tables: the claim, judged exactly, whichever way their second moments were summed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import karat
+from karat.engine.second_moments import TALL, SecondMoments
+from karat.problems import Moments
+from tests.torture.wide import Table, judged
+
+
+def tall(columns, seed=0):
+    """So many rows that columns may be summed as they are."""
+    return np.random.default_rng(seed).standard_normal((TALL * (columns + 2), columns))
+
+
+def check(table, weights=None, way="memory"):
+    verdict, said = judged(Table(table, weights, way, "wide"))
+    assert verdict == "exact", said
+
+
+def with_target(noise):
+    X = tall(70)
+    return np.column_stack([X, X.sum(axis=1) + noise * np.random.default_rng(1).standard_normal(len(X))])
+
+
+@pytest.mark.parametrize("noise", [1.0, 1e-3, 1e-6, 1e-9])
+def test_a_target_that_others_explain(noise):
+    check(with_target(noise))
+
+
+def test_a_target_that_others_explain_takes_one_pass():
+    assert karat.coreset(with_target(1.0), problem=Moments(2), rows="synthetic").certificate.passes == 1
+
+
+def test_what_a_sample_has_missed():
+    """Two columns differ, and one has large values, in rows that hardly any sample has."""
+    table = with_target(1.0)
+    table[:, 3] = table[:, 4]
+    table[7, 3] += 1.0
+    table[11, 5] += 1e6
+    check(table)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e4])
+def test_weights(shift):
+    table = with_target(1.0) + shift
+    check(table, np.random.default_rng(2).integers(1, 9, len(table)).astype(float))
+
+
+def test_many_columns_with_copies_of_some():
+    """The second pass sums the products with what copies differ by, and no others."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((900, 257))
+    check(np.column_stack([X, X[:, :9] + 1e-7 * rng.standard_normal((900, 9))]))
+
+
+@pytest.mark.parametrize("columns", [90, 260])
+def test_levels_that_do_not_occur(columns):
+    """All levels of several factors, some of which are zero in every row."""
+    rng = np.random.default_rng(4)
+    counts = np.full(10, columns // 10)
+    codes = [rng.integers(0, count - 1, 3 * columns) for count in counts]
+    check(np.hstack([np.eye(count)[code] for code, count in zip(codes, counts, strict=True)]))
+
+
+def test_easy_tables_are_summed_as_they_are():
+    rows = tall(70)
+    kernel = SecondMoments(70, len(rows))
+    block = np.column_stack([np.ones(2048), rows[:2048]])
+    assert kernel.prepare(block, None).wide
+    block[:, 3] = block[:, 4] + 1e-9 * block[:, 5]
+    assert not kernel.prepare(block, None).wide
