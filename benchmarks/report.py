@@ -102,8 +102,8 @@ class Report:
     def _print(self, cells: tuple[str, ...]) -> None:
         print(" ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=True)).rstrip(), flush=True)
 
-    def write(self, folder: Path, part: bool = False) -> None:
-        """Write MEASURED, the one source of the figures in the documentation, and a table for people in ``folder``.
+    def write(self, folder: Path, part: bool = False, path: Path = MEASURED) -> None:
+        """Write ``path``, the one source of figures in the documentation, and a table for people in ``folder``.
 
         A part of the sections replaces its own cases and leaves the others as they are.
         """
@@ -118,7 +118,8 @@ class Report:
             "scipy": scipy.__version__,
         }
         lines = [asdict(line) | {"met": line.met} for line in self.lines]
-        path = folder / "quick.json" if self.mode == "quick" else MEASURED
+        name = "engine" if path == MEASURED else path.stem
+        path = folder / ("quick.json" if path == MEASURED else f"quick-{path.name}") if self.mode == "quick" else path
         if part and path.exists():
             known = {line["case"] for line in lines}
             lines = [line for line in json.loads(path.read_text())["lines"] if line["case"] not in known] + lines
@@ -126,4 +127,4 @@ class Report:
         cells = [Line(**{key: value for key, value in line.items() if key != "met"}).cells() for line in lines]
         table = "\n".join("| " + " | ".join(row) + " |" for row in [HEADS, tuple("---" for _ in HEADS), *cells])
         about = ", ".join(f"{key} {value}" for key, value in machine.items())
-        (folder / "engine.md").write_text(f"# Benchmarks of the engine\n\n{about}\n\n{table}\n")
+        (folder / f"{name}.md").write_text(f"# Benchmarks: {name}\n\n{about}\n\n{table}\n")

@@ -5,9 +5,11 @@ from pathlib import Path
 ORDER = [
     "lasso_path",
     "grid_search",
+    "wide",
     "categories",
     "polynomial",
     "factories",
+    "two_sites",
     "flights",
     "streams",
     "mixture",

@@ -1,10 +1,14 @@
-"""The directive ``{measured} word``: a table of the measurements of ``make bench`` whose case begins with a word."""
+"""The directive ``{measured} word``: a table of the measurements of ``make bench`` whose case begins with a word.
+
+They are in ``figures/measured.json``, or in the file of that folder that ``:file:`` names.
+"""
 
 import json
 from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -36,10 +40,11 @@ def table(lines: list[dict[str, Any]]) -> list[str]:
 
 class Measured(SphinxDirective):
     required_arguments = 1
-    option_spec: ClassVar[dict[str, Any]] = {}
+    option_spec: ClassVar[dict[str, Any]] = {"file": directives.unchanged}
 
     def run(self) -> list[nodes.Node]:
-        path = Path(self.env.srcdir) / "figures" / "measured.json"
+        name = self.options.get("file", "measured.json")
+        path = Path(self.env.srcdir) / "figures" / name
         self.env.note_dependency(str(path))
         known = json.loads(path.read_text(encoding="utf-8"))
         chosen = [

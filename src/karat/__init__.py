@@ -1,7 +1,7 @@
 """karat: accurate (lossless) coresets.
 
-A data set of n rows becomes a handful of its own rows with positive weights, on which a model trains to exactly the same
-answer.
+A data set of n rows becomes a handful of rows with positive weights, its own or made ones, on which a model trains to exactly
+the same answer.
 """
 
 import importlib

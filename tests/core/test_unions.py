@@ -56,6 +56,8 @@ CERTIFICATES = st.builds(
     standard_errors=st.none() | NUMBERS,
     in_columns=st.booleans(),
     levels=st.integers(0, 3),
+    rows=st.sampled_from(["real", "synthetic"]),
+    verbatim=st.integers(0, 3),
 )
 
 
@@ -70,9 +72,10 @@ def listed(whole, part):
 COVERS = dict.fromkeys((one.name for one in fields(Claim)), at_least) | {"proof_version": lambda whole, part: whole <= part}
 DESCRIBES = {
     **dict.fromkeys(("rounding", "moment_error", "total_error", "rank", "size", "bound", "condition"), at_least),
-    **dict.fromkeys(("passes", "seconds", "n_rows", "peeled", "power", "in_columns"), at_least),
+    **dict.fromkeys(("passes", "seconds", "n_rows", "peeled", "verbatim", "power", "in_columns"), at_least),
     **dict.fromkeys(("excluded_directions", "excludes", "notes"), listed),
     "method": lambda whole, part: part in whole,
+    "rows": lambda whole, part: part in whole,
     "keeps": lambda whole, part: whole == part or whole.endswith(NO_NOISE),
     "standard_errors": lambda whole, _: whole is None,
     "levels": lambda whole, _: whole == 0,

@@ -15,7 +15,7 @@ from karat.engine.function import FunctionKernel
 from karat.engine.proof import linear_class, measure
 from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows, pass_over
-from karat.engine.tolerances import EPS, MEASURED
+from karat.engine.tolerances import CONTENT, COORDINATES, EPS, MEASURED
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -33,6 +33,54 @@ CUTS = ("large-rare/91",)
 def test_an_exact_coreset_is_verified_and_a_changed_one_refuted(name):
     found = judge(draw(name))
     assert found.verdict == "exact", found.detail
+
+
+@pytest.mark.skipif(not extended(), reason="the oracles need a long double of 64 bits")
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [("pareto/378", 880022), ("large-rare/14", 880022), ("pareto/100", 31), ("light-rows/12", 4242), ("light-rows/54", 4242)],
+)
+def test_merged_parts_are_verified(name, seed):
+    """Coordinates, bounds of powers and of sums, and changes of weights are no worse than they were for the parts."""
+    found = judge(draw(name, seed))
+    assert found.verdict == "exact", found.detail
+
+
+@pytest.mark.skipif(not extended(), reason="the oracles need a long double of 64 bits")
+@pytest.mark.parametrize(("name", "seed"), [("light-rows/32", 770011), ("light-rows/47", 880022)])
+def test_rows_of_hardly_any_weight_are_kept_where_nothing_else_is_proven(name, seed):
+    """Fourth powers of a direction that only they have."""
+    found = judge(draw(name, seed))
+    assert found.verdict == "exact", found.detail
+
+
+@pytest.mark.parametrize("seed", [2, 9, 14, 21])
+def test_rows_that_a_sample_has_missed_do_not_spoil_the_coordinates_of_the_others(seed):
+    """They make columns large and parallel that are neither elsewhere; a small direction must not count as a large one."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.standard_normal((40_000, 2)), np.zeros((40_000, 2))])
+    rare = rng.choice(40_000, 3, replace=False)
+    X[rare, [2, 2, 3]] = 1.0
+    y = X @ [0.5, 0.2, -220.0, 410.0] + 1e-5 * rng.standard_normal(40_000)
+    rows, left = Rows([X, y[:, None]]), np.setdiff1d(np.arange(40_000), rare)
+    for start in range(0, 30_000, 3000):
+        frame = fit_moments(rows, problems.LeastSquares().kernel(4, 1), left[start : start + 2000])[0].frame
+        assert frame.share(frame.rounded(frame.sizes))[0] <= COORDINATES
+
+
+@pytest.mark.parametrize("seed", [71, 352, 670, 941])
+def test_higher_powers_leave_room_for_the_bound_of_another_sample(seed):
+    """A bound just below what counts as exact is above it in other coordinates: better weights are sought."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(20, 40))
+    X = rng.pareto(rng.choice([0.7, 1.0, 1.5]), (count, 1))
+    y = X[:, 0] / X.std() + rng.standard_t(1.5, count)
+    core = karat.coreset(X, y, problems.LpRegression(6, fit_intercept=False))
+    assert core.certificate.ok
+    assert core.certificate.loss_error <= CONTENT
+    z = np.concatenate([sign * 10.0 ** np.linspace(-9, 9, 4001) for sign in (-1, 1)]).astype(np.longdouble)
+    full, kept = ((np.outer(A[:, 0], z) - b[:, None]) ** 6 for A, b in ((X, y), (core.X, core.y)))
+    assert np.max(np.abs(core.weights @ kept / full.sum(axis=0) - 1)) <= core.certificate.loss_error + 64 * EPS
 
 
 def test_heavy_tails_are_measured_about_their_means():

@@ -223,6 +223,20 @@ def test_rare_rows_of_a_direction_that_vanishes_elsewhere():
     assert along(core, X, 0, 7) <= core.certificate.loss_error + 2 * change + change**2
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("constant", [8, 9, 20])
+def test_many_columns_that_are_zero_in_every_row(constant, intercept):
+    """With an intercept, so are constant ones after the shift."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((500, 3 + constant)), rng.standard_normal(500)
+    X[:, 3:] = 7.3 if intercept else 0.0
+    core = karat.coreset(X, y, problems.LeastSquares(fit_intercept=intercept))
+    assert core.certificate.ok
+    lead = np.ones((500, int(intercept)))
+    full, kept = (np.hstack([one, A[:, :3], b[:, None]]) for one, A, b in ((lead, X, y), (lead[: len(core)], core.X, core.y)))
+    np.testing.assert_allclose((kept.T * core.weights) @ kept, full.T @ full, rtol=1e-12, atol=1e-10)
+
+
 @pytest.mark.parametrize("values", [(0.1,), (0.1, 0.7, 1.3)])
 def test_equal_values_do_not_round_the_same_way(values):
     Z = np.random.default_rng(0).choice(values, (100_000, 2))

@@ -10,7 +10,7 @@ import pytest
 from karat.engine.function import FunctionKernel
 from karat.engine.polynomial import Polynomials
 from karat.engine.rows import Rows, pass_over
-from karat.engine.sums import SHORT, exact_sum, exact_sum_rounding, sum_rounding, summed_product
+from karat.engine.sums import SHORT, exact_sum, exact_sum_rounding, sum_of_products, sum_rounding, summed_product
 
 U = Fraction(1, 2**53)
 
@@ -84,3 +84,15 @@ def test_a_product_in_pieces_is_the_product(count):
     rng = np.random.default_rng(count)
     left, right = rng.integers(-9, 9, (count, 3)).astype(float), rng.integers(-9, 9, (count, 2)).astype(float)
     assert np.array_equal(summed_product(left, right, SHORT), left.T @ right)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_products_may_be_beyond_all_doubles(seed):
+    rng = np.random.default_rng(seed)
+    factors = [10.0 ** rng.uniform(-200, 200, 9) * rng.standard_normal(9) for _ in range(4)]
+    last = -sum(np.frexp(f)[1] for f in factors) // 2  # so that all of them together are about 1
+    factors += [np.ldexp(rng.standard_normal(9), last), np.ldexp(1.0, last)]
+    exactly = [np.prod([Fraction(float(v)) for v in term]) for term in zip(*factors, strict=True)]
+    error = abs(Fraction(sum_of_products(*factors)) - sum(exactly))
+    assert error <= 16 * U * sum(map(abs, exactly))
+    assert sum_of_products(0.0, factors[0]) == 0.0

@@ -9,9 +9,11 @@ GALLERY = Path(__file__).parents[2] / "examples"
 NAMES = [
     "lasso_path",
     "grid_search",
+    "wide",
     "categories",
     "polynomial",
     "factories",
+    "two_sites",
     "when_not",
     "mixture",
     "streams",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import comb
 
 import numpy as np
@@ -64,6 +65,27 @@ def test_regression_losses(problem):
             assert core.loss(w) == pytest.approx(((X @ w - y) ** p).sum() + alpha * (np.abs(w) ** p).sum(), rel=1e-12)
         else:
             assert core.loss(w) == pytest.approx(full, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("problem", "columns", "target", "weight"),
+    [
+        (Ridge(1e128), 1e64, 1e-94, 1.0),  # the squares of coefficients are too small, and with alpha they are not
+        (Ridge(1e-120), 1e-40, 1e120, 1e-50),
+        (LeastSquares(), 1.0, 1e-170, 1e100),
+        (LeastSquares(), 1.0, 1e170, 1e-100),
+        (LpRegression(4, alpha=1e200), 1e50, 1e-90, 1e150),
+    ],
+)
+def test_losses_are_doubles_though_powers_are_not(problem, columns, target, weight):
+    rng = np.random.default_rng(0)
+    X, y, u = columns * rng.standard_normal((30, 2)), target * rng.standard_normal(30), weight * rng.uniform(0.5, 2, 30)
+    w, b = target / columns * rng.standard_normal(2), 0.3 * target
+    residuals = [sum(map(Fraction, x * w)) + Fraction(b) - Fraction(t) for x, t in zip(X, y, strict=True)]  # x w rounds
+    loss = sum(Fraction(v) * r**problem.power for v, r in zip(u, residuals, strict=True))
+    loss += Fraction(problem.penalty) * sum(Fraction(v) ** problem.power for v in w)
+    assert 1e-300 < loss < 1e300
+    assert problem.loss(X, y, u, (w, b)) == pytest.approx(float(loss), rel=1e-13, abs=0.0)
 
 
 def test_loss_of_several_targets():

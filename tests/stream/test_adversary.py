@@ -97,6 +97,29 @@ def test_a_batch_that_overflows_is_refused_at_once():
     assert np.array_equal(core.X, X[core.indices])
 
 
+@pytest.mark.parametrize("size", [1e-300, 1.0, 1e80])
+@pytest.mark.parametrize("buffer_rows", [20, 1000])
+def test_groups_have_units_of_their_own(size, buffer_rows):
+    """What one group has in a column says nothing about another, and neither do the rows that wait."""
+    rng = np.random.default_rng(0)
+    X, groups = rng.standard_normal((240, 2)), np.arange(240) % 2
+    y = X.sum(axis=1) + rng.standard_normal(240)
+    X[:, 0] *= np.where(groups == 1, size, 1e-200)
+    sketch = karat.Sketch(P.LeastSquares(), buffer_rows=buffer_rows)
+    for a in range(0, 240, 40):
+        sketch.update(X[a : a + 40], y[a : a + 40], groups=groups[a : a + 40])
+    core = sketch.coreset()
+    assert core.certificate.ok
+    for label, unit in ((0, 1e-200), (1, size)):
+        full, kept = groups == label, core.groups == label
+        rows = np.column_stack([np.ones(240), X[:, 0] / unit, X[:, 1], y]).astype(np.longdouble)
+        second = (rows[core.indices[kept]].T * core.weights[kept]) @ rows[core.indices[kept]]
+        np.testing.assert_allclose(second.astype(float), (rows[full].T @ rows[full]).astype(float), rtol=1e-11, atol=1e-11)
+    with pytest.raises(karat.InputError, match="Column 0"):  # in one group, no unit serves both
+        sketch.update(np.full((3, 2), 1e300), np.ones(3), groups=np.zeros(3, dtype=int))
+    assert sketch.coreset().certificate.ok
+
+
 def test_constant_columns_need_no_square_matrix():
     import tracemalloc
 

@@ -1,6 +1,7 @@
 """From a name to a case: data, problem, reducer, weights, groups and the way in, all drawn from the name and the seed.
 
-Odd numbers of a family are the rotated ones: the same kind of table under a random rotation of its columns.
+Odd numbers of a family are the rotated ones: the same kind of table under a random rotation of its columns.  Cases of synthetic
+rows have the data of the case of the same name, and a problem of degree 2.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Case:
     lax: bool = False  # a refusal is what should happen, or is no worse
     newer: bool = False  # of the families that came with the claim by columns
     refusal: str = ""  # why nothing but an InputError will do
+    rows: str = "real"
 
     @property
     def count(self) -> int:
@@ -46,16 +48,19 @@ class Case:
             f", {word}" for word, there in (("weights", self.weights is not None), ("groups", self.groups is not None)) if there
         )
         way = self.way["kind"] + "".join(f" {k}={v}" for k, v in self.way.items() if k != "kind")
-        return f"{self.spec['name']}({settings}), {self.count} x {self.X.shape[1]}, {self.method}, {way}{extra}"
+        method = self.method if self.rows == "real" else self.rows
+        return f"{self.spec['name']}({settings}), {self.count} x {self.X.shape[1]}, {method}, {way}{extra}"
 
 
-def draw(name: str, seed: int = 0) -> Case:
+def draw(name: str, seed: int = 0, rows: str = "real") -> Case:
     """The case of a name such as ``pareto/17``."""
     family_name, number = name.rsplit("/", 1)
     family = FAMILIES[family_name]
     rng = np.random.default_rng([seed, crc32(family_name.encode()), int(number)])
     n, d = family.shape(rng)
     spec = dict(family.problem(rng, d, n))
+    if rows == "synthetic":
+        spec = squared(spec)
     if family.around_rank:
         n = max(1, _width(spec, d) + int(rng.integers(-3, 4)))
     generator = str(rng.choice(family.generators))
@@ -77,7 +82,14 @@ def draw(name: str, seed: int = 0) -> Case:
     if "alpha_share" in spec:
         spec["alpha"] = _alpha(spec.pop("alpha_share"), X, y, weights, spec)
     lax = family.lax or (generator == "long_integers" and X.dtype.kind in "iu")
-    return Case(name, X, y, spec, weights, groups, method, way, lax, family.newer, family.refusal)
+    return Case(name, X, y, spec, weights, groups, method, way, lax, family.newer, family.refusal, rows)
+
+
+def squared(spec: dict[str, Any]) -> dict[str, Any]:
+    """A problem of degree at most 2 in place of a higher one."""
+    if spec["name"] == "Kernel":
+        return {"name": "LeastSquares"}
+    return spec | {degree: min(spec[degree], 2) for degree in ("degree", "p") if degree in spec}
 
 
 def alone(made) -> tuple[Any, dict[str, Any]]:

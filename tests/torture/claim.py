@@ -52,10 +52,9 @@ class Claim:
     """The full data's side for one target."""
 
     def __init__(self, X: np.ndarray, y: np.ndarray | None, u: np.ndarray | None, p: int, affine: bool, shared=None) -> None:
-        columns = [np.ascontiguousarray(X[:, j]) for j in range(X.shape[1])]
         self.p, self.affine, self.count = p, affine, len(X)
         weights = None if u is None or (np.asarray(u) == 1).all() else np.asarray(u)
-        self.side = Side(columns if y is None else [*columns, y], weights, len(X))
+        self.side = Side(_columns(X, y), weights, len(X))
         last = len(self.side.columns) - 1 + affine
         if shared is None:
             self.full = self.side.gram(self.side.lows, self.side.low, affine)
@@ -65,8 +64,7 @@ class Claim:
             self.full[last], self.full[:, last] = own[last], own[:, last]
 
     def kept(self, X: np.ndarray, y: np.ndarray | None, w: np.ndarray) -> Side:
-        columns = [np.ascontiguousarray(X[:, j]) for j in range(X.shape[1])]
-        return Side(columns if y is None else [*columns, y], np.asarray(w, dtype=float), len(X))
+        return Side(_columns(X, y), np.asarray(w, dtype=float), len(X))
 
     def worst(self, kept: Side, delta: float, rho: float, verbatim: np.ndarray | None = None, apart: np.ndarray | None = None,
               queries: list | None = None) -> Worst:  # fmt: skip
@@ -83,6 +81,12 @@ class Claim:
         """Both sides, to be judged with several delta and rho."""
         with decimal.localcontext(CONTEXT):
             return Pair(self, kept, verbatim, apart)
+
+
+def _columns(X: np.ndarray, y: np.ndarray | None) -> list[np.ndarray]:
+    """The columns of X, then one target or several."""
+    tables = [X] if y is None else [X, y.reshape(len(y), -1)]
+    return [np.ascontiguousarray(table[:, j]) for table in tables for j in range(table.shape[1])]
 
 
 class Pair:

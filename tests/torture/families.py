@@ -240,6 +240,10 @@ def least_squares(rng: Rng, d: int, n: int) -> Spec:
     return {"name": "LeastSquares", "fit_intercept": bool(rng.random() < 0.6)}
 
 
+def targets(rng: Rng, d: int, n: int) -> Spec:
+    return {"name": "LeastSquares", "targets": int(rng.integers(2, 5))}
+
+
 def blockwise(rng: Rng, d: int, n: int) -> Spec:
     return {"name": "Kernel", "function": pick(rng, "centred", "cumulative", "ranks", "scaled", "first")}
 
@@ -321,6 +325,7 @@ FAMILIES |= {
     "sentinels": Family(("sentinels",), long_table, powers, **PLAIN),
     "all-levels": Family(("all_levels",), pair_of_columns, all_levels, **PLAIN),
     "uneven-groups": Family(("uneven_groups",), pair_of_columns, powers, 0.5, **PLAIN),
+    "late-noise": Family(("late_noise",), small, targets, **PLAIN, stream=True),
 }
 NEWER = tuple(k for k, f in FAMILIES.items() if f.newer)
 

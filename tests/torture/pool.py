@@ -20,10 +20,10 @@ START = 120.0
 class Worker:
     """A process that judges one case at a time."""
 
-    def __init__(self, src: Path, seed: int, keep: str) -> None:
+    def __init__(self, src: Path, seed: int, keep: str, rows: str) -> None:
         env = os.environ | {"PYTHONPATH": f"{src}{os.pathsep}{ROOT}", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.torture.worker", str(seed), keep], cwd=ROOT, env=env, stdin=subprocess.PIPE,
+            [sys.executable, "-m", "tests.torture.worker", str(seed), keep, rows], cwd=ROOT, env=env, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, bufsize=1,
         )  # fmt: skip
         self.name: str | None = None
@@ -51,11 +51,12 @@ class Worker:
 
 
 def run(
-    names: list[str], src: Path, seed: int = 0, processes: int = 2, keep: str = "", patience: float = PATIENCE
-) -> Iterator[dict[str, Any]]:
-    """Verdicts, as they come; a case has ``patience`` seconds."""
+    names: list[str], src: Path, seed: int = 0, processes: int = 2, keep: str = "", patience: float = PATIENCE,
+    rows: str = "real",
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Verdicts, as they come; a case has ``patience`` seconds.  ``rows``: which kind is to be judged."""
     waiting = list(reversed(names))
-    workers = [Worker(src, seed, keep) for _ in range(min(processes, len(names)))]
+    workers = [Worker(src, seed, keep, rows) for _ in range(min(processes, len(names)))]
     for worker in workers:
         if worker.home is None:
             raise SystemExit("A worker did not start: is there a karat, with pyarrow, under --src?")
@@ -82,7 +83,7 @@ def run(
                     word = "slow" if late else "crashed"
                     detail = f"killed after {patience:.0f} s" if late else f"the process died, code {worker.process.returncode}"
                     found = {"name": worker.name, "verdict": word, "detail": detail}
-                    workers[place] = Worker(src, seed, keep)
+                    workers[place] = Worker(src, seed, keep, rows)
                 worker.name = None
                 yield found
     finally:

@@ -83,4 +83,5 @@ def moved(pair: Pair, count: int, least: float = 0.0) -> float | None:
         if rss <= NOTHING:
             return None
         variance = rss / (count - len(b))
-        return max(float(abs(bc[j] - b[j]) / (variance * own[0][j, j]).sqrt()) for j in range(len(b)))
+        found = [float(abs(bc[j] - b[j]) / (variance * own[0][j, j]).sqrt()) for j in range(len(b))]
+        return max(found, default=0.0)

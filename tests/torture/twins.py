@@ -119,6 +119,18 @@ def good_fit(rng: Rng, n: int, d: int) -> tuple[np.ndarray, dict[str, Any]]:
 
 
 @generator
+def late_noise(rng: Rng, n: int, d: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """Targets that the first rows, or all but a few, explain up to rounding."""
+    X = normal(rng, n, d)
+    if d > 1 and rng.random() < 0.3:
+        X[:, -1] = X[:, 0] + 10.0 ** rng.uniform(-15, -6) * X[:, -1]
+    noise, first = np.full((n, 1), 10.0 ** rng.uniform(-16, -11)), int(rng.integers(2, n // 2 + 2))
+    where = np.arange(n) >= first if rng.random() < 0.7 else rng.random(n) < 20 / n
+    noise[where] = 10.0 ** rng.uniform(-6, 0)
+    return X, {"noise": noise}
+
+
+@generator
 def ends(rng: Rng, n: int, d: int) -> tuple[np.ndarray, dict[str, Any]]:
     """Weights at both ends of the range."""
     size = rng.choice([1e-318, 1e-310, 1e-307, 1e-300, 1e-290, 1e290, 1e300, 1e304, 1e307])

@@ -38,7 +38,10 @@ def build(case: Case):
         parts = [sketched(case, problem, part) for part in cuts(case)]
         return parts[0].merge(*parts[1:]).coreset()
     if kind == "merge":
-        cores = [karat.coreset(*chosen(case, part), problem=problem, **options(case, part)) for part in cuts(case)]
+        cores = [
+            karat.coreset(*chosen(case, part), problem=problem, **options(case, part), **rows_of(case, number))
+            for number, part in enumerate(cuts(case))
+        ]
         merged = cores[0]
         for core in cores[1:]:
             merged = merged.merge(core)
@@ -46,6 +49,8 @@ def build(case: Case):
     if kind == "files":
         with tempfile.TemporaryDirectory() as folder:
             return from_files(case, problem, Path(folder))
+    if case.rows != "real":
+        return karat.coreset(case.X, case.y, problem=problem, **options(case, slice(None)), **rows_of(case))
     return karat.coreset(case.X, case.y, problem=problem, method=case.method, **options(case, slice(None)))
 
 
@@ -63,11 +68,18 @@ def options(case: Case, part: slice) -> dict[str, Any]:
     return {name: values[part] for name, values in found.items() if values is not None}
 
 
+def rows_of(case: Case, part: int = 0) -> dict[str, Any]:
+    """The argument of synthetic rows; of three and more parts to be merged, the last has real ones, if these keep enough."""
+    affine = case.y is not None and case.y.ndim == 1 and case.spec.get("fit_intercept", True)
+    real = case.rows == "real" or (affine and part > 1 and part == case.way["parts"] - 1)
+    return {} if real else {"rows": case.rows}
+
+
 def sketched(case: Case, problem, part: slice, sketch=None):
     import karat
 
     if sketch is None:
-        sketch = karat.Sketch(problem, buffer_rows=case.way["buffer_rows"])
+        sketch = karat.Sketch(problem, buffer_rows=case.way["buffer_rows"], **rows_of(case))
     start, stop, _ = part.indices(case.count)
     step = case.way.get("batch", 100)
     for a in range(start, stop, step):
@@ -123,10 +135,14 @@ def from_files(case: Case, problem, folder: Path):
         else:
             pyarrow.parquet.write_table(table, path)
     target = None if case.y is None else [f"y{j}" for j in range(1 if case.y.ndim == 1 else case.y.shape[1])]
-    return karat.coreset_files(
+    core = karat.coreset_files(
         folder, target, problem, columns=[f"x{j}" for j in range(case.X.shape[1])], batch_rows=case.way["batch_rows"],
         sample_weight=None if case.weights is None else "weight", groups=None if case.groups is None else "group",
+        **rows_of(case),
     )  # fmt: skip
+    if case.rows != "real":
+        case.way["verify_files"] = karat.verify_files(core, folder).ok
+    return core
 
 
 def again(core, case: Case):

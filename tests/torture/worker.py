@@ -18,6 +18,7 @@ MEMORY = 6 * 2**30
 
 def main() -> None:
     seed, keep = int(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] else None
+    rows = sys.argv[3] if len(sys.argv) > 3 else "real"
     out = os.fdopen(os.dup(1), "w", buffering=1)
     printed = Path(tempfile.mkdtemp()) / "printed"
     with printed.open("w") as sink:
@@ -41,7 +42,7 @@ def main() -> None:
             break
         try:
             known = name.removeprefix("reported/")
-            verdict = report(known, printed) if known in REPORTED else judge(draw(name, seed), printed, keep)
+            verdict = report(known, printed) if known in REPORTED else judge(draw(name, seed, rows), printed, keep)
         except Exception as error:  # the campaign's own fault: say so, and go on
             where = "; ".join(f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-4:])
             out.write(json.dumps({"name": name, "verdict": "oracle", "detail": f"{error!r} ({where})"}) + "\n")

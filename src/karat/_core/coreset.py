@@ -18,6 +18,7 @@ from karat._core.merge import merge
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
 from karat._core.synthetic import (
+    KEEP,
     REAL,
     SYNTHETIC,
     RowKind,
@@ -364,8 +365,8 @@ def coreset(
         The reducer; all give the same guarantee.  :func:`karat.plan` says what "auto" would do and why.
     rows : {"real", "synthetic"}
         Rows of the input; or rows that are made, rank + 1 of them (d + 2 at most, as a rule), with the same second moments.
-        These serve every squared loss, at any number of columns, and hold no record of the data.  What is fitted on them may
-        only be linear in the columns.
+        These serve every squared loss, at any number of columns, and hold no record of the data but those of ``verbatim``.
+        What is fitted on them may only be linear in the columns.
     verbatim : {"keep", "error"}
         Synthetic rows: what to do about single rows that are far larger than all others, and would be kept as they are.
     random_state : int
@@ -412,7 +413,8 @@ def coreset(
     problem = chosen_problem(problem, y is not None)
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.", argument="method")
-    check_rows_argument(rows, problem, method, verbatim)
+    if rows != REAL or verbatim != KEEP:
+        check_rows_argument(rows, problem, method, verbatim)
     if type(random_state) is not int or random_state < 0:  # a NumPy integer will do, True will not
         check_whole("random_state", random_state, 0)
     X, y = containers.collected(X), containers.collected(y)

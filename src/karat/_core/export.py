@@ -113,5 +113,6 @@ def coreset_html(core: Coreset) -> str:
         for name, value in (wording.summary_rows(known, page) | wording.details(known, page)).items()
     )
     mark = "&#10003;" if known["exact"] else "&#10007;"
-    head = f"<b>{page.count(known['rows'])} &rarr; {page.count(known['kept'])} rows</b> &nbsp; {mark} "
+    kind = "made rows" if known["made"] else "rows"
+    head = f"<b>{page.count(known['rows'])} &rarr; {page.count(known['kept'])} {kind}</b> &nbsp; {mark} "
     return f'<div style="{HEAD}">{head}{wording.verdict(known["exact"])}<table style="{STYLE}">{rows}</table></div>'

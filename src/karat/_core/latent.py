@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from karat._data.arguments import check_taken
-from karat._data.batch import Table, check_weights, columns_said, read_input
+from karat._data.batch import Table, check_weights, read_input
 from karat._data.non_finite import explain_non_finite
 from karat.engine.reduce import NonFiniteError
 from karat.errors import InputError
@@ -33,7 +33,7 @@ def lowered_table(X: Any, problem: Latent, sample_weight: Any, lengths: Any, sto
         names=[name for table in tables for name in table.names] * problem.rows_per_sample,
         n_rows=sample.n_rows,
         problem=KnownMaps(problem, maps if stored is None else stored, of_views=True),
-        shape=columns_said(sample.columns),
+        shape=f"{', '.join(map(str, sample.columns))} columns",
         notes=(*problem.notes(sample.inputs, sample.dropped), *problem.map_notes(maps)),
         maps=maps,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from karat._core import regression
 from karat._core.construct import assembled, reduced
 from karat._core.provenance import Provenance, merged_provenance, same_source
-from karat._core.synthetic import SYNTHETIC, as_doubles, merge_made
+from karat._core.synthetic import SYNTHETIC, in_doubles, merge_made
 from karat._data.batch import Table, read_input
 from karat._data.containers import stack_rows
 from karat._data.labels import same_kind
@@ -42,17 +42,17 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         )
     if same_source(first.provenance, second.provenance):
         raise InputError("Both coresets are of the same data: merged, every row would count twice. Merge each source once.")
+    made = SYNTHETIC in (first.rows, second.rows)
+    if made:
+        first, second = in_doubles(first), in_doubles(second)
     if type(first.X) is not type(second.X):
         raise InputError(f"The rows are a {type(first.X).__name__} and a {type(second.X).__name__}; convert one of them.")
-    made = SYNTHETIC in (first.rows, second.rows)
     keyed = (first.keys is None) != (second.keys is None) and not made
     if (first.groups is None) != (second.groups is None) or keyed:
         raise InputError("One of the coresets has groups or keys and the other has not.")
     if first.keys is not None and second.keys is not None and np.isin(first.keys, second.keys).any():
         twice = first.keys[np.isin(first.keys, second.keys)][0]
         raise InputError(f"Key {twice!r} is in both coresets: the same source was merged twice.")
-    if made:
-        first, second = as_doubles(first), as_doubles(second)
     X, y = stack_rows(first.X, second.X), stack_rows(first.y, second.y)
     weights = np.concatenate([first.weights, second.weights])
     if first.groups is not None and second.groups is not None:

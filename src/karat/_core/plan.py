@@ -127,7 +127,7 @@ def plan(
         raise InputError(f"{problem.describe()} does not take groups; plan one coreset per group.")
     check_rows_argument(rows, problem, "auto", KEEP)
     if rows == SYNTHETIC:
-        return _made(n, d + (targets if problem.needs_target else 0), groups, source, partitions, workers)
+        return _synthetic_plan(n, d + (targets if problem.needs_target else 0), groups, source, partitions, workers)
     kernel = problem.kernel(d, targets if problem.needs_target else 0)
     most = problem.width(d, targets)
     targets = targets if problem.needs_target else 0
@@ -163,7 +163,7 @@ def plan(
     return Plan(min(n, groups * most), int(beside), passes, float(operations), "onepass", why)
 
 
-def _made(n: int, columns: int, groups: int, source: str, partitions: int, workers: int) -> Plan:
+def _synthetic_plan(n: int, columns: int, groups: int, source: str, partitions: int, workers: int) -> Plan:
     """Synthetic rows: one pass, a factorisation, and the proof; sums travel."""
     most = groups * (columns + 1)
     fixed, each = made_memory(columns)

@@ -33,7 +33,7 @@ from karat.engine.peel import PEELED, wild_rows
 from karat.engine.proof import Terms, measure
 from karat.engine.reduce import NonFiniteError, Reduction, fit_moments
 from karat.engine.rotations import prove_by_rotations
-from karat.engine.rows import Progress, Rows, own_weights, sample
+from karat.engine.rows import Progress, Rows, own_weights, sample, sweep
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import (
     FEW,
@@ -57,6 +57,7 @@ Verbatim = Literal["keep", "error"]
 REAL, SYNTHETIC = "real", "synthetic"
 KEEP, REFUSE = "keep", "error"
 VERIFIED = "verified on the full data"
+RESOLVED = 2.0**24  # ulps of its values by which a column may differ from a combination of others, and not be to blame
 # What made rows do not keep, in place of what is said of real ones.
 NOT_LINEAR = "anything that is not linear in the columns as they stand"
 NOT_PRIVATE = "differential privacy (second moments of few rows, or of many columns, tell about single rows)"
@@ -116,7 +117,8 @@ def made_fields(
         raise _records_would_leave(table, reductions)
     weights = stored_weights(np.concatenate([made.weights for made in reductions]), table.unit)
     seconds = time.perf_counter() - start
-    certificate = certify_made(problem, reductions, table.total, table.n_rows, seconds, table.notes)
+    notes = [*table.notes, *note_on_few([len(table.rows(label)) for label in table.labels], verbatim)]
+    certificate = certify_made(problem, reductions, table.total, table.n_rows, seconds, notes)
     require_exact(certificate, reductions, table.names, table.origin)
     values = np.vstack([made.values for made in reductions]) + table.origin
     columns = table.columns
@@ -152,15 +154,30 @@ def _not_kept(problem: Problem) -> tuple[str, ...]:
 def require_exact(
     certificate: Certificate, reductions: Sequence[Reduction], names: list[str], origin: Array
 ) -> None:  # fmt: skip
-    """Raise unless made rows are proven; the error names the column that doubles do not resolve."""
+    """Raise unless made rows are proven; the error says why, and names the column that doubles do not resolve."""
     if certificate.proven:
         return
+    if certificate.loss_error <= certificate.tolerance:
+        times = readable(certificate.remainder, 1.0, "g")
+        off = f"they are exact only for columns that differ by {times} times the rounding that counts as exact"
+    else:
+        error = readable(certificate.loss_error, certificate.tolerance)
+        off = f"their loss is off by {error}, and up to {certificate.tolerance:.0e} counts as exact"
     worst = min(reductions, key=lambda made: made.proof.merit)
-    error = readable(certificate.loss_error, certificate.tolerance)
+    if worst.proof.ok:
+        raise NotExactError(
+            f"Rows were made of few rows, and of made ones, several times, and all that adds up: {off}. "
+            "Give more rows at a time (buffer_rows, or larger parts), or take real rows (rows='real')."
+        )
     column, ulps = _unresolved(worst, origin)
+    if ulps > RESOLVED:
+        raise NotExactError(
+            f"The made rows cannot be proven: {off}. Column {names[worst.proof.worst]} is furthest off. Take real rows "
+            "(rows='real'), or leave out columns that are combinations of others."
+        )
     raise NotExactError(
         f"Column {names[column]} differs from its mean (or from a combination of others) by only {ulps:,.3g} "
-        f"ulps of its values; made rows would need more digits than doubles have (their loss is off by {error}): "
+        f"ulps of its values; made rows would need more digits than doubles have ({off}): "
         "subtract a constant, or take real rows (rows='real')."
     )
 
@@ -186,24 +203,36 @@ def _records_would_leave(table: Table, reductions: list[MadeRows]) -> InputError
         places += (made.kept if numbers is None else numbers[made.kept]).tolist()
     shown = ", ".join(map(str, sorted(places)[:5])) + (" and others" if len(places) > 5 else "")
     return InputError(
-        f"{several(len(places), 'row')} of the data are so far from the others that they would be kept as they are "
-        f"({'rows' if len(places) > 1 else 'row'} {shown}); "
-        "correct or leave out these rows, or allow it with verbatim='keep'.",
+        f"{several(len(places), 'row')} of the data, far from all others, would be kept as "
+        f"{'they are (rows' if len(places) > 1 else 'it is (row'} {shown}); "
+        "correct or leave out such rows, or allow it with verbatim='keep'.",
         argument="verbatim",
     )
+
+
+def note_on_few(counts: Sequence[int], verbatim: str) -> list[str]:
+    """That rows made of one row or two are these rows, if there are such groups; raise if that must not be."""
+    few = sum(count <= 2 for count in counts)
+    if not few:
+        return []
+    which = "The data has" if len(counts) == 1 else f"{several(few, 'group')} have" if few > 1 else "One group has"
+    said = f"{which} one or two rows, and made rows of so few are the rows themselves"
+    if verbatim == REFUSE:
+        raise InputError(f"{said}; leave them out, or allow it with verbatim='keep'.", argument="verbatim")
+    return [f"{said}."]
 
 
 def require_no_records(verbatim: str, count: int) -> None:
     """Raise if rows of a stream would be kept as they are, and must not."""
     if verbatim == REFUSE and count:
         raise InputError(
-            f"{several(count, 'row')} of the data are so far from the others that they would be kept as they are; leave such "
-            "rows out, or allow it with verbatim='keep'.",
+            f"{several(count, 'row')} of the data, far from all others, would be kept as "
+            f"{'they are' if count > 1 else 'it is'}; leave such rows out, or allow it with verbatim='keep'.",
             argument="verbatim",
         )
 
 
-def measured(core: Coreset, data: Table, own: Table, labels: list[Any]) -> tuple[list[Reduction], list[str]]:
+def measured_again(core: Coreset, data: Table, own: Table, labels: list[Any]) -> tuple[list[Reduction], list[str]]:
     """The made rows of every group, read as ``data`` is, against all rows of the group; and what refutes them."""
     found = [_measured_group(core, data, own, label) for label in labels]
     wrong = any(refuted for _, refuted in found)
@@ -216,21 +245,18 @@ def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple
     rows, kept, among = data.rows(label), own.rows(label), own.index(label)
     assert core.strata is not None
     strata = core.strata if among is None else core.strata[among]
-    left, refuted = np.arange(len(rows)), False
+    left, alone = np.arange(len(rows)), np.flatnonzero(strata == VERBATIM)
+    places = _places_of_kept(rows, kept.subset(alone)) if len(alone) else alone
+    refuted = places is None
+    left = left if places is None else np.setdiff1d(left, places)
+    parts = [(strata != VERBATIM, left)]
+    if core.certificate.levels and (strata == WILD).any():  # of streams and merged coresets, other rows were wild
+        _, wild = wild_rows(rows, _moments_of(rows)[0])
+        parts = [(strata == ORDINARY, np.setdiff1d(left, wild)), (strata == WILD, np.intersect1d(left, wild))]
     worst: Reduction | None = None
-    wild = np.zeros(0, dtype=np.intp)
-    if (strata != ORDINARY).any():
-        _, wild = wild_rows(rows, _fitted(rows)[0])
-    if (strata == VERBATIM).any():
-        places = _places(rows, wild, kept.subset(np.flatnonzero(strata == VERBATIM)))
-        refuted = places is None
-        left = left if places is None else np.setdiff1d(left, places)
-    parts = [(ORDINARY, left)]
-    if (strata == WILD).any():
-        parts = [(ORDINARY, np.setdiff1d(left, wild)), (WILD, np.intersect1d(left, wild))]
-    for stratum, some in parts:
-        mine = np.flatnonzero(strata == stratum)
-        one = _measured_stratum(core, data, rows if len(some) == len(rows) else rows.subset(some), kept.subset(mine))
+    for which, some in parts:
+        mine = kept.subset(np.flatnonzero(which))
+        one = _measured_stratum(core, data, rows if len(some) == len(rows) else rows.subset(some), mine)
         worst = one if worst is None or one.proof.merit < worst.proof.merit else worst
     assert worst is not None
     everything = np.arange(len(kept))
@@ -238,25 +264,31 @@ def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple
     return replace(worst, positions=everything, weights=weights, peeled=strata == VERBATIM, levels=len(parts)), refuted
 
 
-def _fitted(rows: Rows) -> tuple[FittedMoments, int]:
+def _moments_of(rows: Rows) -> tuple[FittedMoments, int]:
     return fit_moments(rows, SecondMoments.of(rows), sample(np.random.default_rng(1), len(rows), 16384))
 
 
-def _places(rows: Rows, wild: Indices, kept: Rows) -> Indices | None:
-    """Where kept rows are among wild ones, with their weights, each of them once; None if one is nowhere."""
-    zero, places = np.zeros(rows.columns), list[int]()
-    there = np.column_stack([rows.take(wild, zero), own_weights(rows, wild)])
-    wanted = np.column_stack([kept.take(np.arange(len(kept)), zero), own_weights(kept, np.arange(len(kept)))])
-    free = {place: row.tobytes() for place, row in zip(wild.tolist(), there, strict=True)}
+def _places_of_kept(rows: Rows, kept: Rows) -> Indices | None:
+    """Where kept rows are among all, with their weights, each of them once; None if one is nowhere."""
+    everything, zero = np.arange(len(kept)), np.zeros(rows.columns)
+    block = kept.take(everything, zero)
+    first = int(np.argmax((block[:, 1:] != 0).any(axis=0)))  # a column that tells the rows from most others
+
+    def visit(block: Array, _: Array | None, start: int) -> list[Indices]:
+        return [start + np.flatnonzero(np.isin(block[:, 1 + first], known))]
+
+    known = block[:, 1 + first]
+    near = np.concatenate(sweep(rows, zero, visit, lambda a, b: a + b, (rows.columns + 1, 1)))
     by_value: dict[bytes, list[int]] = {}
-    for place, row in free.items():
+    for place, row in zip(near.tolist(), as_bytes(rows.take(near, zero), own_weights(rows, near)), strict=True):
         by_value.setdefault(row, []).append(place)
-    for row in wanted:
-        same = by_value.get(row.tobytes())
-        if not same:
-            return None
-        places.append(same.pop())
-    return np.sort(np.array(places, dtype=np.intp))
+    found = [by_value[row].pop() if by_value.get(row) else -1 for row in as_bytes(block, own_weights(kept, everything))]
+    return None if -1 in found else np.sort(np.array(found, dtype=np.intp))
+
+
+def as_bytes(block: Array, weights: Array) -> list[bytes]:
+    """Rows with their weights, to be compared; 0 and -0 are the same number."""
+    return [row.tobytes() for row in np.column_stack([block, weights]) + 0.0]
 
 
 def _measured_stratum(core: Coreset, data: Table, rows: Rows, kept: Rows) -> Reduction:
@@ -270,7 +302,7 @@ def _measured_stratum(core: Coreset, data: Table, rows: Rows, kept: Rows) -> Red
 def _measured_rows(core: Coreset, rows: Rows, kept: Rows, before: int = 0) -> Reduction:
     everything = np.arange(len(kept))
     weights, terms = own_weights(kept, everything), Terms.claimed(core.certificate.rounding)
-    fitted, passes = _fitted(rows)
+    fitted, passes = _moments_of(rows)
     shift = fitted.kernel.shift
     block = kept.take(everything, shift)
     proof = measure(None, fitted, block, weights, terms=terms)
@@ -282,34 +314,24 @@ def _measured_rows(core: Coreset, rows: Rows, kept: Rows, before: int = 0) -> Re
 
 
 def measured_by_moments(core: Coreset, stream: MomentStream, kept: Rows, strata: Indices, passes: int) -> Reduction:
-    """The made rows of a group against the moments of all of its rows, from a stream of them."""
-    worst: Reduction | None = None
-    everything = np.arange(len(kept))
-    terms = Terms.claimed(core.certificate.rounding)
-    for stratum, sums in ((ORDINARY, stream.sums), (WILD, stream.wild)):
-        mine = kept.subset(np.flatnonzero(strata == stratum))
-        if not len(mine):
-            continue
-        some = np.arange(len(mine))
-        if sums is not None:
-            fitted = sums.fitted_moments()
-            block = mine.take(some, fitted.kernel.shift)
-            proof = measure(None, fitted, block, own_weights(mine, some), terms=terms)
-            found = Reduction(some, own_weights(mine, some), fitted, 0, proof, VERIFIED, passes, inherited=sums.inherited)
-        else:  # few rows, or wild ones that are not what the coreset took for wild
-            rows = _made_or_verbatim(stream, stratum)
-            found = _measured_rows(core, rows, mine, passes)
-            found = replace(found, inherited=Claim() if stream.few is None else stream.few.claim)
-        worst = found if worst is None or found.proof.merit < worst.proof.merit else worst
-    assert worst is not None
-    weights = own_weights(kept, everything)
-    return replace(worst, positions=everything, weights=weights, peeled=strata == VERBATIM, rank=core.certificate.rank)
+    """The made rows of a group against the moments of all of its rows but those kept as they are, from a stream of them.
 
-
-def _made_or_verbatim(stream: MomentStream, stratum: int) -> Rows:
-    if stratum == ORDINARY and stream.few is not None:
-        return Rows([stream.few.values], stream.few.weights)
-    return Rows([stream.verbatim], stream.weights)
+    Wild rows are among them: which are wild depends on the order of a stream.
+    """
+    everything, made = np.arange(len(kept)), kept.subset(np.flatnonzero(strata != VERBATIM))
+    some = np.arange(len(made))
+    weights = own_weights(made, some)
+    if stream.sums is not None:
+        fitted = stream.sums.fitted_moments()
+        terms = Terms.claimed(core.certificate.rounding)
+        proof = measure(None, fitted, made.take(some, fitted.kernel.shift), weights, terms=terms)
+        found = Reduction(some, weights, fitted, 0, proof, VERIFIED, passes, inherited=stream.sums.inherited)
+    else:
+        assert stream.few is not None
+        found = _measured_rows(core, Rows([stream.few.values], stream.few.weights), made, passes)
+        found = replace(found, inherited=stream.few.claim)
+    weights, rank = own_weights(kept, everything), core.certificate.rank
+    return replace(found, positions=everything, weights=weights, peeled=strata == VERBATIM, rank=rank)
 
 
 def verified(
@@ -332,8 +354,13 @@ def strata_of(core: Coreset) -> Indices:
     return np.where(verbatim, VERBATIM, ORDINARY)
 
 
-def as_doubles(core: Coreset) -> Coreset:
+def in_doubles(core: Coreset) -> Coreset:
     """The coreset with its rows as doubles, as made rows are; a sparse matrix becomes an array."""
+    if any(core.lowered()[2]):
+        raise NotExactError(
+            "The real rows hold whole numbers beyond 2^53, which doubles cannot tell apart; make both coresets with "
+            "rows='synthetic', or subtract an offset first."
+        )
     X, y = core.arrays()
     y = None if y is None else y.reshape(len(y), -1)
     return replace(
@@ -341,8 +368,24 @@ def as_doubles(core: Coreset) -> Coreset:
     )  # fmt: skip
 
 
+def require_affine_squares(core: Coreset) -> None:
+    """Raise unless real rows keep what made ones claim: squares of affine forms of all columns."""
+    claim, problem = core.certificate, core.problem
+    targets = 0 if core.y is None else core.y.shape[1] if containers.dimensions(core.y) > 1 else 1
+    whole = len(core) == core.n_rows  # all rows, with their own weights
+    if core.rows == SYNTHETIC or whole or (claim.in_columns and problem.shifts and targets == 1):
+        return
+    lost = "products of different targets" if claim.in_columns and problem.shifts else "squares of all affine forms"
+    raise NotExactError(
+        f"Real rows of {problem.describe()} do not keep {lost}, which synthetic rows have: make both coresets with "
+        "rows='synthetic'."
+    )
+
+
 def merge_made(first: Coreset, second: Coreset, table: Table, X: Any, y: Any, seed: int, start: float) -> dict[str, Any]:
     """The fields of the coreset of made rows of a union; ``table`` has the rows of both."""
+    for core in (first, second):
+        require_affine_squares(core)
     strata = np.concatenate([strata_of(first), strata_of(second)])
     inherited = Claim.union([first.certificate, second.certificate])
     reductions = [_merged_group(table, label, strata, seed, inherited) for label in table.labels]

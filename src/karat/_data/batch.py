@@ -223,16 +223,13 @@ class Table(Batch):
 
     def differences(self, core: Any, kept: Table) -> list[str]:
         """Differences to a coreset other than in moments: other maps or rows, or ``kept`` rows not at their indices."""
-        found = self.problem.changed_maps(core.maps, self.maps)
-        if self.other_size(core):
-            return [*found, *self.other_size(core)]
-        return found if self._has(kept, core.indices) else [*found, OTHER_ROWS]
+        found = [*self.problem.changed_maps(core.maps, self.maps), *self.other_size(core)]
+        return found if self.other_size(core) or self._has(kept, core.indices) else [*found, OTHER_ROWS]
 
     def other_size(self, core: Any) -> list[str]:
         """That a coreset was made of another number of rows, if it was."""
-        if core.n_rows == self.n_rows:
-            return []
-        return [f"The coreset was made of {core.n_rows:,} rows, the data has {self.n_rows:,}."]
+        said = f"The coreset was made of {core.n_rows:,} rows, the data has {self.n_rows:,}."
+        return [] if core.n_rows == self.n_rows else [said]
 
     def _has(self, kept: Table, indices: Indices) -> bool:
         """Whether kept rows are the rows of the input at ``indices``."""
@@ -263,14 +260,9 @@ def kept_table(core: Any, problem: Problem, unit: float = 1.0, offsets: Offsets 
         widths = [int(part.shape[1]) for part in parts]
         table = Table(
             parts, None, core.weights, names=[str(i) for i in range(sum(widths))], n_rows=core.n_rows, problem=problem,
-            shape=columns_said(widths),
+            shape=f"{', '.join(map(str, widths))} columns",
         )  # fmt: skip
     return replace(table, numbers=core.indices, keys=core.keys)
-
-
-def columns_said(widths: Sequence[int]) -> str:
-    """The numbers of columns of several tables, in words."""
-    return f"{', '.join(map(str, widths))} columns"
 
 
 def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
@@ -326,7 +318,7 @@ def read_input(
     if weights is not None and not weights.all():  # rows of weight zero do not count
         parts = [part[weights > 0] if is_long(part.dtype) else part for part in parts]
     whole_numbers = any(part.dtype.kind in "iu" for part in parts)  # they may be too large for doubles
-    offsets = find_offsets(parts, names, problem, offsets) if whole_numbers else {}
+    offsets = find_offsets(parts, names, problem, offsets) if whole_numbers else dict(offsets or {})
     if not offsets:  # doubles hold everything
         table, target = (part[:] if isinstance(part, SideBySide) else part for part in (table, target))
     targets = 0 if target is None else int(target.shape[1])

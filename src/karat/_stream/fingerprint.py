@@ -20,10 +20,10 @@ PRIME = np.uint64(0x100000001B3)
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The smallest key hashes, increasing, and their keys."""
+    """The smallest key hashes, increasing, and their keys, unless these must not be held."""
 
     hashes: np.ndarray
-    keys: np.ndarray
+    keys: np.ndarray | None
 
     @staticmethod
     def of(keys: np.ndarray) -> Fingerprint:
@@ -32,22 +32,31 @@ class Fingerprint:
 
     def plus(self, other: Fingerprint) -> Fingerprint:
         """Of both together; a key that both have is an error."""
-        return _smallest(np.concatenate([self.hashes, other.hashes]), np.concatenate([self.keys, other.keys]))
+        keys = None if self.keys is None or other.keys is None else np.concatenate([self.keys, other.keys])
+        return _smallest(np.concatenate([self.hashes, other.hashes]), keys)
+
+    def nameless(self) -> Fingerprint:
+        """The hashes alone."""
+        return Fingerprint(self.hashes, None)
 
 
-def _smallest(hashes: np.ndarray, keys: np.ndarray) -> Fingerprint:
-    if len(hashes) > SIZE:
-        few = np.argpartition(hashes, SIZE)[:SIZE]
-        hashes, keys = hashes[few], keys[few]
-    order = np.argsort(hashes, kind="stable")
-    hashes, keys = hashes[order], keys[order]
+def _smallest(hashes: np.ndarray, keys: np.ndarray | None) -> Fingerprint:
+    order = np.argsort(hashes, kind="stable") if len(hashes) <= SIZE else _least(hashes)
+    hashes, keys = hashes[order], None if keys is None else keys[order]
     twice = np.flatnonzero(hashes[1:] == hashes[:-1])
     if len(twice):
+        which = "A key" if keys is None else f"Key {keys[twice[0]].item()!r}"
         raise InputError(
-            f"Key {keys[twice[0]].item()!r} comes twice: the same source was given twice, or the key column does not identify "
+            f"{which} comes twice: the same source was given twice, or the key column does not identify "
             "rows. Give every source once, and a column without repeated values."
         )
     return Fingerprint(hashes, keys)
+
+
+def _least(hashes: np.ndarray) -> np.ndarray:
+    """Where the smallest hashes are, in their order."""
+    few = np.argpartition(hashes, SIZE)[:SIZE]
+    return np.asarray(few[np.argsort(hashes[few], kind="stable")])
 
 
 def _hash(keys: np.ndarray) -> np.ndarray:

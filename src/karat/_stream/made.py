@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._core.synthetic import SYNTHETIC, certify_made, require_exact, require_no_records
+from karat._core.synthetic import SYNTHETIC, certify_made, note_on_few, require_exact, require_no_records
 from karat._data import containers
 from karat._data.batch import Batch, Table, stacked_rows, stored_weights
 from karat._data.non_finite import explain_non_finite
@@ -53,9 +53,11 @@ class MadeSummary(Summary):
         other.streams, other.sources = dict(self.streams), set(self.sources)
         return other
 
-    def summing_kernel(self, table: Table, pilot: tuple[Array, Array]) -> Kernel:
-        known = next((stream.sums for stream in self.streams.values() if stream.sums is not None), None)
-        return SecondMoments(table.columns + table.targets).prepare(*pilot) if known is None else known.kernel
+    def summing_kernel(self, table: Table, label: Any, pilot: tuple[Array, Array]) -> Kernel:
+        stream = self.streams.get(label)
+        if stream is None or stream.sums is None:
+            return SecondMoments(table.columns + table.targets).prepare(*pilot)
+        return stream.sums.kernel
 
     def check_features(self, columns: int, targets: int) -> None:
         """Made rows have no features that could be too many."""
@@ -106,7 +108,10 @@ class MadeSummary(Summary):
         strata = np.concatenate([made.strata for made in reductions])
         require_no_records(verbatim, int((strata == VERBATIM).sum()))
         seconds = self.seconds + time.perf_counter() - start
-        certificate = certify_made(self.problem, reductions, self.total(), self.n_rows, seconds)
+        notes = note_on_few([stream.seen for stream in self.streams.values()], verbatim)
+        certificate = certify_made(self.problem, reductions, self.total(), self.n_rows, seconds, notes)
+        if certificate.levels > 1:  # which rows were wild depends on those before them
+            certificate = certificate.of_coresets()
         require_exact(certificate, reductions, self.names, self.origin)
         values = np.vstack([made.values for made in reductions]) + self.origin
         assert self.like is not None
@@ -169,12 +174,12 @@ def restore_streams(summary: MadeSummary, header: dict[str, Any], arrays: dict[s
     columns = summary.columns + summary.targets
     streams: dict[Any, MomentStream] = {}
     for i, (label, said) in enumerate(zip(labels, header["streams"], strict=True)):
-        sums, wild = (_sums(arrays, f"stream_{i}_{name}_", said.get(name), columns) for name in ("sums", "wild"))
+        sums, wild = (_restored_sums(arrays, f"stream_{i}_{name}_", said.get(name), columns) for name in ("sums", "wild"))
         verbatim, weights = arrays[f"stream_{i}_verbatim"], arrays[f"stream_{i}_weights"]
         require(verbatim.shape in ((0, 0), (len(weights), columns)), "rows of another shape")
         few = None
         if "few" in said:
-            few = _few(said["few"], arrays[f"stream_{i}_few_values"], arrays[f"stream_{i}_few_weights"], columns)
+            few = _restored_few(said["few"], arrays[f"stream_{i}_few_values"], arrays[f"stream_{i}_few_weights"], columns)
         require((sums is None) != (few is None), "sums that are not there")
         streams[label] = MomentStream(columns, sums, few, wild, verbatim, weights, int(said["seen"]))
     parts = [np.zeros((0, width), dtype=kind) for width, kind in header["types"]]
@@ -183,7 +188,7 @@ def restore_streams(summary: MadeSummary, header: dict[str, Any], arrays: dict[s
     summary.held = Batch(parts, np.zeros(0, dtype=np.int64), None, groups, None, summary.offsets)
 
 
-def _sums(arrays: dict[str, Any], prefix: str, claim: dict[str, Any] | None, columns: int) -> Sums | None:
+def _restored_sums(arrays: dict[str, Any], prefix: str, claim: dict[str, Any] | None, columns: int) -> Sums | None:
     if claim is None:
         return None
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
@@ -193,7 +198,7 @@ def _sums(arrays: dict[str, Any], prefix: str, claim: dict[str, Any] | None, col
     return Sums(SecondMoments.restored(own), high, low, counts, Claim(**claim))
 
 
-def _few(said: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:
+def _restored_few(said: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:
     require(values.shape == (len(weights), columns) and bool((weights > 0).all()), "rows of another shape")
     proof = Proof(**said["proof"] | {"excluded": tuple(said["proof"]["excluded"])})
     kernel = SecondMoments(columns)

@@ -21,7 +21,7 @@ from typing import Any, Never
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._core.synthetic import SYNTHETIC, RowKind, Verbatim, check_rows_argument
+from karat._core.synthetic import KEEP, REAL, SYNTHETIC, RowKind, Verbatim, check_rows_argument
 from karat._data import containers
 from karat._data.advice import unknown_argument
 from karat._data.arguments import check_absorbing, check_mergeable, chosen_problem, named_columns, split_column
@@ -90,7 +90,8 @@ class Sketch:
     ) -> None:
         self.is_open = problem is None  # the first rows choose between two problems; until then it is one of them
         problem = check_mergeable(chosen_problem(problem, with_target=True))
-        check_rows_argument(rows, problem, "auto", verbatim)
+        if rows != REAL or verbatim != KEEP:
+            check_rows_argument(rows, problem, "auto", verbatim)
         self.rows, self.verbatim = rows, verbatim
         for name, value, least in (
             ("random_state", random_state, 0), ("buffer_rows", buffer_rows, 1), ("buffer_bytes", buffer_bytes, 1)
@@ -104,8 +105,10 @@ class Sketch:
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: everything but the lock."""
+        """For pickle and copy: everything but the lock; rows that wait do not leave a sketch of synthetic rows."""
         with self._lock:
+            if self.rows == SYNTHETIC:
+                self.fold()
             return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -147,7 +150,7 @@ class Sketch:
             if self.is_open:
                 self.problem = self.summary.problem = chosen_problem(None, y is not None)
             table = read_input(X, y, self.problem, sample_weight, groups, offsets=self.summary.offsets)
-            if not is_summable(table, self.summary, self._before):
+            if not is_summable(table, self.summary, self.buffer.batches):
                 raise table.explain_non_finite()
             self.expect(table.columns, table.targets, containers.describe(X, y), table.names)
             numbers = np.arange(self.n_rows, self.n_rows + len(table))
@@ -183,6 +186,7 @@ class Sketch:
             known = self.summary.fingerprint
             if batch.keys is not None and self.checks_keys:
                 seen = seen or Fingerprint.of(batch.keys)
+                seen = seen.nameless() if self.rows == SYNTHETIC else seen
                 known = seen if known is None else known.plus(seen)
             if batch.weights is not None and not batch.weights.all():
                 batch = batch.take(batch.weights > 0)

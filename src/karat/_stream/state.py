@@ -64,10 +64,10 @@ def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     require(type(parts) is int and 0 <= parts <= len(specs), f"{parts!r} tables")
     held = {f"part_{i}" for i in range(parts)} | ({"numbers", "weights", "groups", "keys", "peeled"} if parts else set())
     running = header.get("running", [])
-    held |= admit_streams(header, specs)
+    of_streams = admit_streams(header, specs) if "streams" in header else set()
     for name, spec in specs.items():
         found = RUNNING.fullmatch(name)
-        if name in held and not parts:
+        if name in of_streams:
             continue
         if found is not None:
             require(int(found[1]) < len(running), f"sums {name!r} of no group")
@@ -145,7 +145,7 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         header |= {"rows": sketch.rows, "verbatim": sketch.verbatim, "running": []}
         more, arrays = stream_state(summary)
         if summary.fingerprint is not None:
-            arrays |= {"seen_hashes": summary.fingerprint.hashes, "seen_keys": summary.fingerprint.keys}
+            arrays["seen_hashes"] = summary.fingerprint.hashes
         return header | more | {"format_version": NEWEST_FORMAT}, arrays
     held = summary.held
     if held is not None:
@@ -197,7 +197,7 @@ def _restored(kind: type[Sketch], header: dict[str, Any], arrays: dict[str, Any]
         setattr(summary, name, header[stored])
     summary.sources = set(header["sources"])
     if "seen_hashes" in arrays:
-        summary.fingerprint = Fingerprint(arrays["seen_hashes"], arrays["seen_keys"])
+        summary.fingerprint = Fingerprint(arrays["seen_hashes"], arrays.get("seen_keys"))
     if isinstance(summary, MadeSummary):
         restore_streams(summary, header, arrays)
         summary.taken = summary.folded = sum(stream.seen for stream in summary.streams.values())

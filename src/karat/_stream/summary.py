@@ -88,6 +88,10 @@ class Buffer:
     def clear(self) -> None:
         self.batches, self.rows, self.nbytes, self._used = [], 0, 0, 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: without arrays that hold rows of earlier folds only."""
+        return vars(self) | {"_arrays": self._arrays if self._used else []}
+
 
 class Summary:
     """The rows held of a stream, and the running moments of all of its rows.
@@ -162,9 +166,9 @@ class Summary:
         elif like.get("types") != self.like.get("types"):
             self.like = self.like | {"types": containers.common_types(self.like.get("types"), like.get("types"))}
 
-    def summing_kernel(self, table: Table, pilot: tuple[Array, Array]) -> Kernel:
-        """The kernel by which the next rows will be summed, if ``pilot`` are the first ones."""
-        known = next(iter(self.running.values()), None)
+    def summing_kernel(self, table: Table, label: Any, pilot: tuple[Array, Array]) -> Kernel:
+        """The kernel by which the next rows of a group will be summed, if ``pilot`` are the first ones."""
+        known = self.running.get(label)
         return table.kernel.prepare(*pilot) if known is None else known.kernel
 
     def check_features(self, columns: int, targets: int) -> None:
@@ -249,21 +253,25 @@ def adds_nothing(X: Any, sample_weight: Any) -> bool:
     return bool(weights.shape == (count, 1) and not weights.any())
 
 
-def is_summable(table: Table, summary: Summary, before: Batch | None) -> bool:
-    """Whether the moments of a batch are finite in the coordinates of the rows ``before`` it.
+def is_summable(table: Table, summary: Summary, waiting: Sequence[Batch]) -> bool:
+    """Whether the moments of a batch are finite, group by group, in the coordinates of the rows before it.
 
     One whose moments overflow is refused before it waits among others.
     """
     if all(_harmless(part) for part in table.parts):
         return True
-    block, weights = weighed(table.rows())
-    if not np.isfinite(block).all():
-        return False
-    with np.errstate(over="ignore", invalid="ignore"):
-        pilot = (block, weights) if before is None or not len(before) else weighed(summary.problem.view(before.stored_rows()))
-        fitted = summary.summing_kernel(table, pilot)
-        sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
-    return all(np.isfinite(part).all() for part in sums)
+    for label in table.labels:
+        block, weights = weighed(table.rows(label))
+        if not np.isfinite(block).all():
+            return False
+        with np.errstate(over="ignore", invalid="ignore"):
+            before = next((b.stored_rows(b.index(label)) for b in waiting if len(b) and label in b.labels), None)
+            pilot = (block, weights) if before is None else weighed(summary.problem.view(before))
+            fitted = summary.summing_kernel(table, label, pilot)
+            sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
+        if not all(np.isfinite(part).all() for part in sums):
+            return False
+    return True
 
 
 def _harmless(part: Any) -> bool:
@@ -282,7 +290,10 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     held = summary.held
     if held is None:
         raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
-    reductions = [summary.reduction(label) for label in held.labels]
+    # The sums as a sketch knows them that went on from a checkpoint, so that it gives the same bits.
+    reductions = [
+        replace(summary.reduction(label), fitted=summary.running[label].fitted_moments(last=True)) for label in held.labels
+    ]
     total = total_weight(summary)
     require_all_rows(summary)
     correction = None
@@ -296,9 +307,6 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == summary.n_rows)
     if correction is not None and not correction:
         notes.append(NOTHING_ABSORBED)
-    if correction is None:  # what a sketch that went on from a checkpoint knows as well
-        sums = [summary.running[label].fitted_moments(last=True) for label in held.labels]
-        reductions = [replace(found, fitted=fitted) for found, fitted in zip(reductions, sums, strict=True)]
     certificate = certify(summary.problem, reductions, total, summary.n_rows, seconds, notes, size=len(held))
     require_proven(certificate, reductions, summary.names)
     X, y = summary.restored(held)

@@ -71,7 +71,7 @@ def _verdict_lines(found: Any) -> dict[str, str]:
     lines = {
         "worst error": worst if certificate.ok and not found.ok else f"{worst}: {wording.verdict(certificate.ok)}",
         "data": wording.data_verdict(found.data, len(found.columns)),
-        "rows": f"{certificate.n_rows:,} read, {certificate.size:,} kept",
+        "rows": f"{certificate.n_rows:,} read, {certificate.size:,} {'kept' if certificate.rows == 'real' else 'made'}",
     }
     if found.changed:
         more = f"\nand {len(found.changed) - BLOCKS:,} more blocks" if len(found.changed) > BLOCKS else ""

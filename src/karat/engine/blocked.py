@@ -69,7 +69,8 @@ def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
         def add(tile: tuple[slice, slice]) -> None:
             for start in starts:
                 rows = block[start : start + piece]
-                gram[tile] += rows[:, tile[0]].T @ rows[:, tile[1]]
+                part = rows[:, tile[0]].T @ rows[:, tile[1]]
+                gram[tile] += np.triu(part) if tile[0] == tile[1] else part
 
         share(add, tiles, threads)
         return

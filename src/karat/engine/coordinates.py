@@ -31,6 +31,7 @@ from math import factorial, prod
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags, Indices
@@ -51,11 +52,13 @@ class Directions:
         return len(self.sizes)
 
     def plus(self, vectors: Array, sizes: Array, norms: Array, products: Array | None = None) -> Directions:
+        joint = None
+        if not len(self) or not len(sizes):
+            joint = products if not len(self) else self.products
+        elif self.products is not None and products is not None and not (self.norms.any() and norms.any()):
+            joint = block_diag(self.products, products)  # products with directions that are zero are zero
         return Directions(
-            np.hstack([self.vectors, vectors]),
-            np.concatenate([self.sizes, sizes]),
-            np.concatenate([self.norms, norms]),
-            products if not len(self) else self.products if not len(sizes) else None,
+            np.hstack([self.vectors, vectors]), np.concatenate([self.sizes, sizes]), np.concatenate([self.norms, norms]), joint
         )
 
     @staticmethod
@@ -143,9 +146,12 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
     if constant:
         columns = np.block([[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]])
         unconfirmed = np.concatenate([[False], unconfirmed])
-    if unconfirmed.any() and not unconfirmed.all():
+    known = ~unconfirmed
+    # The proof looks at one separate variable at a time: a coordinate with two of them would hide errors.
+    known[len(known) - separate_targets :] = False
+    if unconfirmed.any() and known.any():
         for _ in range(2):
-            columns[:, unconfirmed] = purified(columns[:, unconfirmed], columns[:, ~unconfirmed], given, share)
+            columns[:, unconfirmed] = purified(columns[:, unconfirmed], columns[:, known], given, share)
     return Basis.of(columns, separate_targets, unconfirmed)
 
 
@@ -224,7 +230,7 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
         whitening, blind = _separately(rest) if separate else _gram_schmidt(rest, sizes[mine])
         step = np.hstack([step, columns @ whitening])
         unconfirmed.append(blind)
-        size += sizes[mine].tolist()
+        size += (sizes[mine] / np.diag(whitening)).tolist()  # of what is left beside those before it
         if len(mine):
             values = np.diag(rest) if separate else linalg.eigenvalues(rest)
             kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
@@ -271,6 +277,10 @@ def _gram_schmidt(rest: Array, sizes: Array) -> tuple[Array, Flags]:
         return rest, np.zeros(0, dtype=bool)
     order = np.argsort(-sizes, kind="stable")
     factor = linalg.cholesky(np.asfortranarray(rest[np.ix_(order, order)]))
+    left = None if factor is None else sizes[order] * np.diag(factor)
+    if left is None or (left > np.minimum.accumulate(left) / SMALLISH).any():
+        order = _small_ones_last(rest, sizes, order.tolist())
+        factor = linalg.cholesky(np.asfortranarray(rest[np.ix_(order, order)]))
     if factor is not None and (np.diag(factor) ** 2 > BLIND).all():
         whitening = np.zeros_like(rest)
         whitening[np.ix_(order, order)] = linalg.upper_inverse(factor)
@@ -285,6 +295,21 @@ def _gram_schmidt(rest: Array, sizes: Array) -> tuple[Array, Flags]:
         if not blind[k]:
             known = np.column_stack([known, whitening[:, k]])
     return whitening, blind
+
+
+def _small_ones_last(rest: Array, sizes: Array, order: list[int]) -> Indices:
+    """The same order, but for directions of which little is left beside those before them.
+
+    Rows that a sample has missed make directions large and parallel that are neither elsewhere.
+    """
+    rest = rest.copy()
+    for place in range(len(order)):
+        left = np.maximum(np.diag(rest)[order[place:]], 0.0) ** 0.5 * sizes[order[place:]]
+        order.insert(place, order.pop(place + int((left >= SMALLISH * left.max()).argmax())))
+        row = rest[order[place]]
+        if row[order[place]] > BLIND:
+            rest -= np.outer(row, row) / row[order[place]]
+    return np.array(order)
 
 
 class Monomials:

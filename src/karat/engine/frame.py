@@ -167,7 +167,7 @@ class Frame:
         """
         root = np.sqrt(np.maximum(np.diag(self.half)[among], TINY))
         scaled = base / root / root[:, None]
-        if len(scaled) > MANY:  # |v'E v| <= error (sum |v|)^2 <= error r |v|^2 as well
+        if len(scaled) > MANY:  # |v'E v| <= error (sum |v|)^2 <= error r |v|^2 as well (Proposition 18)
             return error * len(scaled) / self.least if self.least > 0 else np.inf
         try:
             return error * float(np.abs(np.linalg.inv(scaled)).sum())
@@ -291,14 +291,20 @@ class Frame:
         """k of the dropped directions, over all rows and over kept rows b."""
         lost, along = self.basis.excluded, self.inverse[len(self.second) :]
         values = kept @ lost.vectors
-        if lost.products is not None and len(lost) > SEVERAL and self.degree == 2:
-            # |R beta| <= |R| |beta| for all of them together, in units of the columns
-            unit = 1.0 / np.maximum(np.max(np.abs(lost.vectors) * self.sizes[:, None], axis=0), TINY)
-            whole = linalg.spectral_norm(lost.products * np.outer(unit, unit)) ** 0.5
-            rest = linalg.spectral_norm((values * unit).T @ (values * unit * weights[:, None]) / self.total) ** 0.5
-            return np.asarray((whole + rest) * linalg.column_norms(along / unit[:, None]))
-        norms = power_means(values, weights, self.total, self.degree)
-        return np.asarray((lost.norms + norms) @ np.abs(along))
+        norms = lost.norms + power_means(values, weights, self.total, self.degree)
+        there = norms > 0  # columns that are zero, on all rows and on kept ones, take no part
+        if lost.products is not None and there.sum() > SEVERAL and self.degree == 2:
+            # Of column j that is |R W_j|, by the products R'R of the directions, rounding of these included.
+            some, along = values[:, there], along[there]
+            mean_products = (lost.products[np.ix_(there, there)], some.T @ (some * weights[:, None]) / self.total)
+            return np.asarray(sum(self._combined(products, along) for products in mean_products))
+        return np.asarray(norms @ np.abs(along))
+
+    def _combined(self, products: Array, queries: Array) -> Array:
+        """Upper bounds of the root mean squares of combinations of directions with these mean products."""
+        terms = np.sqrt(np.maximum(np.diag(products), 0.0)) @ np.abs(queries)
+        error = (self.sum_error + 4 * len(queries) * EPS) * np.square(terms)
+        return np.asarray(np.sqrt(np.maximum(np.einsum("ej,ej->j", queries, products @ queries), 0.0) + error))
 
     def rounded(self, sizes: Array) -> Array:
         """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the p-means of both."""

@@ -29,7 +29,7 @@ from karat.engine.reduce import NonFiniteError, pilot_size
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.engine.second_moments import SecondMoments
 from karat.engine.sums import two_sum
-from karat.engine.synthetic import MANY, WILD, MadeRows, make_rows, synthesise
+from karat.engine.synthetic import MANY, WILD, MadeRows, doubles_hold, make_rows, synthesise
 from karat.engine.threads import one_blas_thread
 
 LARGER = (1, 8, 32)  # times the rows of a pilot, if coordinates fitted to it are poor
@@ -97,9 +97,9 @@ class Sums:
         kernel = self.kernel.over(int(self.counts[2]))
         return kernel.fitted_moments((self.high + self.low,), self.total, last)
 
-    def made(self, origin: Array | None) -> MadeRows:
-        """Rows with these moments."""
-        return replace(make_rows(self.fitted_moments(), origin), inherited=self.inherited)
+    def made(self, origin: Array | None, sharp: bool = False) -> MadeRows:
+        """Rows with these moments; ``sharp`` if they will stand for all rows so far."""
+        return replace(make_rows(self.fitted_moments(), origin, sharp), inherited=self.inherited)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class MomentStream:
             return replace(self, sums=sums, few=None, seen=seen)
         rest = np.setdiff1d(np.arange(len(rows)), wild)
         sums = self._begun(rows.subset(rest), origin, seed, inherited)
-        return replace(self, sums=sums, few=None, seen=seen)._with_wild(rows.subset(wild), seed)
+        return replace(self, sums=sums, few=None, seen=seen)._with_wild(rows.subset(wild), origin, seed)
 
     def _few(self, rows: Rows, origin: Array | None, seed: int, inherited: Claim, levels: bool) -> MomentStream:
         """Made rows of those before and the new ones."""
@@ -141,7 +141,7 @@ class MomentStream:
             joint = np.concatenate([before.weights, own_weights(rows, np.arange(len(rows)))])
             rows = Rows([np.vstack([before.values, block])], joint)
             inherited = Claim.union([before.claim, inherited])
-        found = synthesise(rows, seed, levels=levels, origin=origin, sharp=before is not None)
+        found = synthesise(rows, seed, levels=levels, origin=origin, sharp=True)
         if before is not None and (found.kept < len(before.values)).any():  # a made row, which is no record
             found = synthesise(rows, seed, levels=False, origin=origin, sharp=True)
         apart = found.peeled
@@ -161,19 +161,19 @@ class MomentStream:
         grown = replace(self.sums.plus(rows), inherited=Claim.union([self.sums.inherited, inherited]))
         if not grown.fitted_moments(last=False).needs_pass:
             return grown
-        made = self.sums.made(origin)
+        made = self.sums.made(origin, sharp=True)
         if not made.proof.ok:
             return grown
         return Sums.start([Rows([made.values], made.weights), rows], Claim.union([made.claim, inherited]), seed)
 
-    def _with_wild(self, rows: Rows, seed: int) -> MomentStream:
+    def _with_wild(self, rows: Rows, origin: Array | None, seed: int) -> MomentStream:
         """The stream after wild rows."""
         if self.wild is not None:
             return replace(self, wild=self.wild.plus(rows))
         everything = np.arange(len(rows))
         values = self._with_verbatim(rows.take(everything, np.zeros(rows.columns))[:, 1:])
         weights = np.append(self.weights, own_weights(rows, everything))
-        if len(values) <= PEELED * (self.columns + 1):
+        if len(values) <= PEELED * (self.columns + 1) and doubles_hold(values, origin):
             return replace(self, verbatim=values, weights=weights)
         wild = Sums.start([Rows([values], weights)], NO_ERROR, seed)
         return replace(self, wild=wild, verbatim=values[:0], weights=weights[:0])
@@ -194,19 +194,19 @@ class MomentStream:
 
     def merged(self, other: MomentStream, origin: Array | None, seed: int) -> MomentStream:
         """The stream of both."""
-        theirs = other.few if other.sums is None else other.sums.made(origin)
+        theirs = other.few if other.sums is None else other.sums.made(origin, sharp=True)
         found = self
         if theirs is not None:
             rows = Rows([theirs.values], theirs.weights)
             found = found.plus(rows, origin, seed, theirs.claim, levels=False)
             found = replace(found, seen=self.seen + other.seen)
         if other.wild is not None:
-            made = other.wild.made(origin)
+            made = other.wild.made(origin, sharp=True)
             wild = Rows([made.values], made.weights)
             sums = found.wild.plus(wild) if found.wild is not None else Sums.start([wild], NO_ERROR, seed)
             found = replace(found, wild=replace(sums, inherited=Claim.union([sums.inherited, made.claim])))
         if len(other.weights):
-            found = found._with_wild(Rows([other.verbatim], other.weights), seed)
+            found = found._with_wild(Rows([other.verbatim], other.weights), origin, seed)
         return found
 
     @property

@@ -7,6 +7,9 @@ dominated by a few rows, and so on, until every row holds at most the share DOMI
 ``sum_i u_i |phi_t(i)|``.  For a power law the number of these rows grows with the number of features and the logarithm of the
 range, not with n.
 
+**Light rows** have hardly any weight.  What they alone have, say a difference of two columns that are equal elsewhere, is lost
+in the rounding of the others, too.  They are peeled where nothing else is proven.
+
 **Wild rows** (regression).  The claim is relative to the sizes of the columns.  One row of 1e20 makes the size of its column,
 and says nothing any more about the others.  So the size sigma_j of a column is compared with what is typical in it, the median
 of the non-zero distances from the middle in a sample.  Where it is more than WILD times as large, the rows beyond WILD times
@@ -33,6 +36,7 @@ ROUNDS = 60
 PEELED = 16  # most rows to peel per feature
 LOOKED_AT = 512  # rows of a sample that tell what is typical
 MINORITY = 0.125  # share of the rows up to which those that are large in a column may be wild
+LIGHT = 1e-9  # part of the mean weight below which a row is light
 ABOVE = 4.0  # among few rows, shares of so many times the average are dominating
 
 
@@ -92,16 +96,28 @@ def _wild_limits(frame: Frame, sample: Array) -> tuple[float, Array, Array]:
     return float(ratio.max(initial=1.0)), middle, far
 
 
+def light_rows(rows: Rows) -> Indices:
+    """Rows of hardly any weight: what they alone have is lost in the rounding of the others, in any coordinates."""
+    if rows.weights is None:
+        return np.zeros(0, dtype=np.intp)
+    share = rows.weights / rows.weights.max()
+    return np.flatnonzero(share < LIGHT * share.mean())
+
+
 def apart(
     rows: Rows, kernel: Kernel, fitted: FittedMoments, among: Array | None, proven: bool
 ) -> tuple[float, Indices]:  # fmt: skip
-    """How wild rows are, and those to peel: a few wild ones; where nothing is proven, those that dominate a moment."""
+    """How wild rows are, and those to peel: a few wild ones; where nothing is proven, dominating and light ones."""
     spread, wild = wild_rows(rows, fitted, among)
     most = PEELED * max(1, fitted.kernel.width)
     if 0 < len(wild) <= most and len(wild) < len(rows):
         return spread, wild
-    heavy = None if proven else dominating(rows, kernel, most)
-    return spread, wild[:0] if heavy is None else heavy
+    if proven:
+        return spread, wild[:0]
+    heavy = dominating(rows, kernel, most)
+    heavy = wild[:0] if heavy is None else heavy
+    both = np.union1d(heavy, light_rows(rows))
+    return spread, both if len(both) <= most else heavy
 
 
 def heaviest(rows: Rows, kernel: Kernel) -> Indices:

@@ -169,6 +169,7 @@ class Powers(Polynomial):
     """
 
     makes_features: ClassVar[bool] = True
+    alone: ClassVar[float] = 0.5  # share of the weight from which on a row is taken for the mean
 
     def __init__(
         self,
@@ -218,7 +219,7 @@ class Powers(Polynomial):
             prepared.single = self.single.prepare(pilot, weights)
             prepared.shift = prepared.single.shift
         elif self.affine:
-            prepared.shift = useful_shift(pilot[:, 1:], weights)
+            prepared.shift = useful_shift(pilot[:, 1:], weights, alone=self.alone)
         variables = prepared.coordinates(pilot - np.concatenate([[0.0], prepared.shift]))
         largest = np.abs(variables).max(axis=0)
         tame = bool(((largest < EXTREME) & (largest > 1 / EXTREME)).all())

@@ -44,6 +44,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
+from scipy import sparse
 
 from karat.engine import linalg
 from karat.engine.claim import Claim
@@ -61,6 +62,7 @@ REFINEMENTS = 3
 WITNESSES = 2**21  # features of rows looked at,
 HEAVY = 8  # rows with the largest values of each feature that are witnesses as well
 MOST_WITNESSES = 16384  # and rows
+PROGRAMME = 2**16  # features of rows in a linear programme
 CUTS = tuple(10.0**k for k in range(-14, -1, 2))  # relative singular values below which c leaves a direction to the remainder
 TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho is tried,
 BETWEEN = 10.0**0.25  # and their ratio
@@ -133,11 +135,12 @@ class Terms:
 
     rounding: float = ROUNDING
     features: float = MEASURED  # the same for a moment of the linear class
+    patient: bool = False  # whether the best changes of weights are sought, if good ones are not enough
 
     @staticmethod
     def claimed(rounding: float) -> Terms:
         """Those of a certificate."""
-        return Terms(max(rounding, ROUNDING), max(rounding, MEASURED))
+        return Terms(max(rounding, ROUNDING), max(rounding, MEASURED), patient=True)
 
 
 REDUCTION = Terms()
@@ -173,7 +176,7 @@ def measure(
     if isinstance(kernel, Powers):
         if fitted.also_linear is None:
             return _power(kernel, fitted, block, weights, terms.rounding, charges)
-        linear = _linear(fitted.also_linear, block, weights, features, rows, terms.features)
+        linear = _linear(fitted.also_linear, block, weights, features, rows, terms)
         if kernel.degree % 2:
             return linear
         power = _power(kernel, fitted, block, weights, terms.rounding)
@@ -195,13 +198,13 @@ def measure(
         error = gap + kernel.rounding + 32 * EPS
         off = np.abs(core - fitted.target) / np.maximum(np.abs(fitted.target), fitted.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
-    return _linear(fitted, block, weights, features, rows, terms.features)
+    return _linear(fitted, block, weights, features, rows, terms)
 
 
 def _linear(
-    fitted: FittedMoments, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, limit: float
+    fitted: FittedMoments, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, terms: Terms
 ) -> Proof:
-    absolute = fitted.absolute
+    absolute, limit = fitted.absolute, terms.features
     assert absolute is not None
     size = np.where(absolute > 0, absolute, TINY)
     features = fitted.kernel.features(block)
@@ -227,6 +230,9 @@ def _linear(
     if rows is not None and (error > EXACT or rest > limit):
         spread = _spread(fitted, rho, size, x, rows, *seen, limit)
         error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
+    if terms.patient and (error > EXACT or rest > limit):
+        best = _smallest_changes(rho, size, *seen, limit)
+        error, rest = min((error, rest), best, key=lambda found: (found[1] > limit, found[0]))
     if rest > limit:
         error = np.inf
     remainder = float(max(min(rest / limit, 1.0), known))
@@ -263,6 +269,33 @@ def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, li
         if best[1] <= limit:
             break
     return best
+
+
+def _smallest_changes(rho: Array, size: Array, features: Array, weights: Array, limit: float) -> tuple[float, float]:
+    """The smallest max |c| that leaves no more than the limit, by a linear programme; and what it leaves.
+
+    Among all rows that is the supremum itself.
+    """
+    from scipy.optimize import linprog  # 0.1 s that hardly any verification needs
+
+    some = slice(0, PROGRAMME // max(1, len(rho)))
+    scaled, weights = (features / size)[some], weights[some]
+    count, unit = len(weights), float(np.abs(rho).max())
+    if not count:
+        return np.inf, np.inf
+    terms, one = sparse.csr_array((scaled * weights[:, None]).T), sparse.eye_array(count)
+    bound, none = np.ones((count, 1)), np.zeros((len(rho), 1))
+    found = linprog(
+        np.append(np.zeros(count), 1.0),
+        A_ub=sparse.block_array([[terms, none], [-terms, none], [one, -bound], [-one, -bound]], format="csr"),
+        b_ub=np.concatenate([rho + 0.9 * limit, 0.9 * limit - rho, np.zeros(2 * count)]) / unit,
+        bounds=[(None, None)] * count + [(0, None)],
+        options={"time_limit": 10.0},
+    )
+    if found.x is None:
+        return np.inf, np.inf
+    c = found.x[:count] * unit
+    return float(np.abs(c).max(initial=0.0)), float(np.abs(rho - exact_sum(scaled, weights * c)).max())
 
 
 def _spread(
@@ -314,7 +347,7 @@ def _power(
     extra = sums + lost + also
     charged, measured = gap, dropped
     if charges and gap + extra > EXACT and np.isfinite(difference).all():
-        found = _charged(frame, difference, lost + also, dropped, limit)
+        found = _charged(frame, difference, len(weights), lost + also, dropped, limit)
         if found is not None:
             charged, extra, measured = found[0], lost + also, found[1]
     off = np.abs(difference) / np.sqrt(np.outer(*2 * (np.diag(frame.half).clip(TINY),)))
@@ -349,7 +382,9 @@ def _relative_error(frame: Frame, difference: Array, kept: int) -> tuple[float, 
     return min(found, key=sum)
 
 
-def _charged(frame: Frame, difference: Array, extra: float, dropped: float, limit: float) -> tuple[float, float] | None:
+def _charged(
+    frame: Frame, difference: Array, kept: int, extra: float, dropped: float, limit: float
+) -> tuple[float, float] | None:  # fmt: skip
     """The loss error and the rho that hold E and the rounding of the sums, with what was dropped; None if there are none."""
     found = None
     parts = [(difference[np.ix_(some, some)], frame.base[np.ix_(some, some)], some) for some in frame.targets]
@@ -361,7 +396,7 @@ def _charged(frame: Frame, difference: Array, extra: float, dropped: float, limi
     for error in (EXACT - extra, SHARPER, EXACT / 2):
         if not 0 < error <= EXACT - extra:
             continue
-        rho = dropped + max(_small_rho(frame, *part, error, limit - dropped) for part in parts)
+        rho = dropped + max(_small_rho(frame, *part, kept, error, limit - dropped) for part in parts)
         if rho <= limit:
             found = error, rho
             if error < EXACT - extra:
@@ -371,14 +406,16 @@ def _charged(frame: Frame, difference: Array, extra: float, dropped: float, limi
     return found
 
 
-def _small_rho(frame: Frame, difference: Array, base: Array, some: list[int], error: float, limit: float) -> float:
+def _small_rho(
+    frame: Frame, difference: Array, base: Array, some: list[int], kept: int, error: float, limit: float
+) -> float:  # fmt: skip
     """A small rho, up to ``limit``, that with a loss error holds E in ``some`` coordinates at every t; else infinite.
 
-    ``base`` is a lower bound of the loss.  The first bound of S that has such a rho is taken.
+    ``base`` is a lower bound of the loss, ``kept`` the number of rows kept.  The first bound of S that has such a rho is taken.
     """
     # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d the roots of the diagonal of M.
     squares = np.diag(frame.half) if frame.degree > 2 else np.diag(base)
-    sums = frame.sum_error * len(squares) * np.diag(squares)
+    sums = frame.sum_error_of(kept) * len(squares) * np.diag(squares)
 
     def failing(rho: float, first: Array, last: Array) -> Iterator[Array]:
         """The matrices that do not hold E."""

@@ -14,7 +14,7 @@
 3. The rows of the tree before the last elimination, in features whose rank has not been decided.
 4. Features of single columns, for degrees above 2.
 5. Coordinates from which no direction is dropped, if some were.
-6. Rows that dominate a moment are peeled: kept verbatim, with the rest reduced as above.
+6. Rows that dominate a moment are peeled: kept verbatim, with the rest reduced as above.  Then rows of hardly any weight.
 7. caratheodory, row by row, where there are few rows.
 8. All rows with their own weights, where there are very few.  That is exact by definition.
 
@@ -32,7 +32,7 @@ import numpy as np
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import PEELED, dominating, heaviest, wild_rows
+from karat.engine.peel import PEELED, dominating, heaviest, light_rows, wild_rows
 from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
@@ -41,7 +41,7 @@ from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
 from karat.engine.sums import MOST_ROWS
 from karat.engine.threads import one_blas_thread
-from karat.engine.tolerances import EXACT, LARGEST, SHARP
+from karat.engine.tolerances import CONTENT, EXACT, LARGEST, SHARP
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
@@ -150,7 +150,11 @@ def build(
         best = better(best, _anew(rows, kernel.keeping_all(), method, rng, progress, pilot))
     if not best.proof.ok:
         best = better(best, _peeled(rows, kernel, method, rng, best))
-    width = best.fitted.kernel.width
+    width, light = best.fitted.kernel.width, light_rows(rows)
+    if not best.proof.ok and levels and 0 < len(light) <= PEELED * width:
+        rest = np.setdiff1d(np.arange(len(rows)), light)
+        found = build(rows.subset(rest), kernel, method, seed, levels=False)
+        best = better(best, replace(found.with_peeled(rows, rest, light), passes=best.passes + found.passes))
     if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:
         best = better(best, _anew(rows, kernel, "caratheodory", rng, progress, pilot))
     if not best.proof.ok and len(rows) <= FEW * width:
@@ -209,15 +213,18 @@ def _attempt(
         first = np.zeros(1, dtype=np.intp)
         return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), "onepass", passes)
     best: Reduction | None = None
+    # Of higher powers a bound is measured, which may be twice as large in the coordinates of another sample.
+    content = CONTENT if fitted.kernel.power > 2 and linear_class(fitted) is None else np.inf
     features = searches(fitted) if sought is None else (sought,)
     ways = (way for search in features for way in feasible_weights(rows, search, method, pilot, rng, progress))
     for known, mass, way, more in ways:
         passes += more
         found = vertex(rows, fitted, known, mass, way, passes)
         best = better(best, found)
-        if not best.proof.ok and (way in LAST or linear_class(fitted) is not None):
+        settled = best.proof.ok and best.proof.reducible_error <= content
+        if not settled and (way in LAST or linear_class(fitted) is not None):
             best = without_rank_decision(rows, fitted, best, known, mass, way, passes, last=way in LAST)
-        if best.proof.ok and best.proof.reducible_error <= EXACT:
+        if best.proof.ok and best.proof.reducible_error <= min(content, EXACT):
             break
     assert best is not None
     return about_means(rows, best)

@@ -6,7 +6,8 @@ coreset, ``f(z) = |B z|^2`` and ``f_c(z) = |C z|^2``.  If there is a matrix R wi
     B = H R + F,      C = K R + G,      H'H = I + E_H,      K'K = I + E_K,
 
 then the claim of :mod:`karat.engine.proof` holds with the loss error ``|E_H| + |E_K|`` and rounding
-``max_j (|F_j| + |G_j|) / sigma_j``: both are |R z|^2, up to rotations and a change of the columns.  R, H and
+``max_j (|F_j| + |G_j|) / sigma_j``: both are |R z|^2, up to rotations and a change of the columns
+(docs/mathematics.md, Proposition 20, which also has the term of the constant).  R, H and
 K come from factorisations, and may be off by any amount: E, F and G are computed.  Unlike a comparison
 of sums of squares, this needs no coordinates in which the columns are well conditioned.  It takes H,
 which is as large as the data, so that it is for few rows, and where these are as many as columns.
@@ -33,7 +34,7 @@ def prove_by_rotations(block: Array, own: Array, made: Array, weights: Array) ->
     everything, kept = block * np.sqrt(own / total)[:, None], made * np.sqrt(weights / total)[:, None]
     size = np.maximum(linalg.column_norms(everything), linalg.column_norms(kept))
     unit = np.where(size > 0, size, 1.0)
-    triangle = _triangle(everything / unit)
+    triangle = _triangle(everything / unit, min(len(block), len(made)))
     error, moved, lost = 0.0, np.zeros(len(unit)), np.zeros(len(unit))
     for rows in (everything / unit, kept / unit):
         rotation = _rotation(rows, triangle)
@@ -58,10 +59,10 @@ def _share(k: Array, means: Array, spreads: Array) -> float:
     return float(np.max(np.where(need > 0, need / np.maximum(spreads[1:], TINY), 0.0), initial=0.0))
 
 
-def _triangle(rows: Array) -> Array:
-    """R of full rank (r x v) with the squares of the rows, up to rounding."""
+def _triangle(rows: Array, most: int) -> Array:
+    """R of full rank (r x v), at most ``most``, with the squares of the rows, up to rounding."""
     _, sizes, vectors = linalg.svd(rows, full_matrices=False)
-    keep = sizes > RANK * sizes[:1]
+    keep = (sizes > RANK * sizes[:1]) & (np.arange(len(sizes)) < most)
     return np.asarray(sizes[keep, None] * vectors[keep])
 
 

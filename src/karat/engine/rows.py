@@ -136,15 +136,18 @@ def consecutive(index: Indices) -> slice | None:
     return slice(int(index[0]), int(index[-1]) + 1)
 
 
-def useful_shift(pilot: Array, weights: Array | None = None, harmless: float = 1.0) -> Array:
-    """The means of columns; zero where they are at most ``harmless`` standard deviations, so that they spoil no product."""
+def useful_shift(pilot: Array, weights: Array | None = None, harmless: float = 1.0, alone: float = 0.5) -> Array:
+    """The means of columns; zero where they are at most ``harmless`` standard deviations, so that they spoil no product.
+
+    A row with more than the share ``alone`` of the weight is taken for the mean.
+    """
     with np.errstate(over="ignore", invalid="ignore"):  # noticed by the pass
         mean = np.average(pilot, axis=0, weights=weights)
         mean = mean + np.average(pilot - mean, axis=0, weights=weights)  # without the rounding of an average
         mean = np.where((pilot == pilot[0]).all(axis=0), pilot[0], mean)
         spread = np.sqrt(np.average(np.square(pilot - mean), axis=0, weights=weights))
     near = np.isfinite(spread) & (np.abs(mean) <= harmless * spread)
-    if weights is not None and 2 * weights.max() > weights.sum():  # a mean that rounding would move away from its row
+    if weights is not None and weights.max() > alone * weights.sum():  # a mean that rounding would move away from its row
         mean = pilot[weights.argmax()]
     return np.where(near, 0.0, mean)
 
@@ -268,7 +271,7 @@ def add_in_place(left: Statistic, right: Statistic) -> Statistic:
 def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> Statistic:
     """The kernel's statistic, summed over all rows."""
     kernel = kernel.over(len(rows))
-    if (found := kernel.sparse_statistic(rows)) is not None:
+    if any(sparse.issparse(part) for part in rows.parts) and (found := kernel.sparse_statistic(rows)) is not None:
         return found
     if prod(kernel.product_shape) > LARGE:  # one range, block after block
         sums = RunningSum()

@@ -5,8 +5,8 @@
 Up to PILOTED columns the coordinates T are those of :mod:`karat.engine.powers`, chosen by a sample.
 More columns are summed as they are.  A worst-case bound on the rounding of these sums is
 ``r g / lambda`` relative to the loss (:mod:`karat.engine.frame`), with r coordinates, g the rounding of
-one entry and lambda the smallest eigenvalue of their correlations C.  Where that is too much, some
-columns are nearly combinations of others.  Cholesky's factorisation of C with pivoting finds them,
+one entry and lambda the smallest eigenvalue of their correlations C (docs/mathematics.md, Proposition 18).
+Where that is too much, some columns are nearly combinations of others.  Cholesky's factorisation of C with pivoting finds them,
 
     P'C P = R'R,      w_K = w_J A + rest,      A = R_JJ^-1 R_JK,
 
@@ -18,7 +18,7 @@ factor whose levels add up to the constant.  Its column is a coordinate again, b
 to leave one level out makes lambda as small as 1 / levels.  Coordinates then are redundant: every
 query z has the same loss as z + N beta, and one of these is orthogonal to all N in units of the columns.
 So lambda is the smallest eigenvalue on the rest of the space, that of C + Q Q', Q orthonormal null
-directions.
+directions (Proposition 19).
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class SecondMoments(Powers):
     """Squares of affine forms of the columns; their moments are a matrix, and no features are made."""
 
     makes_features = False
+    alone = 1 - 2.0**-40  # below, a mean does as well, and is no record that a checkpoint would hold
 
     def __init__(self, columns: int, rows: int = MOST_ROWS, sparse: Flags | None = None) -> None:
         super().__init__(columns, 2, affine=True)
@@ -121,7 +122,7 @@ class SecondMoments(Powers):
         if not self.wide:
             return super().prepare(pilot, weights)
         prepared = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
-        prepared.shift = np.where(self.sparse, 0.0, useful_shift(pilot[:, 1:], weights))
+        prepared.shift = np.where(self.sparse, 0.0, useful_shift(pilot[:, 1:], weights, alone=self.alone))
         largest = np.abs(pilot - np.concatenate([[0.0], prepared.shift])).max(axis=0)
         extreme = (largest > 0) & ((largest >= EXTREME) | (largest <= 1 / EXTREME))
         if extreme.any():  # in units that are powers of two
@@ -151,7 +152,7 @@ class SecondMoments(Powers):
         return super()._own_statistic(block, weights)
 
     def sparse_statistic(self, rows: Rows) -> Statistic | None:
-        if not self.wide or not any(sparse.issparse(part) for part in rows.parts):
+        if not self.wide:
             return None
         return (sparse_squares(rows, self.shift, self.basis.map, self.replaced, self.plain_gram),)
 
@@ -268,8 +269,9 @@ class SecondMoments(Powers):
         mean = scaled[0, 1:][order[few:]] - scaled[0, 1:][order[:few]] @ raw  # what the constant has in the rests
         first, raw = np.concatenate([among[:1], first]), np.vstack([mean, raw])
         coefficients = raw * size[last] / size[first][:, None]
-        whole = np.rint(coefficients)
-        coefficients = np.where(np.abs(coefficients - whole) < WHOLE, whole, coefficients)
+        # Levels add up to whole numbers.  What is left in a rest after that is removed as it is, however small.
+        whole, again = np.rint(coefficients), np.isin(last, self.replaced)
+        coefficients = np.where((np.abs(coefficients - whole) < WHOLE) & ~again, whole, coefficients)
         map_ = self.basis.map.copy()
         back = np.eye(len(map_)) if self.back is None else self.back.copy()
         map_[:, last] -= map_[:, first] @ coefficients

@@ -35,21 +35,21 @@ def sparse_squares(rows: Rows, shift: Array, map_: Array, replaced: Indices, kno
     size = ROWS if not _integers(rows) else MOST
     for start in range(0, len(rows), size):
         stop = min(start + size, len(rows))
-        table, dense, order = _blocks(rows, start, stop, shift)
+        table, dense, order = _sparse_and_dense(rows, start, stop, shift)
         weights = None if rows.weights is None else rows.weights[start:stop]
         bits = (DIGITS - int(np.ceil(np.log2(max(stop - start, 2))))) // 2
         plain = np.concatenate(order)
         stays = ~np.isin(plain, replaced)
         if len(replaced):
             rest = np.asarray(table @ map_[order[0]][:, replaced] + dense @ map_[order[1]][:, replaced])
-            own, beside = _weighted(table, dense, weights)
+            own, beside = _with_weights(table, dense, weights)
             rest = rest if weights is None else rest * np.sqrt(weights)[:, None]
             across = _across(own, beside, rest, bits)
             total[np.ix_(plain[stays], replaced)] += across[stays]
             total[np.ix_(replaced, plain[stays])] += across[stays].T
             total[np.ix_(replaced, replaced)] += _squares(rest, bits)
         if known is None:
-            new = _products(*_weighted(table, dense, weights), bits)
+            new = _products(*_with_weights(table, dense, weights), bits)
             total[np.ix_(plain[stays], plain[stays])] += new[np.ix_(stays, stays)]
     return np.triu(total)
 
@@ -62,7 +62,7 @@ def _integers(rows: Rows) -> bool:
     return all(bool((np.rint(d) == d).all() and np.abs(d).max(initial=0.0) <= 2**15) for d in data)
 
 
-def _blocks(rows: Rows, start: int, stop: int, shift: Array) -> tuple[Any, Array, tuple[Indices, Indices]]:
+def _sparse_and_dense(rows: Rows, start: int, stop: int, shift: Array) -> tuple[Any, Array, tuple[Indices, Indices]]:
     """Some rows as a sparse matrix, and dense columns with the constant; and which variables both are."""
     where: Any = slice(start, stop) if rows.index is None else rows.index[start:stop]
     tables, dense, first, last = [], [np.ones((stop - start, 1))], [], [np.zeros(1, dtype=np.intp)]
@@ -77,7 +77,7 @@ def _blocks(rows: Rows, start: int, stop: int, shift: Array) -> tuple[Any, Array
     return table, np.hstack(dense), (np.concatenate(first), np.concatenate(last))
 
 
-def _weighted(table: Any, dense: Array, weights: Array | None) -> tuple[Any, Array]:
+def _with_weights(table: Any, dense: Array, weights: Array | None) -> tuple[Any, Array]:
     """Rows times the roots of their weights."""
     if weights is None:
         return table, dense
@@ -121,7 +121,7 @@ def _squares(values: Array, bits: int) -> Array:
 def _cut_sparse(table: Any, bits: int) -> tuple[Any, Any]:
     """The matrix on a grid, and the rest; None if that is zero."""
     top = abs(table).max(axis=0).toarray().ravel()
-    step = _steps(top, bits)[table.indices]
+    step = _grid_steps(top, bits)[table.indices]
     high = np.rint(table.data / step) * step
     low = table.data - high
     shape = (table.indices, table.indptr)
@@ -129,11 +129,11 @@ def _cut_sparse(table: Any, bits: int) -> tuple[Any, Any]:
 
 
 def _cut(values: Array, bits: int) -> tuple[Array, Array]:
-    step = _steps(np.abs(values).max(axis=0, initial=0.0), bits)
+    step = _grid_steps(np.abs(values).max(axis=0, initial=0.0), bits)
     high = np.rint(values / step) * step
     return high, values - high
 
 
-def _steps(largest: Array, bits: int) -> Array:
+def _grid_steps(largest: Array, bits: int) -> Array:
     """Powers of two: the grids of columns that are no larger than this."""
     return np.asarray(np.exp2(np.ceil(np.log2(np.where(largest > 0, largest, 1.0))) - bits))

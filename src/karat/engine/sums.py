@@ -109,7 +109,7 @@ def gram_with_ones(block: Array, weights: Array | None) -> Array:
 
 def upper_squares(block: Array, weights: Array | None, piece: int = SHORT, rows: int = BLOCK) -> Array:
     """The upper triangle of the same for many columns: chains of pieces, and a running sum of blocks of ``rows``."""
-    block = np.ascontiguousarray(block) if weights is None else block * np.sqrt(weights)[:, None]
+    block = np.ascontiguousarray(block if weights is None else block * np.sqrt(weights)[:, None])
     sums = RunningSum()
     for start in range(0, len(block), rows):
         part = np.zeros((block.shape[1], block.shape[1]))
@@ -124,7 +124,7 @@ def exact_squares(block: Array, weights: Array | None) -> Array:
     The numbers of a block of rows are cut in two, ``x = a + b`` with a on a grid so coarse that the sums of products of a are
     exact; the rounding of the rest, ``(a + b / 2)'b`` and its transpose, is small beside them.
     """
-    block = block if weights is None else block * np.sqrt(weights)[:, None]
+    block = np.ascontiguousarray(block if weights is None else block * np.sqrt(weights)[:, None])
     sums = RunningSum()
     for start in range(0, len(block), BLOCK):
         values = block[start : start + BLOCK]
@@ -252,3 +252,11 @@ def exact_sum(features: Array, weights: Array) -> Array:
         lost += error.sum(axis=1)
         terms = joint if count == 2 * half else np.hstack([joint, terms[:, -1:]])
     return np.asarray(terms[:, 0] + lost)
+
+
+def sum_of_products(*factors: Array | float) -> float:
+    """``sum_t prod_k factors[k][t]``, of products that may be beyond all doubles as long as their sum is not."""
+    mantissas, exponents = np.frexp(np.stack(np.broadcast_arrays(*factors)))
+    products, powers = mantissas.prod(axis=0), exponents.sum(axis=0)
+    most = powers[products != 0].max(initial=-(2**20))
+    return float(np.ldexp(np.ldexp(products, powers - most).sum(), most))

@@ -6,9 +6,9 @@ their places are given.  Rows that are *made* need r + 1, r the rank of S: with 
 
     z_i = mu + sqrt(r + 1) (V R)_i,     weights U / (r + 1),     V'V = I,  V'1 = 0      (V: r + 1 x r)
 
-have ``sum w z = U mu`` and ``sum w (z - mu)(z - mu)' = U R'V'V R = U S``.  V is Helmert's matrix, whose
-product with R is a running sum.  These are the sigma points of the unscented transform (S. Julier,
-*The spherical simplex unscented transformation*, 2003), taken as a data set.
+have ``sum w z = U mu`` and ``sum w (z - mu)(z - mu)' = U R'V'V R = U S`` (docs/mathematics.md, Proposition
+17).  V is Helmert's matrix, whose product with R is a running sum.  These are the sigma points of the
+unscented transform (S. Julier, *The spherical simplex unscented transformation*, 2003), taken as a data set.
 
 They are made in the coordinates w = (1, D - shift) T of the sums (:mod:`karat.engine.frame`), mapped
 back by ``[T N]^-1``, and rounded.  What they are off by is measured on the rows as they are stored.
@@ -17,9 +17,9 @@ back by ``[T N]^-1``, and rounded.  What they are off by is measured on the rows
 ``eta = max(32 h, 1e-6)`` of them is kept back: rows are made of (1 - eta) G, and r + 1 more of what
 is left, G - (moments of the rows as stored).  The error goes from h to about 32 h^2.
 
-**A row at the mean.**  Where columns differ from their means by few units in the last place, so that
-layers need h < 1/64, one row at the mean takes the weight 1 - t^-2, and the others lie t times as far
-from it, where a unit in the last place is t times less.
+**A row at the mean.**  Where columns differ from their means by so few units in the last place that layers
+do not suffice (they need h < 1/64), one row at the mean takes the weight 1 - t^-2, and the others lie t
+times as far from it, where a unit in the last place is t times less.
 
 **Wild rows** (:mod:`karat.engine.peel`) are kept as they are, or made by themselves if they are many.
 """
@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.claim import Claim
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import PEELED, wild_rows
@@ -44,7 +45,8 @@ from karat.engine.tolerances import TINY
 
 SYNTHETIC = "synthetic"  # how rows were found
 ORDINARY, WILD, VERBATIM = 0, 1, 2  # strata
-GOAL = 1e-12  # relative error of the moments of stored rows up to which there is one layer
+GOAL = 1e-12  # relative error of the moments of stored rows up to which there is one layer,
+SHARP = 1e-14  # and the same for rows that stand for others: what they are off by adds up
 KEPT_BACK = 32.0  # times that error: the share of the moments that is left for the next layer,
 LEAST_SHARE = 2.0**-20  # and its smallest
 MANY, FEW = 4, 2**22  # rows per column, and numbers, up to which the proof of rotations is tried as well
@@ -107,6 +109,7 @@ class MadeRows(Reduction):
             values=np.vstack([self.values, other.values]),
             strata=np.concatenate([self.strata, other.strata]),
             most=self.most + other.most,
+            inherited=Claim.union([self.inherited, other.inherited]),
         )
 
 
@@ -142,8 +145,9 @@ def square_root(matrix: Array, rank: int) -> Array | None:
 class Maker:
     """Makes rows with the moments of a frame."""
 
-    def __init__(self, fitted: FittedMoments, origin: Array | None) -> None:
+    def __init__(self, fitted: FittedMoments, origin: Array | None, goal: float) -> None:
         assert fitted.frame is not None
+        self.goal = goal
         self.origin = origin  # what rows are stored beside, of long integers; None if nothing
         self.fitted, self.frame = fitted, fitted.frame
         self.kernel, self.shift = fitted.kernel, fitted.kernel.shift
@@ -159,8 +163,7 @@ class Maker:
             values[:, frame.basis.map[1:].any(axis=1)] = coordinates[:, 1:]
         else:
             values = (coordinates @ frame.inverse[: len(frame.second)])[:, 1:]
-        values = values + self.shift
-        return values if self.origin is None else (values + self.origin) - self.origin
+        return as_stored(values + self.shift, self.origin)
 
     def block(self, values: Array) -> Array:
         """Rows as the kernel reads them."""
@@ -212,10 +215,10 @@ class Maker:
             if best is None or found.proof.merit > best.proof.merit:
                 best = found
             error = found.proof.reducible_error
-            if (found.proof.ok and error <= GOAL) or layer == layers:
+            if (found.proof.ok and error <= self.goal) or layer == layers:
                 break
             size = float(np.trace(rest[1:, 1:]) / max(np.trace(self.moments[1:, 1:]), TINY))
-            back = max(KEPT_BACK * error / size, LEAST_SHARE)
+            back = max(KEPT_BACK * error / max(size, TINY), LEAST_SHARE)
             more = self.made(rest * (1 - back), share * (1 - back)) if back <= 0.5 else None
             if more is None:
                 break
@@ -235,9 +238,9 @@ class Maker:
 
 @one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def make_rows(fitted: FittedMoments, origin: Array | None = None) -> MadeRows:
-    """Rows with given moments; the proof says whether they are exact."""
-    maker = Maker(fitted, origin)
+def make_rows(fitted: FittedMoments, origin: Array | None = None, sharp: bool = False) -> MadeRows:
+    """Rows with given moments; the proof says whether they are exact.  ``sharp`` as in :func:`synthesise`."""
+    maker = Maker(fitted, origin, SHARP if sharp else GOAL)
     best: MadeRows | None = None
     for distance, layers in ATTEMPTS:
         found = maker.attempt(distance, layers)
@@ -260,7 +263,7 @@ def synthesise(
     """Made rows with the moments of all rows; wild rows by themselves, if ``levels``.
 
     ``origin``: what was subtracted from the columns when they were read, and is added when rows are stored.
-    ``sharp``: the rows stand for others, so that errors add up and each should be small.
+    ``sharp``: the rows stand for others, or will, so that errors add up and each should be small.
     """
     origin = None if origin is None or not origin.any() else origin
     rng = np.random.default_rng(seed)
@@ -272,13 +275,23 @@ def synthesise(
         found = _wild_apart(rows, seed, wild, origin)
         if found.proof.ok:
             return found
-    found = replace(make_rows(fitted, origin), passes=passes, spread=spread)
+    found = replace(make_rows(fitted, origin, sharp), passes=passes, spread=spread)
     if not found.proof.ok and len(rows) <= MANY * (rows.columns + 1) and len(rows) * rows.columns <= FEW:
-        found = _by_rotations(rows, found)
+        found = _by_rotations(rows, found, origin)
     return found
 
 
-def _by_rotations(rows: Rows, found: MadeRows) -> MadeRows:
+def as_stored(values: Array, origin: Array | None) -> Array:
+    """Rows, less an origin, as they are after it was added and subtracted: what is stored and read again."""
+    return values if origin is None else (values + origin) - origin
+
+
+def doubles_hold(values: Array, origin: Array | None) -> bool:
+    """Whether rows, less an origin, can be stored as they are."""
+    return bool((as_stored(values, origin) == values).all())
+
+
+def _by_rotations(rows: Rows, found: MadeRows, origin: Array | None) -> MadeRows:
     """Few rows: those that were made, or a rotation of the rows themselves, with the proof of rotations."""
     shift, everything = found.fitted.kernel.shift, np.arange(len(rows))
     block, own = rows.take(everything, shift), own_weights(rows, everything)
@@ -288,7 +301,7 @@ def _by_rotations(rows: Rows, found: MadeRows) -> MadeRows:
     size = linalg.column_norms(spread)
     _, sizes, vectors = linalg.svd(spread / np.where(size > 0, size, 1.0), full_matrices=False)
     keep = sizes > RANK * sizes[:1]
-    values = shift + mean + simplex_rows(sizes[keep, None] * vectors[keep] * size)
+    values = as_stored(shift + mean + simplex_rows(sizes[keep, None] * vectors[keep] * size), origin)
     rotated = replace(
         found,
         values=values,
@@ -311,7 +324,8 @@ def _wild_apart(rows: Rows, seed: int, wild: Indices, origin: Array | None) -> M
     """Wild rows and the others by themselves; a few wild ones as they are."""
     rest = np.setdiff1d(np.arange(len(rows)), wild)
     ordinary = synthesise(rows.subset(rest), seed, levels=False, origin=origin)
-    if len(wild) <= PEELED * (rows.columns + 1) or not ordinary.proof.ok:
+    few = len(wild) <= PEELED * (rows.columns + 1) and doubles_hold(rows.take(wild, np.zeros(rows.columns))[:, 1:], origin)
+    if few or not ordinary.proof.ok:
         return replace(ordinary.with_verbatim(rows, wild), passes=ordinary.passes + 2)
     other = synthesise(rows.subset(wild), seed, levels=False, origin=origin).in_stratum(WILD)
     return ordinary.beside(other, rest, wild)

@@ -17,7 +17,7 @@ from typing import Any, Literal, Never
 from karat._core.coreset import Coreset
 from karat._core.files import problem_header
 from karat._core.provenance import Provenance
-from karat._core.synthetic import REAL, SYNTHETIC, RowChoice, RowKind, Verbatim, check_rows_argument, made_memory
+from karat._core.synthetic import KEEP, REAL, SYNTHETIC, RowChoice, RowKind, Verbatim, check_rows_argument, made_memory
 from karat._data.advice import unknown_argument
 from karat._data.arguments import check_mergeable, check_taken, column_problem, column_roles, listed_names, progress_bar
 from karat._storage.archive import prefixed, without_prefix
@@ -130,7 +130,8 @@ def coreset_files(
         raise unknown_argument(coreset_files, unknown)
     problem = column_problem(problem, target)
     check_taken(problem, y=target or None, groups=groups)
-    check_rows_argument(rows, problem, "auto", verbatim)
+    if rows != REAL or verbatim != KEEP:
+        check_rows_argument(rows, problem, "auto", verbatim)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence)
     layout = Layout.encoded(problem, roles, pipeline, on_missing, listed_names("one_hot", one_hot))
     if digest not in (None, ALGORITHM):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._core.synthetic import measured_by_moments, readable_by_doubles
+from karat._core.synthetic import as_bytes, measured_by_moments, readable_by_doubles
 from karat._core.verify import shared_groups
 from karat._data.batch import Batch, Table, find_offsets, stacked_rows
 from karat._data.labels import same_kind
@@ -17,8 +17,8 @@ from karat._stream.sketch import BUFFER_BYTES
 from karat._stream.summary import Buffer
 from karat.engine.moment_stream import MomentStream
 from karat.engine.reduce import NonFiniteError, Reduction
-from karat.engine.rows import Rows
-from karat.engine.synthetic import VERBATIM, WILD
+from karat.engine.rows import Rows, own_weights
+from karat.engine.synthetic import VERBATIM
 from karat.errors import InputError
 from karat.io.consumers import Consumer, dense_rows
 from karat.io.source import Chunk
@@ -29,38 +29,47 @@ class SumSecondMoments(Consumer):
 
     Attributes
     ----------
-    missing : set of bytes
-        Rows that the coreset keeps as they are and that have not come.
+    missing : dict
+        How many rows that the coreset keeps as they are have not come, by group and bytes.
     """
 
     def __init__(self, core: Coreset, kept: Table, rows: int) -> None:
-        self.core, self.kept = core, readable_by_doubles(kept)
+        self.core, self.kept, self.began = core, kept, False
         assert core.strata is not None
         self.strata = core.strata
         self.streams: dict[Any, MomentStream] = {}
         self.buffer = Buffer(rows, BUFFER_BYTES)
-        apart = np.flatnonzero(self.strata == VERBATIM)
-        self.missing: dict[bytes, int] = {}
-        for row in self._as_bytes(self.kept.stored_rows(), apart):
-            self.missing[row] = self.missing.get(row, 0) + 1
-        self.first = dense_rows(self.kept.stored_rows(), apart)[:, 0]
+        self.missing: dict[tuple[Any, bytes], int] = {}
+        self.first = np.zeros(0)
 
-    def _as_bytes(self, rows: Rows, some: np.ndarray) -> list[bytes]:
-        weights = np.ones(len(some)) if rows.weights is None else rows.weights[some]
-        return [row.tobytes() for row in np.column_stack([dense_rows(rows, some), weights])]
+    def _begin(self, batch: Batch) -> None:
+        """Read made rows, which are doubles, as the first rows of the data are: long integers as differences to an offset."""
+        offsets = find_offsets(batch.parts, self.kept.names, self.kept.problem)
+        self.kept, self.began = readable_by_doubles(replace(self.kept, offsets=offsets)), True
+        apart, rows = np.flatnonzero(self.strata == VERBATIM), self.kept.stored_rows()
+        for row in self._named(rows, apart, self.kept.groups):
+            self.missing[row] = self.missing.get(row, 0) + 1
+        self.first = dense_rows(rows, apart)[:, 0]
+
+    def _named(self, rows: Rows, some: np.ndarray, groups: np.ndarray | None) -> list[tuple[Any, bytes]]:
+        """Some rows, by their groups and bytes."""
+        labels = [None] * len(some) if groups is None else groups[some].tolist()
+        return list(zip(labels, as_bytes(dense_rows(rows, some), own_weights(rows, some)), strict=True))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
-        kept = self.kept
         if batch.weights is not None and not batch.weights.all():
             batch = batch.take(batch.weights > 0)
         if not len(batch):
             return
+        kept = self.kept
         columns = sum(part.shape[1] for part in batch.parts) - kept.targets
         if columns != kept.columns:
             raise InputError(
                 f"The coreset has {kept.columns} columns and {kept.targets} targets, the data has {columns} and {kept.targets}."
             )
-        offsets = find_offsets(batch.parts, kept.names, kept.problem, kept.offsets)
+        if not self.began:
+            self._begin(batch)
+        offsets = find_offsets(batch.parts, kept.names, kept.problem, self.kept.offsets)
         if kept.groups is not None and batch.groups is not None:
             same_kind(kept.groups, batch.groups)
         batch = self._without_verbatim(replace(batch, offsets=offsets))
@@ -76,7 +85,7 @@ class SumSecondMoments(Consumer):
         rows = batch.stored_rows()
         near = np.flatnonzero(np.isin(dense_rows(rows)[:, 0], self.first))
         gone = np.zeros(len(batch), dtype=bool)
-        for place, row in zip(near.tolist(), self._as_bytes(rows, near), strict=True):
+        for place, row in zip(near.tolist(), self._named(rows, near, batch.groups), strict=True):
             if self.missing.get(row, 0):
                 self.missing[row] -= 1
                 gone[place] = True
@@ -89,12 +98,11 @@ class SumSecondMoments(Consumer):
         labels = Batch([], np.arange(sum(map(len, batches))))
         if batches[0].groups is not None:
             labels = replace(labels, groups=np.concatenate([np.asarray(batch.groups) for batch in batches]))
-        levels = bool((self.strata == WILD).any())
         try:
             for label in labels.labels:
                 rows = stacked_rows(batches, labels.index(label))
                 before = self.streams.get(label) or MomentStream(rows.columns)
-                self.streams[label] = before.plus(rows, self.kept.origin, 1, levels=levels)
+                self.streams[label] = before.plus(rows, self.kept.origin, 1, levels=False)
         except NonFiniteError:
             raise explain_non_finite(batches[0].parts, self.kept.names) from None
         self.buffer.clear()

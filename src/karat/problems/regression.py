@@ -38,7 +38,9 @@ from karat.engine.offsets import exact_combination
 from karat.engine.powers import Powers
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress, Rows
+from karat.engine.sums import sum_of_products
 from karat.engine.threads import one_blas_thread
+from karat.engine.tolerances import EPS, TINY
 from karat.errors import InputError
 from karat.problems.absorb.absorb import absorb, measure_absorbed
 from karat.problems.absorb.correction import Correction
@@ -49,6 +51,7 @@ Absorb = Literal["diagonal", "box"] | None
 ONE_ALPHA = "other values of alpha (the regulariser has absorbed a part of the data)"
 NO_TOTAL = "the total weight"
 LOWER_POWERS = "lower powers of the residual"
+LEAST = TINY / EPS  # mean loss that single powers, too small for a double, could not change
 REGULARISER_ZERO = 1e-10  # a regulariser weight below this is zero
 
 
@@ -103,8 +106,11 @@ class _Regression(Problem):
         targets = y.reshape(len(y), -1)
         coefficients, offset = query_matrix(query, X.shape[1], self.fit_intercept, targets.shape[1])
         residual = X @ coefficients + offset - targets
-        value = float(weights @ (residual**self.power).sum(axis=1))
-        return value + self.penalty * float((np.abs(coefficients) ** self.power).sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = float(weights @ (residual**self.power).sum(axis=1))
+        if not LEAST * float(weights.sum()) <= value < np.inf:  # powers may be beyond all doubles
+            value = sum_of_products(weights[:, None], *[residual] * self.power)
+        return value + sum_of_products(self.penalty, *[np.abs(coefficients)] * self.power)
 
     def loss_on(self, core: CoresetLike, query: Any) -> float:
         value = super().loss_on(core, query)

@@ -8,6 +8,7 @@ import numpy as np
 
 from karat.engine.coordinates import monomials
 from karat.engine.linalg import Array, Indices
+from karat.engine.sums import sum_of_products
 from karat.problems.absorb.forms import union_positions
 
 
@@ -59,7 +60,7 @@ class Correction:
 
     def value(self, coefficients: Array) -> float:
         scale, factors = self._terms(coefficients)
-        return float(scale @ factors.prod(axis=1))
+        return sum_of_products(scale, *factors.T)
 
     def derivatives(self, coefficients: Array) -> tuple[Array, Array]:
         """Gradient and Hessian with respect to the coefficients."""
