@@ -106,7 +106,7 @@ def fit_few(estimator: Any, rows: TrainingRows, groups: Any, few_rows: int) -> t
     """Fit an estimator, in place, on few rows, or on all where that is as good; returns it with its coreset."""
     reason = why_all_rows(estimator, rows, few_rows)
     if not reason:
-        return fit_exactly(estimator, rows, groups)
+        return fit_exactly(estimator, replace(rows, reduces=True if few_rows == 0 else None), groups)
     core = all_rows(rows.table, None if rows.classifies else rows.target, rows.problem, rows.sample_weight, reason)
     if rows.classifies:
         core = replace(core, groups=rows.target[core.indices])

@@ -91,8 +91,8 @@ class TrainingRows:
     classifies : bool
         Whether the target holds classes.
     random_state : int
-    reduces : bool
-        Whether few rows are to be made.
+    reduces : bool, optional
+        Whether few rows are made, in any case or never; by default where that saves time.
     fits : int
         About how many fits of a model use the few rows; an expensive one counts as several.
     """
@@ -104,7 +104,7 @@ class TrainingRows:
     fronts: tuple[Any, ...] = ()
     classifies: bool = False
     random_state: int = 0
-    reduces: bool = True
+    reduces: bool | None = None
     fits: int = 1
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -210,8 +210,8 @@ class TrainingRows:
 
     def reason_against(self, rows: int, columns: int, parts: int = 1, uses: int = 1) -> str:
         """Why few rows are not made of so many, in several parts, each of which is used several times; empty if they are."""
-        if not self.reduces:
-            return ALL
+        if self.reduces is not None:
+            return "" if self.reduces else ALL
         made = (columns + 2) * parts * (len(np.unique(self.target)) if self.classifies else 1)
         if rows >= LEAST * made and rows * (self.fits * uses - PASSES) >= FACTORS * made:
             return ""
