@@ -36,7 +36,7 @@ from karat.estimators import registry, searches
 from karat.estimators.fitting import check_listed, check_splitter, fit_weighted, join_pipeline, key_of, refuse, split_pipeline
 from karat.estimators.folds import atoms_of, cores_of_atoms, few_of_folds, full_splits, made_of_splits
 from karat.estimators.leave_one_out import fit_by_leave_one_out
-from karat.estimators.training_rows import TrainingRows
+from karat.estimators.training_rows import EXPENSIVE, TrainingRows
 from karat.estimators.transformers import (
     check_not_random,
     check_request,
@@ -51,7 +51,6 @@ FEW = 5_000  # rows up to which nothing is gained, by default
 # Coordinate descent on all rows takes a few sweeps at best: up to so many columns, and from so many rows on, rows are
 # made in the time of these.
 NARROW, MANY = 128, 20_000
-EXPENSIVE = 8  # times as long as X'X takes a decomposition of all rows
 
 
 def selects(estimator: Any) -> bool:
@@ -173,7 +172,7 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
     if key not in registry.ONE_PASS + registry.SWEEPS:
         rows = replace(rows, fits=EXPENSIVE * rows.fits)
     few = rows.few()
-    return few.fit(leaf), few.core
+    return few.fit(leaf), few.core_of(leaf)
 
 
 def _fit_transformed(regressor: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:

@@ -10,6 +10,7 @@ so all leverages and all predictions are one product of matrices each per block 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from karat.compat.sklearn import copy_fitted, weight_request
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.estimators.fitting import fit_weighted
-from karat.estimators.training_rows import TrainingRows, WeightedRows
+from karat.estimators.training_rows import EXPENSIVE, TrainingRows, WeightedRows
 from karat.estimators.weighted.from_gram import Gram
 
 BLOCK = 1 << 14
@@ -44,7 +45,7 @@ def fit_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
     if (alphas <= 0).any():
         raise InputError("RidgeCV without cv needs alphas above 0.", argument="alphas")
     flat = containers.dimensions(rows.target) == 1
-    X, few = rows.X, rows.few()
+    X, few = rows.X, replace(rows, fits=EXPENSIVE * rows.fits).few()
     y = dense_target(rows.y)
     weights = weights_or_ones(rows.sample_weight, len(y))
     errors = _errors(X, y, weights, few, alphas, ridge.fit_intercept)

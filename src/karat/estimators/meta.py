@@ -95,7 +95,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         """Keep what was fitted, on which rows, and why these are all."""
         self.estimator_, self.core_ = estimator, core
         self.reduced_ = core.certificate.method != ALL_ROWS
-        self.reason_ = None if self.reduced_ else " ".join(core.certificate.notes)
+        self.reason_ = None if self.reduced_ else core.certificate.notes[0]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = str(super().__repr__(N_CHAR_MAX))

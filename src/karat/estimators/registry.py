@@ -140,13 +140,18 @@ SWEEPS = ("Lasso", "ElasticNet", "MultiTaskLasso", "MultiTaskElasticNet")  # coo
 
 # Transformers are fitted by scikit-learn, and map every row by itself.
 SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")  # an affine map of every column
+SELECTIONS = (  # of columns
+    "VarianceThreshold", "SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe",
+    "GenericUnivariateSelect", "SelectFromModel", "RFE", "RFECV", "SequentialFeatureSelector",
+)  # fmt: skip
+ROTATIONS = ("PCA", "IncrementalPCA", "TruncatedSVD")  # linear maps, unless they whiten
+# Solvers of sparse rows that stop at a tolerance, unlike those of dense rows.
+ITERATIVE_IF_SPARSE = ("Ridge", "RidgeClassifier", "LinearRegression")
 MOMENT_FITTED = ("StandardScaler",)  # fitted on few rows with weights it comes out the same
 IMPUTERS = ("SimpleImputer",)
-TRANSFORMERS = frozenset(SCALERS + IMPUTERS) | {
-    "PCA", "IncrementalPCA", "TruncatedSVD", "FactorAnalysis", "FastICA", "GaussianRandomProjection",
-    "SparseRandomProjection", "FeatureAgglomeration", "VarianceThreshold", "SelectKBest", "SelectPercentile",
-    "SelectFpr", "SelectFdr", "SelectFwe", "GenericUnivariateSelect", "SelectFromModel", "RFE", "RFECV",
-    "SequentialFeatureSelector", "PolynomialFeatures", "FunctionTransformer", "Normalizer", "Binarizer",
+TRANSFORMERS = frozenset(SCALERS + SELECTIONS + ROTATIONS + IMPUTERS) | {
+    "FactorAnalysis", "FastICA", "GaussianRandomProjection",
+    "SparseRandomProjection", "FeatureAgglomeration", "PolynomialFeatures", "FunctionTransformer", "Normalizer", "Binarizer",
     "OneHotEncoder", "OrdinalEncoder", "KBinsDiscretizer", "SplineTransformer", "PowerTransformer",
     "QuantileTransformer", "KNNImputer", "MissingIndicator", "KernelPCA", "Nystroem", "RBFSampler",
     "SkewedChi2Sampler", "AdditiveChi2Sampler", "PolynomialCountSketch", "KMeans", "RandomTreesEmbedding",

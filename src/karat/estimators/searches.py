@@ -7,10 +7,10 @@ A search of scikit-learn is run on tokens instead of rows: token 2k stands for t
 
 What a token stands for are few rows, made of the columns that the transformers of a candidate give:
 
-    no transformers, scalers   rows are made of the raw columns of every fold, in one pass over the data.  A
-                               training part is a union of folds, and scaled rows are rows of scaled columns
-    any others                 are fitted on all rows of a training part, once for all candidates that differ in
-                               the last step, and rows are made of what they give, for training and for testing
+    affine transformers   rows are made of the raw columns of every fold, in one pass over the data.  A training
+    (scalers, selections) part is a union of folds, and scaled rows are rows of scaled columns
+    any others            are fitted on all rows of a training part, once for all candidates that differ in the
+                          last step, and rows are made of what they give, for training and for testing
 
 Scores that are functions of moments are computed on few test rows, any other on all of them.
 """
@@ -33,7 +33,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state, get_tags
 
 from karat._core.coreset import Coreset
-from karat._core.synthetic import REAL
+from karat._core.synthetic import REAL, SYNTHETIC
 from karat._data import containers
 from karat.compat.sklearn import check_parameters, is_scorer, same_score, score_function, weight_request
 from karat.errors import InputError, NotExactError
@@ -51,7 +51,7 @@ from karat.estimators.fitting import (
 )
 from karat.estimators.folds import ExactCV, Split, atoms_of, cores_of_atoms, few_of_folds, full_splits, made_of_splits
 from karat.estimators.training_rows import TrainingRows, WeightedRows
-from karat.estimators.transformers import fit_and_transform, fitted_by_moments, nested_estimators, only_scales, transform
+from karat.estimators.transformers import fit_and_transform, fitted_by_moments, is_affine, nested_estimators, transform
 from karat.problems import Problem
 
 SEVERAL = (dict, list, tuple, set)  # of scorers: by their names, or with names of the user's
@@ -102,18 +102,17 @@ class Parts:
         self.folds = self._made_of_folds(candidates)
 
     def _made_of_folds(self, candidates: list[Any]) -> ExactCV | None:
-        """Few rows of every fold that serve all candidates without transformers, or with scalers."""
+        """Few rows of every fold that serve all candidates without transformers, or with affine ones."""
         if self.problem is not None:
             return cores_of_atoms(self.rows, atoms_of(self.splits, len(self.rows)), REAL, self.problem)
-        if any(self._takes_folds(candidate) for candidate in candidates):
-            return made_of_splits(self.rows, self.splits)[0]
-        return None
+        served = sum(self._takes_folds(candidate) for candidate in candidates)
+        return made_of_splits(replace(self.rows, fits=served), self.splits)[0] if served else None
 
     def _takes_folds(self, candidate: Any) -> bool:
         """Whether rows made of the raw columns serve a candidate; a scaler may refuse sparse rows, and made ones are not."""
         front, leaf = split_pipeline(candidate)
         plain = key_of(leaf) not in registry.SELECTS | {"TransformedTargetRegressor"}
-        return plain and (front is None or (only_scales(front) and not containers.is_sparse(self.rows.table)))
+        return plain and (front is None or (is_affine(front) and not containers.is_sparse(self.rows.table)))
 
     def setting(self, front: Any) -> Any:
         """What tells transformers from others with other parameters; those that are the same objects are looked at once."""
@@ -137,7 +136,7 @@ class Parts:
             scaler, few = self._scaled(front, number)
             few.fit(leaf)
             fitted = estimator if front is None else join_pipeline(estimator, scaler, leaf)
-        self.last = few.core if number == WHOLE else self.last
+        self.last = few.core_of(split_pipeline(fitted)[1]) if number == WHOLE else self.last
         return fitted, True
 
     def _scaled(self, front: Any, number: int) -> tuple[Any, WeightedRows]:
@@ -148,10 +147,9 @@ class Parts:
         key = self.setting(front), number
         if key not in self.scaled:
             rows: Any = few if fitted_by_moments(front) else self.full(number)
-            weights = few.weights if rows is few else rows.sample_weight
+            weights, other = (few.weights, None) if rows is few else (rows.sample_weight, few.X)
             with config_context(assume_finite=rows is few, skip_parameter_validation=True):  # both were checked
-                fitted, X = fit_and_transform(front, rows.X, rows.y, weights)
-            X = X if rows is few else transform(fitted, few.X)
+                fitted, X = fit_and_transform(front, rows.X, rows.y, weights, other)
             self.scaled[key] = fitted, replace(few, X=X, core=replace(few.core, X=X))
         return self.scaled[key]
 
@@ -188,6 +186,8 @@ class Parts:
             else:
                 with config_context(assume_finite=self.finite):
                     few = self.full(number, test).through(front).few()
+            if few.core.rows != SYNTHETIC and self.rows.fits == 1:
+                return few
             self.tested[key] = front, few  # with the transformers, so that no other object gets their numbers
         return self.tested[key][1]
 

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
@@ -32,7 +33,8 @@ from karat._data import containers
 from karat.engine.linalg import Array
 from karat.engine.rows import consecutive
 from karat.errors import InputError, NotExactError
-from karat.estimators.fitting import fit_weighted, setting, steps_of
+from karat.estimators import registry
+from karat.estimators.fitting import fit_weighted, key_of, setting, steps_of
 from karat.estimators.transformers import fit_and_transform, resolve_columns, transform
 from karat.problems import LeastSquares, Moments, Problem
 
@@ -40,6 +42,7 @@ Answer = TypeVar("Answer")
 COLUMNS, FEW = "columns", "few"  # what is remembered: the columns that transformers made; few rows of them
 # Making d + 2 rows of n takes about PASSES n d^2 + FACTORS d^3 operations, and a fit on all of them n d^2.
 PASSES, FACTORS = 2, 20
+EXPENSIVE = 8  # times as long as X'X takes a decomposition of all rows
 LEAST = 3  # rows per made row: of fewer, making rows takes long
 ALL = "The rows were not reduced."
 
@@ -58,7 +61,41 @@ class WeightedRows:
         """Fit a model, in place; raise where scikit-learn would, because it takes no sparse rows."""
         if self.sparse and not get_tags(model).input_tags.sparse:
             raise InputError(f"{type(model).__name__} takes dense rows, but these are sparse; pass X.toarray().")
-        return fit_weighted(model, self.X, self.y, self.weights)
+        # An iterative solver of sparse rows is told by their type; it reads them through their moments, and stops alike.
+        rows = self.as_sparse if self.iterates(model) else self
+        return fit_weighted(model, rows.X, rows.y, rows.weights)
+
+    def iterates(self, model: Any) -> bool:
+        """Whether a model of these rows stops at its tolerance, because they are sparse."""
+        return self.sparse and key_of(model) in registry.ITERATIVE_IF_SPARSE
+
+    def core_of(self, model: Any) -> Coreset:
+        """The coreset of these rows, with a note if the model is not solved exactly."""
+        if not self.iterates(model):
+            return self.core
+        note = (
+            f"Of sparse rows {type(model).__name__} finds its answer up to its own tolerance (tol), on few rows as on "
+            "all of them; for more digits pass a smaller tol, or dense columns."
+        )
+        certificate = self.core.certificate
+        return replace(self.core, certificate=replace(certificate, notes=(*certificate.notes, note)))
+
+    @cached_property
+    def as_sparse(self) -> WeightedRows:
+        """Made rows in a CSR matrix; with rows of no weight, if there are fewer rows than columns.
+
+        Of so few rows, solvers would take other steps than of all rows.
+        """
+        if containers.is_sparse(self.X):
+            return self
+        few, columns = self.numbers.shape
+        more = max(0, columns - few)
+        X = sparse.csr_array(np.vstack([self.numbers, np.zeros((more, columns))]))
+        y = np.asarray(self.y)
+        weights = np.ones(few) if self.weights is None else self.weights
+        return replace(
+            self, X=X, y=np.concatenate([y, np.repeat(y[:1], more, axis=0)]), weights=np.pad(weights, (0, more))
+        )
 
     @cached_property
     def numbers(self) -> Any:
@@ -206,7 +243,12 @@ class TrainingRows:
             y = containers.in_double(core.groups if self.classifies else core.y)
             return WeightedRows(core.X, y, core.weights, core, containers.is_sparse(X))
 
-        return self._once(FEW, reduced)
+        if FEW in self.memo:
+            return cast(WeightedRows, self.memo[FEW])
+        few = reduced()
+        if self.fits > 1 or few.core.rows == SYNTHETIC:  # else all rows would be held for nothing
+            self.memo[FEW] = few
+        return few
 
     def reason_against(self, rows: int, columns: int, parts: int = 1, uses: int = 1) -> str:
         """Why few rows are not made of so many, in several parts, each of which is used several times; empty if they are."""

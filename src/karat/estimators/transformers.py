@@ -5,8 +5,9 @@ cross-validation, the training rows inside it.  So whatever they learn (quantile
 what they learn without karat.  Each listed transformer maps every row by itself, and what follows it is
 fitted on few rows, made of the columns that it gives.
 
-Scalers need not even that.  They are affine maps of single columns, so that rows made of the raw columns may
-be scaled; and a :class:`~sklearn.preprocessing.StandardScaler` learns moments, which few rows keep."""
+Scalers, selections of columns and rotations need not even that.  They are affine maps, so that rows made of the
+raw columns may be transformed; and a :class:`~sklearn.preprocessing.StandardScaler` learns moments, which few
+rows keep."""
 
 from __future__ import annotations
 
@@ -77,13 +78,34 @@ def only_scales(transformer: Any) -> bool:
     )
 
 
+def is_affine(transformer: Any) -> bool:
+    """Whether few rows of the raw columns may be transformed in place of all: scalers and selections, then a rotation.
+
+    A rotation comes last: scaling what it gives would blow up directions in which the columns hardly vary, and of
+    which few rows keep nothing.
+    """
+    if transformer is None or key_of(transformer) != "Pipeline":
+        return transformer is None
+    *before, last = [step for step in branches(transformer) if step not in registry.UNCHANGED] or [None]
+    if key_of(last) in registry.ROTATIONS and not getattr(last, "whiten", False):
+        last = None
+    return all(
+        step is None
+        or key_of(step) in registry.SELECTIONS
+        or (key_of(step) in registry.SCALERS and not getattr(step, "clip", False))
+        for step in (*before, last)
+    )
+
+
 def fitted_by_moments(transformer: Any) -> bool:
     """Whether all steps come out the same if they are fitted on few rows with weights."""
     return only_scales(transformer) and all(key_of(step) in registry.MOMENT_FITTED for step in single_steps(transformer))
 
 
-def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = None) -> tuple[Any, Any]:
-    """A copy fitted on all rows of X, as scikit-learn fits it in a pipeline, and what it makes of them.
+def fit_and_transform(
+    transformer: Any, X: Any, y: Any = None, weights: Any = None, other: Any = None
+) -> tuple[Any, Any]:
+    """A copy fitted on all rows of X, as scikit-learn fits it in a pipeline, and what it makes of them, or of other rows.
 
     Weights reach every step that takes them.
     """
@@ -93,9 +115,9 @@ def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = No
     X = containers.copied(X) if overwrites(fitted) else X
     with config_context(enable_metadata_routing=weights is not None):
         given = {"sample_weight": weights} if weights is not None and request_weights(fitted) else {}
-        table = fitted.fit_transform(X, y, **given)
+        table = fitted.fit_transform(X, y, **given) if other is None else fitted.fit(X, y, **given)
     check_not_random(probes)
-    return fitted, table
+    return fitted, table if other is None else transform(fitted, other)
 
 
 def transform(fitted: Any, X: Any) -> Any:
