@@ -170,6 +170,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         """New rows, checked against those of fit, in double precision."""
         if containers.is_frame(X):
             X = containers.collected(X)
+            containers.check_unique_names(X, "X")
             validate_data(self, X, skip_check_array=True, reset=False)
         else:
             X = validate_data(self, X, accept_sparse="csr", reset=False, **self._kind())
