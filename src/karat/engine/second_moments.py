@@ -39,9 +39,10 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, Statistic, useful_shift
 from karat.engine.sparse_sums import sparse_squares
-from karat.engine.sums import MOST_ROWS, exact_squares
+from karat.engine.sums import MOST_ROWS, exact_squares, mirrored
 from karat.engine.tolerances import EPS, EXACT, EXTREME, NULL, TINY
 
+MOSTLY_ZERO = 0.2  # share of numbers up to which sums of those that are not zero take less time
 PILOTED = 256  # variables up to which a sample of the rows chooses coordinates
 ENOUGH = 0.95 * EXACT  # rounding of sums, as a loss error, that no further pass could do much about
 CUTS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1)  # relative pivots below which columns may be replaced
@@ -103,7 +104,11 @@ class SecondMoments(Powers):
     def of(rows: Rows) -> SecondMoments:
         """The kernel for some rows."""
         kinds = [np.full(part.shape[1], sparse.issparse(part)) for part in rows.parts]
-        return SecondMoments(rows.columns, len(rows), np.concatenate(kinds))
+        kernel = SecondMoments(rows.columns, len(rows), np.concatenate(kinds))
+        full = sum(part.nnz if sparse.issparse(part) else part.shape[0] * part.shape[1] for part in rows.parts)
+        if full <= MOSTLY_ZERO * sum(part.shape[0] * part.shape[1] for part in rows.parts):
+            kernel.wide, kernel.null = len(rows) > rows.columns + 1, NULL_OF_MANY
+        return kernel
 
     @staticmethod
     def restored(arrays: Mapping[str, np.ndarray]) -> SecondMoments:
@@ -155,6 +160,9 @@ class SecondMoments(Powers):
         if not self.wide:
             return None
         return (sparse_squares(rows, self.shift, self.basis.map, self.replaced, self.plain_gram),)
+
+    def _whole_gram(self, statistic: Statistic) -> Array:
+        return mirrored(np.triu(statistic[0])) if self.wide else super()._whole_gram(statistic)
 
     def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
         own = super().fitted_moments
