@@ -97,7 +97,9 @@ def test_the_core_is_one_of_classes(trees):
     for label in np.unique(y):
         of_class = core.groups == label
         np.testing.assert_allclose(core.weights[of_class].sum(), np.count_nonzero(y == label))
-        np.testing.assert_allclose(np.average(core.X[of_class], axis=0, weights=core.weights[of_class]), X[y == label].mean(axis=0))
+        np.testing.assert_allclose(
+            np.average(core.X[of_class], axis=0, weights=core.weights[of_class]), X[y == label].mean(axis=0)
+        )
     np.testing.assert_array_equal(
         core.fit(models.LinearDiscriminant()).predict(X), LinearDiscriminantAnalysis().fit(X, y).predict(X)
     )

@@ -257,7 +257,7 @@ def test_two_columns_of_one_name(data):
         lambda: karat.coreset(twice, y),
         lambda: karat.exact_cv(twice, y),
     ):
-        with pytest.raises(InputError, match="two columns of one name, '[at]'"):
+        with pytest.raises(InputError, match=r"two columns of one name, '[at]'"):
             act()
 
 

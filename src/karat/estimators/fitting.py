@@ -109,14 +109,22 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
     """Fit a plain estimator or a flat pipeline, in place, with weights in every step that takes them; None: with no weights.
 
-    It gets copies of the rows: estimators with ``copy_X=False`` overwrite them.
+    Estimators with ``copy_X=False``, which overwrite the rows, get copies of them.
     """
-    X, y = containers.copied(containers.in_double(X)), containers.copied(containers.in_double(y))
+    X, y = containers.in_double(X), containers.in_double(y)
+    if overwrites(estimator):
+        X, y = containers.copied(X), containers.copied(y)
     with config_context(enable_metadata_routing=False):
         if key_of(estimator) != "Pipeline":
             return estimator.fit(X, y, sample_weight=weights)
         takers = [name for name, step in estimator.steps if weights is not None and _has_weights(step.__class__)]
         return estimator.fit(X, y, **{f"{name}__sample_weight": np.array(weights) for name in takers})
+
+
+def overwrites(estimator: Any) -> bool:
+    """Whether a parameter lets the estimator write into its input."""
+    parameters = estimator.get_params(deep=True).items()
+    return any(name.split("__")[-1] in ("copy", "copy_X") and value is False for name, value in parameters)
 
 
 @cache
@@ -238,6 +246,6 @@ def split_pipeline(estimator: Any) -> tuple[Pipeline | None, Any]:
     return None, estimator
 
 
-def steps_of(transformers: Any) -> tuple[int, ...]:
+def step_ids(transformers: Any) -> tuple[int, ...]:
     """Which objects the steps of a pipeline of transformers are."""
     return () if transformers is None else tuple(id(step) for _, step in transformers.steps)

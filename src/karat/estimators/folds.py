@@ -194,7 +194,7 @@ def _stacked(cores: list[Coreset]) -> Coreset:
     note = f"The data is here {len(cores)} times, once per repeat of the splits: refit on one repeat only."
     return replace(
         first,
-        indices=_joined([_later(core.indices, repeat * first.n_rows) for repeat, core in enumerate(cores)]),
+        indices=_joined([_indices_after(core.indices, repeat * first.n_rows) for repeat, core in enumerate(cores)]),
         weights=np.concatenate([core.weights for core in cores]),
         X=X,
         y=y,
@@ -206,7 +206,7 @@ def _stacked(cores: list[Coreset]) -> Coreset:
     )
 
 
-def _later(indices: np.ndarray | None, rows: int) -> np.ndarray | None:
+def _indices_after(indices: np.ndarray | None, rows: int) -> np.ndarray | None:
     """Indices of rows that follow so many others; made rows have none."""
     return None if indices is None else indices + rows
 

@@ -22,9 +22,9 @@ from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.estimators import registry
 from karat.estimators.exact_fit import FEW, check_exact, fit_few, fit_for_problem, selects
-from karat.estimators.fitting import check_is_estimator, fit_weighted, key_of, split_pipeline
+from karat.estimators.fitting import check_is_estimator, fit_weighted, key_of, overwrites, split_pipeline
 from karat.estimators.training_rows import TrainingRows
-from karat.estimators.transformers import fitted_by_moments, overwrites, single_steps
+from karat.estimators.transformers import fitted_by_moments, single_steps
 from karat.problems import LeastSquares, Problem
 
 OWN = ("n_features_in_", "feature_names_in_", "estimator_", "core_", "reduced_", "reason_", "sketch_")
@@ -234,17 +234,21 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
         switches the check of the estimator off: the coreset then keeps the problem *of the raw columns*, and whether
         that is enough is yours to know.
     few_rows : int, default 5000
-        Up to so many rows, or where coresets would hold half of the rows, nothing is gained, and the estimator is fitted on
-        all rows.  0 builds coresets in any case, and so does a ``problem``.
+        Up to so many rows, and where reducing them takes longer than the fits that follow, nothing is gained, and the
+        estimator is fitted on all rows.  0 reduces them in any case, and so does a ``problem``.
     random_state : int, default 0
-        Which rows are kept depends on it; the answer does not.
+        Which rows are made or kept depends on it; the answer does not.
 
     Attributes
     ----------
     estimator_ : estimator
         The fitted estimator.
     core_ : Coreset
-        The rows that it was fitted on.
+        The rows that it was fitted on, in the columns that the model sees; ``core_.rows`` says whether they were made.
+    reduced_ : bool
+        Whether these are few; False if all rows were used.
+    reason_ : str or None
+        Why all rows were used.
     n_features_in_ : int
     feature_names_in_ : array of str
         If X has column names.
@@ -267,7 +271,7 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
     >>> few = karat.CoresetRegressor(LassoCV(cv=5)).fit(X, y)
     >>> all_ = LassoCV(cv=5).fit(X, y)
     >>> bool(abs(few.estimator_.alpha_ / all_.alpha_ - 1) < 1e-9), len(few.core_)
-    (True, 140)
+    (True, 35)
     """
 
     score = CoresetEstimator.score  # not that of the mixin
@@ -317,17 +321,21 @@ class CoresetClassifier(ClassifierMixin, CoresetEstimator):
         What the coreset of every class keeps; by default second moments of the columns that the classifier sees.  Passing
         a problem switches the check of the estimator off.
     few_rows : int, default 5000
-        Up to so many rows, or where coresets would hold half of the rows, nothing is gained, and the estimator is fitted on
-        all rows.  0 builds coresets in any case, and so does a ``problem``.
+        Up to so many rows, and where reducing them takes longer than the fits that follow, nothing is gained, and the
+        estimator is fitted on all rows.  0 reduces them in any case, and so does a ``problem``.
     random_state : int, default 0
-        Which rows are kept depends on it; the answer does not.
+        Which rows are made or kept depends on it; the answer does not.
 
     Attributes
     ----------
     estimator_ : estimator
         The fitted estimator.
     core_ : Coreset
-        The rows that it was fitted on.
+        The rows that it was fitted on, in the columns that the model sees; ``core_.rows`` says whether they were made.
+    reduced_ : bool
+        Whether these are few; False if all rows were used.
+    reason_ : str or None
+        Why all rows were used.
     classes_ : array
     n_features_in_ : int
     feature_names_in_ : array of str
@@ -341,7 +349,7 @@ class CoresetClassifier(ClassifierMixin, CoresetEstimator):
     >>> y = rng.integers(0, 3, 30_000); X = rng.standard_normal((30_000, 4)) + y[:, None]
     >>> few = karat.CoresetClassifier(LinearDiscriminant()).fit(X, y)
     >>> len(few.core_), bool((few.predict(X) == LinearDiscriminant().fit(X, y).predict(X)).all())
-    (45, True)
+    (15, True)
     """
 
     score = CoresetEstimator.score  # not that of the mixin

@@ -46,7 +46,7 @@ from karat.estimators.fitting import (
     refuse,
     setting,
     split_pipeline,
-    steps_of,
+    step_ids,
     with_parameters,
 )
 from karat.estimators.folds import ExactCV, Split, atoms_of, cores_of_atoms, few_of_folds, full_splits, made_of_splits
@@ -116,7 +116,7 @@ class Parts:
 
     def setting(self, front: Any) -> Any:
         """What tells transformers from others with other parameters; those that are the same objects are looked at once."""
-        steps = steps_of(front)
+        steps = step_ids(front)
         if steps not in self.settings:
             self.settings[steps] = setting(front), front  # held, so that no other object gets their numbers
         return self.settings[steps][0]
@@ -178,7 +178,7 @@ class Parts:
 
     def few_behind(self, front: Any, number: int, test: bool, folds: bool) -> WeightedRows:
         """Few rows of a part, from the folds or by themselves, behind fitted transformers."""
-        key = steps_of(front), number, test
+        key = step_ids(front), number, test
         if key not in self.tested:
             if folds:
                 few = self.kept(number, test)
@@ -195,7 +195,7 @@ class Parts:
         """All rows of a part behind fitted transformers; those of some settings of the transformers are held."""
         if front is None:
             return self.full(number, test).X
-        key = steps_of(front), number, test
+        key = step_ids(front), number, test
         found = self.seen.pop(key, None) or (front, self.full(number, test).through(front).X)
         self.seen[key] = found
         while len(self.seen) > HELD * len(self.splits):

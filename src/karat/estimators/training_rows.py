@@ -34,7 +34,7 @@ from karat.engine.linalg import Array
 from karat.engine.rows import consecutive
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry
-from karat.estimators.fitting import fit_weighted, key_of, setting, steps_of
+from karat.estimators.fitting import fit_weighted, key_of, setting, step_ids
 from karat.estimators.transformers import fit_and_transform, resolve_columns, transform
 from karat.problems import LeastSquares, Moments, Problem
 
@@ -93,9 +93,7 @@ class WeightedRows:
         X = sparse.csr_array(np.vstack([self.numbers, np.zeros((more, columns))]))
         y = np.asarray(self.y)
         weights = np.ones(few) if self.weights is None else self.weights
-        return replace(
-            self, X=X, y=np.concatenate([y, np.repeat(y[:1], more, axis=0)]), weights=np.pad(weights, (0, more))
-        )
+        return replace(self, X=X, y=np.concatenate([y, np.repeat(y[:1], more, axis=0)]), weights=np.pad(weights, (0, more)))
 
     @cached_property
     def numbers(self) -> Any:
@@ -196,7 +194,7 @@ class TrainingRows:
         if front is None:
             return self
         known = (rows for rows in self.memo.values() if isinstance(rows, TrainingRows))
-        before = (rows for rows in known if steps_of(rows.fronts[-1]) == steps_of(front))
+        before = (rows for rows in known if step_ids(rows.fronts[-1]) == step_ids(front))
         return next(before, replace(self, fronts=(*self.fronts, front), memo={}))
 
     def behind(self, transformers: Any) -> TrainingRows:

@@ -23,7 +23,7 @@ from karat._data import containers
 from karat.compat.sklearn import weight_request
 from karat.errors import NotExactError
 from karat.estimators import registry
-from karat.estimators.fitting import key_of, refuse, unknown
+from karat.estimators.fitting import key_of, overwrites, refuse, unknown
 
 
 def branches(transformer: Any) -> list[Any]:
@@ -102,9 +102,7 @@ def fitted_by_moments(transformer: Any) -> bool:
     return only_scales(transformer) and all(key_of(step) in registry.MOMENT_FITTED for step in single_steps(transformer))
 
 
-def fit_and_transform(
-    transformer: Any, X: Any, y: Any = None, weights: Any = None, other: Any = None
-) -> tuple[Any, Any]:
+def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = None, other: Any = None) -> tuple[Any, Any]:
     """A copy fitted on all rows of X, as scikit-learn fits it in a pipeline, and what it makes of them, or of other rows.
 
     Weights reach every step that takes them.
@@ -124,12 +122,6 @@ def transform(fitted: Any, X: Any) -> Any:
     """The columns that fitted transformers make of rows, in double precision; X itself is left alone."""
     X = containers.in_double(X)
     return fitted.transform(containers.copied(X) if overwrites(fitted) else X)
-
-
-def overwrites(estimator: Any) -> bool:
-    """Whether a parameter lets the estimator write into its input."""
-    parameters = estimator.get_params(deep=True).items()
-    return any(name.split("__")[-1] in ("copy", "copy_X") and value is False for name, value in parameters)
 
 
 def request_weights(estimator: Any) -> bool:
