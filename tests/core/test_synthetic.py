@@ -92,7 +92,9 @@ def test_a_transformation_comes_before_the_rows_are_made():
 
 
 @pytest.mark.parametrize("tag", ["gaussian", "one_hot_binary", "skewed", "huge_offset", "uneven_weights"])
-@pytest.mark.parametrize("model", [LinearRegression(), Ridge(2.0), Lasso(0.05), ElasticNet(0.05)], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model", [LinearRegression(), Ridge(2.0), Lasso(0.05), ElasticNet(0.05)], ids=lambda m: type(m).__name__
+)
 def test_models_of_all_rows(tag, model):
     given = data(tag)
     core = made(given.X, given.y, sample_weight=given.weights)
@@ -164,7 +166,7 @@ def test_many_wild_rows_are_a_level_of_their_own():
 def test_wild_rows_can_be_refused():
     X, y = np.array(data("gaussian").X), data("gaussian").y
     X[[17, 23]] *= 1e12
-    with pytest.raises(InputError, match=r"2 rows of the data .*rows 17, 23.*verbatim='keep'"):
+    with pytest.raises(InputError, match=r"2 rows of the data, .*rows 17, 23.*verbatim='keep'"):
         made(X, y, verbatim="error")
     groups = np.arange(len(y)) % 2
     with pytest.raises(InputError, match=r"rows 17, 23"):

@@ -107,7 +107,7 @@ def test_integers_beyond_doubles():
     check(core, X, y)
     assert core.X[:, 0].min() > 1e18
     assert core.verify(X, y).ok
-    assert not core.verify(X + [[0, 1]], y).ok
+    assert not core.verify(X + np.array([0, 1]), y).ok
     halves = [made(X[part], y[part]) for part in (slice(0, 300), slice(300, 600))]
     merged = halves[0].merge(halves[1])
     check(merged, X, y)

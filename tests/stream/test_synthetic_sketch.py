@@ -247,8 +247,6 @@ def test_nothing_changes_when_a_batch_is_refused():
     bad[3, 1] = np.nan
     with pytest.raises(InputError, match="NaN"):
         sketch.update(bad, given.y[500:])
-        sketch.coreset()
-    sketch = sketched(given.X[:500], given.y[:500], buffer_rows=100)
     with pytest.raises(InputError, match="columns"):
         sketch.update(given.X[500:, :2], given.y[500:])
     sketch.update(given.X[500:], given.y[500:])

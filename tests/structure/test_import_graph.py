@@ -13,6 +13,7 @@ GRAPH = read_graph(Path(karat.__file__).parent)
 # (module, what it imports inside a function) -> why
 LATE = {
     ("karat._cube.file", "fcntl"): "Windows has none",
+    ("karat.engine.proof", "scipy.optimize"): "it takes as long to import as the rest of karat, for few verifications",
     ("karat.io.checkpoint", "fcntl"): "Windows has none",
     ("karat.problems.absorb.programme", "scipy.optimize"): "it takes as long to import as the rest of karat, for few problems",
     ("karat.report.latent", "scipy.optimize"): "it takes as long to import as the rest of karat, for one picture",

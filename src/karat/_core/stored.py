@@ -51,6 +51,7 @@ def validate_coreset_arrays(header: dict[str, Any], specs: Mapping[str, Spec]) -
         for part, per_row in _arrays_of(header["containers"][name], name, specs):
             known = specs[part].shape[:1] == kept or specs[part].shape == (-1,)
             require(known or not per_row, f"{part!r} of shape {specs[part].shape} beside weights of shape {kept}")
+            require(numbers == "indices" or specs[part].dtype.kind in NUMBERS or "/" in part, f"{part!r} is not of numbers")
             expected.add(part)
     if "correction_sets" in specs or "correction_delta" in specs:
         sets, delta = specs["correction_sets"], specs["correction_delta"]

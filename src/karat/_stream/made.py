@@ -175,14 +175,18 @@ def restore_streams(summary: MadeSummary, header: dict[str, Any], arrays: dict[s
     streams: dict[Any, MomentStream] = {}
     for i, (label, said) in enumerate(zip(labels, header["streams"], strict=True)):
         sums, wild = (_restored_sums(arrays, f"stream_{i}_{name}_", said.get(name), columns) for name in ("sums", "wild"))
+        require(type(said["seen"]) is int and said["seen"] >= 0, "a number of rows that is none")
         verbatim, weights = arrays[f"stream_{i}_verbatim"], arrays[f"stream_{i}_weights"]
         require(verbatim.shape in ((0, 0), (len(weights), columns)), "rows of another shape")
+        require(bool((weights > 0).all()), "a weight is not a positive number")
         few = None
         if "few" in said:
             few = _restored_few(said["few"], arrays[f"stream_{i}_few_values"], arrays[f"stream_{i}_few_weights"], columns)
         require((sums is None) != (few is None), "sums that are not there")
-        streams[label] = MomentStream(columns, sums, few, wild, verbatim, weights, int(said["seen"]))
+        streams[label] = MomentStream(columns, sums, few, wild, verbatim, weights, said["seen"])
+    require(sum(width for width, _ in header["types"]) == columns, "columns of another number")
     parts = [np.zeros((0, width), dtype=kind) for width, kind in header["types"]]
+    require(all(part.dtype.kind in "biuf" for part in parts), "columns that are not numbers")
     summary.streams = streams
     groups = arrays.get("labels")
     summary.held = Batch(parts, np.zeros(0, dtype=np.int64), None, groups, None, summary.offsets)
@@ -192,18 +196,30 @@ def _restored_sums(arrays: dict[str, Any], prefix: str, claim: dict[str, Any] | 
     if claim is None:
         return None
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    square = (columns + 1, columns + 1)
+    shapes = dict.fromkeys(("high", "low", "map"), square) | dict.fromkeys(("scale", "unconfirmed"), square[:1])
+    shapes |= {"shift": (columns,), "counts": (3,), "kind": (3,), "replaced": own["replaced"].shape}
+    shapes |= {name: shape for name, shape in (("back", square), ("plain_moments", (2, columns + 1))) if name in own}
+    require({name: array.shape for name, array in own.items()} == shapes, "sums of another shape")
+    kinds = dict.fromkeys(own, "f") | {"unconfirmed": "b", "kind": "b", "replaced": "i"}
+    require({name: array.dtype.kind for name, array in own.items()} == kinds, "sums of another type")
+    require(bool(np.isin(own["replaced"], np.arange(columns + 1)).all()), "a column that is not there")
     high, low, counts = own["high"], own["low"], own["counts"]
-    require(high.shape == low.shape == own["map"].shape == (columns + 1, columns + 1), "sums of another shape")
-    require(own["shift"].shape == (columns,) and counts.shape == (3,), "sums of another shape")
-    return Sums(SecondMoments.restored(own), high, low, counts, Claim(**claim))
+    return Sums(SecondMoments.restored(own), high, low, counts, _restored_claim(claim))
 
 
 def _restored_few(said: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:
     require(values.shape == (len(weights), columns) and bool((weights > 0).all()), "rows of another shape")
+    require(type(said["rank"]) is int and type(said["most"]) is int, "a rank that is not a number")
     proof = Proof(**said["proof"] | {"excluded": tuple(said["proof"]["excluded"])})
     kernel = SecondMoments(columns)
     nothing = kernel.no_moments(float(weights.sum()))
     return MadeRows(
-        np.arange(len(values)), weights, nothing, said["rank"], proof, SYNTHETIC, 1, inherited=Claim(**said["claim"]),
+        np.arange(len(values)), weights, nothing, said["rank"], proof, SYNTHETIC, 1, inherited=_restored_claim(said["claim"]),
         values=values, most=said["most"],
     )  # fmt: skip
+
+
+def _restored_claim(said: dict[str, Any]) -> Claim:
+    require(all(isinstance(value, int | float) for value in said.values()), "a claim that is not a number")
+    return Claim(**said)

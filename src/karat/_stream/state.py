@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._core.files import problem_header, saved_problem
+from karat._core.synthetic import REAL, SYNTHETIC
 from karat._data.batch import Batch
 from karat._storage.archive import NEWEST_FORMAT, Stored
 from karat._storage.members import Spec
@@ -186,9 +187,10 @@ def restored(kind: type[Sketch], header: dict[str, Any], arrays: dict[str, Any],
 
 def _restored(kind: type[Sketch], header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> Sketch:
     check_header(header)
+    require((header.get("rows", REAL) == SYNTHETIC) == ("streams" in header), "rows of another kind")
     sketch = kind(
         problem, header["key"], random_state=header["random_state"], buffer_rows=header["buffer_rows"],
-        buffer_bytes=header["buffer_bytes"], rows=header.get("rows", "real"), verbatim=header.get("verbatim", "keep"),
+        buffer_bytes=header["buffer_bytes"], rows=header.get("rows", REAL), verbatim=header.get("verbatim", "keep"),
     )  # fmt: skip
     sketch.is_open = bool(header.get("open", False)) and "parts" not in header
     summary = sketch.summary

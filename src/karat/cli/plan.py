@@ -79,7 +79,9 @@ def plan(
     lines = {
         "problem": asked["problem"],
         "data": f"{'about ' if source and not exact else ''}{rows:,} rows, {columns:,} columns",
-        "rows made" if synthetic else "rows kept": f"{expected.rows:,}, as a rule" if synthetic else f"at most {expected.rows:,}",
+        "rows made" if synthetic else "rows kept": f"{expected.rows:,}, as a rule"
+        if synthetic
+        else f"at most {expected.rows:,}",
         "memory": f"about {printing.amount(expected.memory)} {beside}",
         "passes": f"{expected.passes}, by {expected.method}",
         "work": f"about {expected.operations:.0e} floating-point operations",

@@ -45,7 +45,8 @@ def report(
     else:
         lines = {"report": f"{output} ({printing.amount(output.stat().st_size)})"} | _measured(verified)
         printing.key_values(
-            f"{wording.several(found['rows'], 'row')}, {found['kept']:,} {'made' if found['made'] else 'kept'}", lines | {"time": printing.seconds(seconds)}
+            f"{wording.several(found['rows'], 'row')}, {found['kept']:,} {'made' if found['made'] else 'kept'}",
+            lines | {"time": printing.seconds(seconds)},
         )
     if verified is not None and not verified["ok"]:
         raise typer.Exit(FAILED)

@@ -230,7 +230,8 @@ def _linear(
     if rows is not None and (error > EXACT or rest > limit):
         spread = _spread(fitted, rho, size, x, rows, *seen, limit)
         error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
-    if terms.patient and (error > EXACT or rest > limit):
+    # |rho_t| <= max |c| + limit: no changes of weights are small enough for larger ones
+    if terms.patient and (error > EXACT or rest > limit) and largest <= EXACT + limit:
         best = _smallest_changes(rho, size, *seen, limit)
         error, rest = min((error, rest), best, key=lambda found: (found[1] > limit, found[0]))
     if rest > limit:
