@@ -12,7 +12,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from karat import InputError
-from karat.engine.parts import Indicators
 
 N = 1500
 
@@ -126,17 +125,6 @@ def test_transformers_are_not_shared_between_a_search_and_its_user():
     assert not hasattr(search.estimator[0], "transformers_")
     assert not hasattr(search.estimator[-1], "coef_")
     assert few.best_estimator_[0] is not few.estimator_.estimator[0]
-
-
-def test_indicators_read_any_rows():
-    rng = np.random.default_rng(0)
-    table = np.column_stack([rng.standard_normal(50), rng.integers(0, 4, 50), rng.integers(0, 2, 50)])
-    lazy = Indicators.of_codes(table, {1: 3, 2: 1})
-    written = np.column_stack([table[:, 0], *(table[:, 1] == k for k in (1, 2, 3)), table[:, 2] == 1])
-    np.testing.assert_array_equal(np.asarray(lazy), written)
-    for where in (slice(3, 9), np.array([5, 1, 1]), np.arange(50) % 2 == 0):
-        np.testing.assert_array_equal(lazy[where], written[where])
-    np.testing.assert_array_equal(np.asarray(lazy.run(slice(7, 20))), written[7:20])
 
 
 def test_the_core_is_one_of_indicators():
