@@ -333,3 +333,15 @@ def test_errors_of_transformers_are_those_of_scikit_learn(data):
     search = GridSearchCV(broken, {"ridge__alpha": [1.0, 2.0]}, cv=KFold(3), error_score="raise")
     with pytest.raises(TypeError):
         CoresetRegressor(search).fit(X, y)
+
+
+@pytest.mark.parametrize("front", [FunctionTransformer(np.exp), FunctionTransformer(np.exp, check_inverse=False)], ids=str)
+def test_columns_whose_squares_doubles_do_not_hold(data, front):
+    """Finite values far below or above all others: scikit-learn takes them, so all rows are used, and nothing is refused."""
+    X, y, _ = data
+    X = X.copy()
+    X[:, 0] = np.where(np.arange(N) == 7, -600.0, -900.0 + 1e-3 * X[:, 0])  # exp underflows to zero but for one row
+    search = GridSearchCV(make_pipeline(front, Ridge()), {"ridge__alpha": [0.1, 1.0, 10.0]}, cv=3)
+    few, full = CoresetRegressor(search).fit(X, y), clone(search).fit(X, y)
+    same_scores(few.estimator_, full)
+    np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-9, atol=1e-9)

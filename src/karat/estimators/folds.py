@@ -31,7 +31,7 @@ from karat._data import containers
 from karat._data.batch import check_weights
 from karat.errors import InputError, NotExactError
 from karat.estimators.fitting import check_splitter
-from karat.estimators.training_rows import TrainingRows, WeightedRows, of_positive_weight
+from karat.estimators.training_rows import TrainingRows, WeightedRows, of_positive_weight, reason_for_all
 from karat.problems import LeastSquares, Problem
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -134,8 +134,8 @@ def made_of_splits(rows: TrainingRows, splits: Iterable[Split]) -> tuple[ExactCV
         return None, reason
     try:
         return cores_of_atoms(rows, repeats, SYNTHETIC, rows.problem), ""
-    except NotExactError as error:
-        return None, str(error)
+    except (NotExactError, InputError) as error:
+        return None, reason_for_all(error, rows.raw, *(() if rows.classifies else (rows.target,)))
 
 
 def few_of_folds(rows: TrainingRows, folds: ExactCV, positions: np.ndarray | None = None) -> WeightedRows:

@@ -233,8 +233,8 @@ class TrainingRows:
             if not reason:
                 try:
                     core = self.reduced(X)
-                except NotExactError as error:
-                    reason = str(error)
+                except (NotExactError, InputError) as error:
+                    reason = reason_for_all(error, X, *(() if self.classifies else (self.target,)))
             self.memo.pop(COLUMNS, None)  # they may be large, and few rows are all that is asked for
             if core is None:
                 return self.as_they_are(reason, X)
@@ -284,6 +284,23 @@ def numeric(table: Any) -> Any:
     if containers.is_frame(table):
         return table
     return check_array(table, accept_sparse="csr", ensure_all_finite=False, ensure_min_samples=1, ensure_2d=True)
+
+
+def reason_for_all(error: NotExactError | InputError, *tables: Any) -> str:
+    """Why all rows are used, where few cannot be made; what scikit-learn would refuse as well is raised again.
+
+    Finite numbers may be so far apart that doubles do not hold the squares of both: scikit-learn takes them.
+    """
+    if isinstance(error, InputError):
+        for table in tables:
+            try:
+                values = containers.as_table(table, "X")
+                finite = np.isfinite(values.data if containers.is_sparse(values) else np.asarray(values, dtype=float))
+            except (ValueError, TypeError):
+                raise error from None
+            if not finite.all():
+                raise error
+    return str(error)
 
 
 def of_positive_weight(groups: np.ndarray, weights: Any) -> np.ndarray:
