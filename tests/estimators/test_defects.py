@@ -18,7 +18,7 @@ from sklearn.linear_model import BayesianRidge, Lasso, LassoCV, LinearRegression
 from sklearn.metrics import make_scorer, mean_squared_error, r2_score, root_mean_squared_error
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, SplineTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, SplineTransformer, StandardScaler
 
 import karat
 from karat import CoresetClassifier, CoresetRegressor, InputError, NotExactError
@@ -345,3 +345,17 @@ def test_columns_whose_squares_doubles_do_not_hold(data, front):
     few, full = CoresetRegressor(search).fit(X, y), clone(search).fit(X, y)
     same_scores(few.estimator_, full)
     np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("leaf", [Ridge(), GridSearchCV(Ridge(), {"alpha": [0.1, 1.0, 10.0]}, cv=3)], ids=str)
+@pytest.mark.parametrize("powers", [True, False])
+def test_fewer_made_rows_than_columns(leaf, powers):
+    """Of columns that are combinations of others, fewer rows are made than there are columns; no solver may notice."""
+    rng = np.random.default_rng(6)
+    X = np.column_stack([20.0 * rng.standard_normal(N) + 10.0, rng.standard_normal((N, 2))])
+    X = np.column_stack([X, 2.0 * X[:, 0], X[:, 1], X[:, 2]])
+    y = X[:, 1] + rng.standard_normal(N)
+    model = make_pipeline(PolynomialFeatures(), leaf) if powers else leaf
+    few, full = CoresetRegressor(model, few_rows=0).fit(X, y), clone(model).fit(X, y)
+    assert len(few.core_) < 40
+    np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=0, atol=1e-7)

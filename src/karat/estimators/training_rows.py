@@ -62,7 +62,7 @@ class WeightedRows:
         if self.sparse and not get_tags(model).input_tags.sparse:
             raise InputError(f"{type(model).__name__} takes dense rows, but these are sparse; pass X.toarray().")
         # An iterative solver of sparse rows is told by their type; it reads them through their moments, and stops alike.
-        rows = self.as_sparse if self.iterates(model) else self
+        rows = self.enough.as_sparse if self.iterates(model) else self.enough
         return fit_weighted(model, rows.X, rows.y, rows.weights)
 
     def iterates(self, model: Any) -> bool:
@@ -81,19 +81,23 @@ class WeightedRows:
         return replace(self.core, certificate=replace(certificate, notes=(*certificate.notes, note)))
 
     @cached_property
-    def as_sparse(self) -> WeightedRows:
-        """Made rows in a CSR matrix; with rows of no weight, if there are fewer rows than columns.
+    def enough(self) -> WeightedRows:
+        """These rows and, if fewer were made than there are columns, some of no weight.
 
-        Of so few rows, solvers would take other steps than of all rows.
+        Of fewer rows than columns solvers take other steps than of all rows, and those of Ridge lose digits.
         """
-        if containers.is_sparse(self.X):
+        count, columns = len(self.y), int(self.X.shape[1])
+        if self.core.rows != SYNTHETIC or self.weights is None or count >= columns:
             return self
-        few, columns = self.numbers.shape
-        more = max(0, columns - few)
-        X = sparse.csr_array(np.vstack([self.numbers, np.zeros((more, columns))]))
-        y = np.asarray(self.y)
-        weights = np.ones(few) if self.weights is None else self.weights
-        return replace(self, X=X, y=np.concatenate([y, np.repeat(y[:1], more, axis=0)]), weights=np.pad(weights, (0, more)))
+        more = columns - count
+        places = np.concatenate([np.arange(count), np.zeros(more, dtype=np.intp)])
+        X, y = (containers.take_rows(table, places) for table in (self.X, self.y))
+        return replace(self, X=X, y=y, weights=np.pad(self.weights, (0, more)))
+
+    @cached_property
+    def as_sparse(self) -> WeightedRows:
+        """Made rows in a CSR matrix."""
+        return self if containers.is_sparse(self.X) else replace(self, X=sparse.csr_array(self.numbers))
 
     @cached_property
     def numbers(self) -> Any:
