@@ -45,8 +45,12 @@ def test_requests_are_read():
     with sklearn.config_context(enable_metadata_routing=True):
         declines = [model.set_fit_request(sample_weight=False) for model in (Ridge(), RidgeCV())]
         asks = Ridge().set_fit_request(sample_weight=True)
-    assert all(map(compat.declines_weights, declines)), f"{CHANGED}requests are not in _metadata_request"
-    assert not any(map(compat.declines_weights, (asks, Ridge(), RidgeCV(), make_pipeline(declines[0]), object())))
+        scorer = make_scorer(r2_score).set_score_request(sample_weight="mine")
+    assert [compat.weight_request(one) for one in declines] == [False, False], f"{CHANGED}requests are not in _metadata_request"
+    assert compat.weight_request(asks) is True
+    assert compat.weight_request(scorer, "score") == "mine"
+    for one in (Ridge(), RidgeCV(), make_pipeline(declines[0]), object()):
+        assert compat.weight_request(one) is None
 
 
 @pytest.mark.parametrize("labels", [["a", "b"], ["a", "b", "c"]])

@@ -150,7 +150,7 @@ def test_minus_zero_is_zero():
 
 
 def test_names_that_come_twice_are_refused():
-    with pytest.raises(InputError, match="unique column names"):
+    with pytest.raises(InputError, match="two columns of one name, 'a'; rename"):
         made(pd.DataFrame(data("gaussian").X, columns=["a", "a", "b"]), data("gaussian").y)
 
 

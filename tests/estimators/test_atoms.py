@@ -5,7 +5,7 @@ import pytest
 from sklearn.model_selection import KFold, RepeatedKFold, ShuffleSplit, TimeSeriesSplit
 
 from karat import InputError
-from karat.estimators.atoms import TEST, TRAIN, ConsecutiveFolds, gather
+from karat.estimators.folds import TEST, TRAIN, ConsecutiveFolds, gather
 
 
 @pytest.mark.parametrize(("count", "folds"), [(10, 2), (11, 3), (1000, 7), (300, 300), (5, 5)])

@@ -1,4 +1,4 @@
-"""Categories: codes that are read as indicators, and encoders that learn from kept rows."""
+"""Categories: encoders in searches, of columns of any kind."""
 
 import numpy as np
 import pandas as pd
@@ -11,9 +11,7 @@ from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from karat import InputError, coreset, problems
-from karat.engine.parts import Indicators
-from karat.estimators.category_codes import CategoryCodes, coded, with_codes
+from karat import InputError
 
 N = 1500
 
@@ -59,19 +57,6 @@ def assert_same_search(search, X, y, weights=None):
     assert few.best_params_ == full.best_params_
     np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-9)
     return few, full
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_codes_span_the_indicators(kind):
-    X, _ = frame(kind)
-    indicators = OneHotEncoder(sparse_output=False).fit_transform(X[["c"]])
-    for table in (X[["c"]], X[["c"]].to_numpy(dtype=object)):
-        fitted, made = coded(with_codes(OneHotEncoder(), 1), table)
-        columns = np.column_stack([np.ones(N), np.asarray(made)])
-        assert np.linalg.matrix_rank(columns) == indicators.shape[1]
-        rest = indicators - columns @ np.linalg.lstsq(columns, indicators, rcond=None)[0]
-        assert np.abs(rest).max() < 1e-12
-        np.testing.assert_array_equal(fitted.transform(table), np.asarray(made))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,29 +127,11 @@ def test_transformers_are_not_shared_between_a_search_and_its_user():
     assert few.best_estimator_[0] is not few.estimator_.estimator[0]
 
 
-def test_indicators_read_any_rows():
-    rng = np.random.default_rng(0)
-    table = np.column_stack([rng.standard_normal(50), rng.integers(0, 4, 50), rng.integers(0, 2, 50)])
-    lazy = Indicators.of_codes(table, {1: 3, 2: 1})
-    written = np.column_stack([table[:, 0], *(table[:, 1] == k for k in (1, 2, 3)), table[:, 2] == 1])
-    np.testing.assert_array_equal(np.asarray(lazy), written)
-    for where in (slice(3, 9), np.array([5, 1, 1]), np.arange(50) % 2 == 0):
-        np.testing.assert_array_equal(lazy[where], written[where])
-    np.testing.assert_array_equal(np.asarray(lazy.run(slice(7, 20))), written[7:20])
-
-
-def test_a_category_that_the_full_data_lacks():
-    codes = CategoryCodes().fit(pd.DataFrame({"c": ["a", "b", "a"]}))
-    with pytest.raises(InputError, match="'z'"):
-        codes.transform(pd.DataFrame({"c": ["z"]}))
-
-
-def test_a_coreset_of_codes_can_be_verified():
+def test_the_core_is_one_of_indicators():
     X, y = frame("none and nan")
-    core = CoresetRegressor(encoded(LinearRegression(), handle_unknown="ignore")).fit(X, y).core_
-    assert core.verify(X, y).ok
-    assert isinstance(core.problem, problems.Transformed)
-    assert len(coreset(X[["x"]], y)) < len(core)
+    few = CoresetRegressor(encoded(LinearRegression(), handle_unknown="ignore")).fit(X, y)
+    assert few.core_.rows == "synthetic"
+    assert few.core_.verify(few.estimator_[:-1].transform(X), y).ok
 
 
 def test_missing_numbers_are_named():

@@ -93,7 +93,13 @@ def test_logistic_regression_is_refused_with_a_way_out(trees):
 def test_the_core_is_one_of_classes(trees):
     X, y = trees
     core = CoresetClassifier(models.LinearDiscriminant()).fit(X, y).core_
-    np.testing.assert_array_equal(core.groups, y[core.indices])
+    assert core.rows == "synthetic"
+    for label in np.unique(y):
+        of_class = core.groups == label
+        np.testing.assert_allclose(core.weights[of_class].sum(), np.count_nonzero(y == label))
+        np.testing.assert_allclose(
+            np.average(core.X[of_class], axis=0, weights=core.weights[of_class]), X[y == label].mean(axis=0)
+        )
     np.testing.assert_array_equal(
         core.fit(models.LinearDiscriminant()).predict(X), LinearDiscriminantAnalysis().fit(X, y).predict(X)
     )

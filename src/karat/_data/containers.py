@@ -139,12 +139,12 @@ def _check_integers(table: Any, name: str) -> None:
 
 def _frame_values(table: Any, name: str, apart: bool) -> np.ndarray | SideBySide:
     """The numbers of a frame or series; missing values become NaN, which the pass then reports with its place."""
-    frame = as_narwhals(collected(table))
+    table = collected(table)
+    check_unique_names(table, name)
+    frame = as_narwhals(table)
     if not hasattr(frame, "columns"):
         _check_column(frame.name, frame.dtype, name)
         return np.asarray(_plain(frame))
-    if len(set(frame.columns)) < len(frame.columns):
-        raise InputError(f"{name} has two columns of one name; rename one of them.")
     for column, kind in frame.schema.items():
         _check_column(column, kind, name)
     if not frame.columns:
@@ -157,6 +157,14 @@ def _frame_values(table: Any, name: str, apart: bool) -> np.ndarray | SideBySide
     if np.result_type(*columns).kind == "f" and (apart or any(rounds(column) for column in columns)):
         return SideBySide([column[:, None] for column in columns])
     return np.column_stack(columns)
+
+
+def check_unique_names(table: Any, name: str) -> None:
+    """Raise if two columns of a frame have one name; narwhals reads no such frame."""
+    names = getattr(table, "column_names", None) or list(getattr(table, "columns", ()))
+    if len(set(names)) < len(names):
+        twice = str(max(names, key=names.count))
+        raise InputError(f"{name} has two columns of one name, {twice!r}; rename one of them.", argument=name, column=twice)
 
 
 def _plain(series: Any) -> np.ndarray:

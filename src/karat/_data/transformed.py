@@ -5,7 +5,6 @@ scikit-learn takes milliseconds however few rows it is given, so none of these r
 
     held as an array         if all rows fit into ``held`` bytes,
     held as a CSR matrix     if only their non-zero entries do (one-hot columns),
-    held as codes            if it is known as such (:class:`~karat.engine.parts.Indicators`),
     else                     :class:`LargeBlocks`: the blocks read last are held, and a read takes its rows from them.
 """
 
@@ -20,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from karat._data import containers
-from karat.engine.parts import Indicators, LazyPart
+from karat.engine.parts import LazyPart
 from karat.errors import InputError
 
 HELD = 2**28  # bytes of transformed columns that are held in memory
@@ -38,23 +37,13 @@ def transformed(raw: Any, transform: Transform, held: int = HELD, block: int = B
     raw
         A table of any kind.
     transform : callable
-        Maps a block of raw rows to a numeric array or CSR matrix, one row each, independent of the other rows.  If it has a
-        method ``remembered``, that may know what it makes of the whole table.
+        Maps a block of raw rows to a numeric array or CSR matrix, one row each, independent of the other rows.
     held : int
         Bytes of transformed columns that may be held in memory.
     block : int
         Rows that are transformed at a time, at most.
     """
     count = containers.row_count(raw)
-    known = transform.remembered(raw) if hasattr(transform, "remembered") else None
-    if isinstance(known, Indicators):
-        return known
-    if known is not None:
-        known = _in_double(known)
-        if _dense_bytes(known, count) <= held:
-            return known.toarray() if sparse.issparse(known) else known
-        if sparse.issparse(known) and _sparse_bytes(known) <= held:
-            return known
     first = _block(raw, transform, 0, min(count, block))
     if containers.row_count(first) == count:
         return first.toarray() if sparse.issparse(first) and _dense_bytes(first, count) <= held else first

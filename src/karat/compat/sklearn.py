@@ -29,10 +29,13 @@ def check_parameters(estimator: Any) -> None:
         estimator._validate_params()
 
 
-def declines_weights(estimator: Any) -> bool:
-    """Whether ``set_fit_request(sample_weight=False)`` was called; the public way fails for some meta-estimators."""
-    request = getattr(getattr(estimator, "_metadata_request", None), "fit", None)
-    return request is not None and request.requests.get("sample_weight") is False
+def weight_request(thing: Any, method: str = "fit") -> Any:
+    """What ``set_fit_request`` or ``set_score_request`` was told about sample_weight: True, False, an alias, or None.
+
+    The public way fails for some meta-estimators.
+    """
+    request = getattr(getattr(thing, "_metadata_request", None), method, None)
+    return None if request is None else request.requests.get("sample_weight")
 
 
 def copy_fitted(model: Any, other: Any) -> None:

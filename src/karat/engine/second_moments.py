@@ -39,9 +39,10 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, Statistic, useful_shift
 from karat.engine.sparse_sums import sparse_squares
-from karat.engine.sums import MOST_ROWS, SHORT, exact_squares, gram_matrix, squares_rounding, summed_product
+from karat.engine.sums import MOST_ROWS, SHORT, exact_squares, gram_matrix, mirrored, squares_rounding, summed_product
 from karat.engine.tolerances import EPS, EXACT, EXTREME, NULL, TINY
 
+MOSTLY_ZERO = 0.2  # share of numbers up to which sums of those that are not zero take less time
 PILOTED = 256  # variables up to which a sample of the rows chooses coordinates,
 TALL = 64  # unless there are so many variables, and so many rows for each, and the sample shows nothing difficult
 ENOUGH = 0.95 * EXACT  # rounding of sums, as a loss error, that no further pass could do much about
@@ -111,7 +112,11 @@ class SecondMoments(Powers):
     def of(rows: Rows) -> SecondMoments:
         """The kernel for some rows."""
         kinds = [np.full(part.shape[1], sparse.issparse(part)) for part in rows.parts]
-        return SecondMoments(rows.columns, len(rows), np.concatenate(kinds))
+        kernel = SecondMoments(rows.columns, len(rows), np.concatenate(kinds))
+        full = sum(part.nnz if sparse.issparse(part) else part.shape[0] * part.shape[1] for part in rows.parts)
+        if full <= MOSTLY_ZERO * sum(part.shape[0] * part.shape[1] for part in rows.parts):
+            kernel.wide, kernel.null, kernel.may_be_wide = len(rows) > rows.columns + 1, NULL_OF_MANY, False
+        return kernel
 
     @staticmethod
     def restored(arrays: Mapping[str, np.ndarray]) -> SecondMoments:
@@ -148,6 +153,7 @@ class SecondMoments(Powers):
             return None
         other = copy(self)
         other.wide = other.may_be_wide = other.exact = False
+        other.null = NULL
         return other
 
     def _if_easy(self, pilot: Array, weights: Array | None) -> Self | None:
@@ -221,8 +227,10 @@ class SecondMoments(Powers):
         return self.plain_gram is not None and not self.exact and 2 * len(self.replaced) <= len(self.plain_gram)
 
     def _whole_gram(self, statistic: Statistic) -> Array:
-        if not self._only_rests or len(statistic[0]) == statistic[0].shape[1]:
+        if not self.wide:
             return super()._whole_gram(statistic)
+        if len(statistic[0]) == statistic[0].shape[1]:
+            return mirrored(np.triu(statistic[0]))
         assert self.plain_gram is not None
         gram, products = self.plain_gram.copy(), statistic[0].copy()
         products[self.replaced] = (products[self.replaced] + products[self.replaced].T) / 2

@@ -7,8 +7,7 @@ try:
 except ImportError:
     raise MissingExtraError("karat.estimators", "sklearn") from None
 
-from karat.estimators.classifier import CoresetClassifier
 from karat.estimators.folds import ExactCV, exact_cv
-from karat.estimators.regressor import CoresetRegressor
+from karat.estimators.meta import CoresetClassifier, CoresetRegressor
 
 __all__ = ["CoresetClassifier", "CoresetRegressor", "ExactCV", "exact_cv"]

@@ -1,17 +1,22 @@
 """Fitting any listed estimator to the answer of all rows: check first, then fit.
 
     a pipeline       its transformers are fitted on all rows; what follows sees the columns that they make
-    a search         every training part is fitted on few rows (:mod:`karat.estimators.parts`)
+    a search         every training part is fitted on few rows (:mod:`karat.estimators.searches`)
     LassoCV and kin  the same, in their own loop
     RidgeCV()        leave-one-out (:mod:`karat.estimators.leave_one_out`)
     a transformed target   the regressor inside, on the target that the transformation makes
-    anything else    is fitted on a coreset
+    anything else    is fitted on few rows
 
-These nest: a search may hold pipelines, and a pipeline may end in a search."""
+These nest: a search may hold pipelines, and a pipeline may end in a search.
+
+**All rows** are used where few gain nothing: if there are not many, or if a single fit costs no more than making few
+rows.  What is refused on large data is refused on small data as well, so that an answer does not depend on the number
+of rows."""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,26 +26,31 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import has_fit_parameter
 
+from karat._core.all_rows import all_rows
 from karat._core.coreset import Coreset
+from karat._core.synthetic import REAL
 from karat._data import containers
 from karat.compat.sklearn import copy_fitted
 from karat.errors import InputError
 from karat.estimators import registry, searches
-from karat.estimators.covers import cover
 from karat.estimators.fitting import check_listed, check_splitter, fit_weighted, join_pipeline, key_of, refuse, split_pipeline
-from karat.estimators.folds import cores_of_splits, full_splits
+from karat.estimators.folds import atoms_of, cores_of_atoms, few_of_folds, full_splits, made_of_splits
 from karat.estimators.leave_one_out import fit_by_leave_one_out
-from karat.estimators.monomials import monomial_problem
-from karat.estimators.training_rows import TrainingRows
+from karat.estimators.training_rows import EXPENSIVE, TrainingRows
 from karat.estimators.transformers import (
+    check_not_random,
     check_request,
     check_transformers,
-    fit_and_transform,
-    fitted_by_moments,
     nested_estimators,
-    transform,
+    only_scales,
+    watch_randomness,
 )
 from karat.problems import Problem
+
+FEW = 5_000  # rows up to which nothing is gained, by default
+# Coordinate descent on all rows takes a few sweeps at best: up to so many columns, and from so many rows on, rows are
+# made in the time of these.
+NARROW, MANY = 128, 20_000
 
 
 def selects(estimator: Any) -> bool:
@@ -91,66 +101,103 @@ def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
     searches.check_weighing(getattr(leaf, "scoring", None), weighted)
 
 
+def fit_few(estimator: Any, rows: TrainingRows, groups: Any, few_rows: int) -> tuple[Any, Coreset]:
+    """Fit an estimator, in place, on few rows, or on all where that is as good; returns it with its coreset."""
+    reason = why_all_rows(estimator, rows, few_rows)
+    if not reason:
+        return fit_exactly(estimator, replace(rows, reduces=True if few_rows == 0 else None), groups)
+    core = all_rows(rows.table, None if rows.classifies else rows.target, rows.problem, rows.sample_weight, reason)
+    if rows.classifies:
+        core = replace(core, groups=rows.target[core.indices])
+    if not _same_alone(estimator, rows, groups):
+        return fit_exactly(estimator, replace(rows, reduces=False), groups)[0], core
+    X, y = (containers.copied(containers.in_double(table)) for table in (rows.table, rows.target))
+    transformers, _ = split_pipeline(estimator)
+    probes = [] if transformers is None else watch_randomness(transformers)
+    with config_context(enable_metadata_routing=False):
+        estimator.fit(X, y, **({} if groups is None else {"groups": groups}))
+    check_not_random(probes)
+    return estimator, core
+
+
+def why_all_rows(estimator: Any, rows: TrainingRows, few_rows: int) -> str:
+    """Why few rows would gain nothing; empty if they may.  ``few_rows=0`` makes few rows in any case."""
+    count, leaf = len(rows), innermost(estimator)
+    if few_rows == 0:
+        return ""
+    if count <= few_rows:
+        return f"Reducing {count:,} rows would gain nothing; up to {few_rows:,} rows all are used (few_rows)."
+    one = f"Reducing the rows for one fit of {type(leaf).__name__} would gain nothing"
+    if key_of(leaf) in registry.ONE_PASS:
+        return f"{one}: both take one pass over them."
+    if key_of(leaf) in registry.SWEEPS:
+        narrow = count >= MANY and int(rows.table.shape[1]) <= NARROW and only_scales(split_pipeline(estimator)[0])
+        return "" if narrow else f"{one}: it may take a few passes over them, and so does reducing them."
+    return ""
+
+
+def _same_alone(estimator: Any, rows: TrainingRows, groups: Any) -> bool:
+    """Whether scikit-learn by itself gives the same answer.
+
+    It must hand on groups, draw nothing, see the types of the columns and need no weights, which few of its steps and
+    scores are given.
+    """
+    if rows.sample_weight is not None or (groups is not None and key_of(estimator) not in registry.SEARCHES):
+        return False
+    if containers.is_frame(rows.table) and containers.in_double(rows.table) is not rows.table:
+        return False
+    listed = [part for part in nested_estimators(estimator) if key_of(part) in registry.TRANSFORMERS]
+    random = any(getattr(part, "random_state", 0) is None for part in listed)
+    return not random or (split_pipeline(estimator)[0] is not None and not selects(estimator))
+
+
 def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple[Any, Coreset]:
     """Fit an estimator, in place, to the answer of all rows; returns it with its coreset."""
     transformers, leaf = split_pipeline(estimator)
     key = key_of(leaf)
     if transformers is not None:
-        if not selects(leaf) and key != "TransformedTargetRegressor" and rows.teach(transformers):
-            spanned = cover(rows.resolved(transformers))
-            if spanned is not None:
-                return _fit_on_kept(estimator, rows, spanned)
         behind = rows.behind(transformers)
         fitted, core = fit_exactly(leaf, behind, groups)
         return join_pipeline(estimator, behind.fronts[-1], fitted), core
     if key in registry.SEARCHES:
         return searches.run_search(leaf, rows, groups, fit_exactly)
     if key == "TransformedTargetRegressor":
-        shell, inside = rows.with_target(leaf)
-        regressor = clone(leaf.regressor) if leaf.regressor is not None else LinearRegression()
-        fitted = copy.copy(shell).set_params(regressor=leaf.regressor)
-        fitted.regressor_, core = fit_exactly(regressor, inside, groups)
-        return fitted, core
+        return _fit_transformed(leaf, rows, groups)
     if key == "RidgeCV" and leaf.cv is None:
         return fit_by_leave_one_out(leaf, rows)
     if key in ("RidgeCV", "RidgeClassifierCV"):
         return _fit_ridge_cv(leaf, rows, groups)
     if key in registry.SELECTS_ITSELF:
         return _fit_own_loop(leaf, rows, groups)
-    return _fit_on_core(leaf, rows)
+    if key not in registry.ONE_PASS + registry.SWEEPS:
+        rows = replace(rows, fits=EXPENSIVE * rows.fits)
+    few = rows.few()
+    return few.fit(leaf), few.core_of(leaf)
 
 
-def _fit_on_core(estimator: Any, rows: TrainingRows, problem: Problem | None = None) -> tuple[Any, Coreset]:
-    """Fit on the rows of one coreset."""
-    few = rows.kept(problem)
-    return fit_weighted(estimator, few.X, few.y, few.weights), rows.core(problem)
+def _fit_transformed(regressor: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
+    """Fit a TransformedTargetRegressor: the regressor inside, on the target that its transformer makes."""
+    shell, inside = rows.with_target(regressor)
+    inner = clone(regressor.regressor) if regressor.regressor is not None else LinearRegression()
+    fitted = copy.copy(shell).set_params(regressor=regressor.regressor)
+    fitted.regressor_, core = fit_exactly(inner, inside, groups)
+    if hasattr(fitted.regressor_, "feature_names_in_"):
+        fitted.feature_names_in_ = fitted.regressor_.feature_names_in_
+    return fitted, core
 
 
-def _fit_on_kept(estimator: Any, rows: TrainingRows, spanned: Any) -> tuple[Any, Coreset]:
-    """Fit a pipeline on kept rows alone, where they teach its transformers the same as all rows."""
-    monomials = monomial_problem([spanned], rows)
-    as_they_are = monomials is not None or isinstance(spanned, str)
-    core = rows.core(monomials) if as_they_are else rows.covered_by(spanned).core()
-    X, y = rows.seen(core.X), core.groups if rows.classifies else core.y
-    transformers, leaf = split_pipeline(estimator)
-    if fitted_by_moments(transformers):
-        return fit_weighted(estimator, X, y, core.weights), core
-    front, made = fit_and_transform(rows.resolved(transformers), X, y, core.weights)
-    fit_weighted(leaf, transform(front, X) if made is None else made, y, core.weights)
-    return join_pipeline(estimator, front, leaf), core
-
-
-def _fit_own_loop(estimator: Any, rows: TrainingRows, groups: Any, problem: Problem | None = None) -> tuple[Any, Coreset]:
-    """Fit an estimator that runs its own cross-validation, or a pipeline that ends in one, over the folds' rows."""
-    leaf = split_pipeline(estimator)[1]
-    splits = full_splits(leaf.cv, rows.X, rows.y, groups, rows.classifies)
-    folds = cores_of_splits(rows, splits, rows.problem(problem))
-    own, leaf.cv = leaf.cv, folds.cv
-    # The rows were read when the coresets were built; what a pipeline makes of them was not, if the user chose the problem.
-    with config_context(assume_finite=True if problem is None else None):
-        fit_weighted(estimator, rows.seen(folds.core.X), folds.core.y, folds.core.weights)
+def _fit_own_loop(leaf: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
+    """Fit an estimator that runs its own cross-validation over the few rows of the folds."""
+    rows = rows.alone()
+    splits = full_splits(leaf.cv, rows, groups)
+    path = np.size(getattr(leaf, "l1_ratio", 1.0)) * EXPENSIVE  # each takes many fits
+    folds, reason = made_of_splits(replace(rows, fits=path * rows.fits), splits)
+    few = rows.as_they_are(reason) if folds is None else few_of_folds(rows, folds)
+    own, leaf.cv = leaf.cv, list(splits) if folds is None else folds.cv
+    with config_context(assume_finite=None if folds is None else True):  # made rows are finite
+        few.fit(leaf)
     leaf.cv = own  # the user's setting
-    return estimator, folds.refit
+    return leaf, few.core
 
 
 def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
@@ -160,8 +207,7 @@ def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Cor
     if rows.classifies:
         model: Any = RidgeClassifier(fit_intercept=ridge.fit_intercept, class_weight=ridge.class_weight)
     else:
-        solver = "sparse_cg" if containers.is_sparse(rows.table) and not rows.fronts else "auto"
-        model = Ridge(fit_intercept=ridge.fit_intercept, solver=solver)
+        model = Ridge(fit_intercept=ridge.fit_intercept)
     alphas = np.atleast_1d(np.asarray(ridge.alphas, dtype=float))
     grid = GridSearchCV(model, {"alpha": alphas}, cv=ridge.cv, scoring=ridge.scoring)
     search, core = searches.run_search(grid, rows, groups, fit_exactly)
@@ -170,7 +216,7 @@ def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Cor
     return ridge, core
 
 
-def fit_insisting(estimator: Any, rows: TrainingRows, groups: Any, problem: Problem) -> tuple[Any, Coreset]:
+def fit_for_problem(estimator: Any, rows: TrainingRows, groups: Any, problem: Problem) -> tuple[Any, Coreset]:
     """Fit any estimator with weights on a coreset of a problem that the user chose, in place."""
     _, leaf = split_pipeline(estimator)
     if key_of(leaf) in registry.SEARCHES:
@@ -179,6 +225,11 @@ def fit_insisting(estimator: Any, rows: TrainingRows, groups: Any, problem: Prob
         return searches.run_search(leaf, rows, groups, fit_exactly, problem)
     if not has_fit_parameter(leaf, "sample_weight"):
         raise refuse(estimator, "it takes no sample_weight")
-    if selects(estimator):
-        return _fit_own_loop(estimator, rows, groups, problem)
-    return _fit_on_core(estimator, rows, problem)
+    if not selects(estimator):
+        core = rows.reduced(rows.raw, REAL, problem)
+        return fit_weighted(estimator, core.X, core.groups if rows.classifies else core.y, core.weights), core
+    folds = cores_of_atoms(rows, atoms_of(full_splits(leaf.cv, rows, groups), len(rows)), REAL, problem)
+    own, leaf.cv = leaf.cv, folds.cv
+    fit_weighted(estimator, folds.core.X, folds.core.y, folds.core.weights)
+    leaf.cv = own  # the user's setting
+    return estimator, folds.refit

@@ -1,7 +1,8 @@
 """Fitting on a coreset: what may be fitted, and with weights in every step.
 
 An estimator is fitted only if the registry lists it, its parameters break no rule, and the coreset keeps every moment that it
-reads.  Every step of a pipeline is given its weights by name.
+reads.  Every step of a pipeline is given its weights by name.  Pipelines are taken apart and put together here, and
+:func:`setting` tells candidates of a search from each other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Hashable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import joblib
 import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
@@ -19,7 +21,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from karat._core.synthetic import SYNTHETIC
 from karat._data import containers
-from karat.errors import NotExactError
+from karat.errors import InputError, NotExactError
 from karat.estimators import registry
 from karat.problems import GroupedLogistic, Transformed
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 def fit_on_core(core: Coreset, estimator: Any) -> Any:
     """See :meth:`karat.Coreset.fit`."""
+    check_is_estimator(estimator)
     transformers, leaf = split_pipeline(estimator)
     if key_of(leaf) in registry.SEARCHES or key_of(leaf) in registry.SELECTS_ITSELF:
         raise refuse(leaf, "its folds are parts of the full data; use karat.CoresetRegressor, which makes one coreset per fold")
@@ -63,6 +66,20 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
     return fit_weighted(estimator, core.X, y, core.weights)
 
 
+def check_is_estimator(thing: Any, inside: str = "") -> None:
+    """Raise unless something can be fitted: a class, or a name, cannot."""
+    if isinstance(thing, type):
+        raise InputError(f"{inside}{thing.__name__} is a class; pass an estimator, such as {thing.__name__}().")
+    if not hasattr(thing, "fit") or not hasattr(thing, "get_params"):
+        raise InputError(f"{inside}{thing!r} is a {type(thing).__name__}, not an estimator; pass one, such as Ridge().")
+    if key_of(thing) == "Pipeline":
+        for name, step in thing.steps:
+            if isinstance(step, type):
+                check_is_estimator(step, f"Step {name!r}: ")
+    elif key_of(thing) in registry.SEARCHES:
+        check_is_estimator(thing.estimator, f"{type(thing).__name__}: ")
+
+
 def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
     """Refuse a coreset that lacks a moment which the estimator reads."""
     name, problem = type(leaf).__name__, core.problem
@@ -90,16 +107,24 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
 
 
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
-    """Fit a plain estimator or a flat pipeline, in place, with weights in every step that takes them.
+    """Fit a plain estimator or a flat pipeline, in place, with weights in every step that takes them; None: with no weights.
 
-    It gets copies of the rows: estimators with ``copy_X=False`` overwrite them.
+    Estimators with ``copy_X=False``, which overwrite the rows, get copies of them.
     """
-    X, y = containers.copied(containers.in_double(X)), containers.copied(containers.in_double(y))
+    X, y = containers.in_double(X), containers.in_double(y)
+    if overwrites(estimator):
+        X, y = containers.copied(X), containers.copied(y)
     with config_context(enable_metadata_routing=False):
         if key_of(estimator) != "Pipeline":
             return estimator.fit(X, y, sample_weight=weights)
-        takers = [name for name, step in estimator.steps if _has_weights(step.__class__)]
+        takers = [name for name, step in estimator.steps if weights is not None and _has_weights(step.__class__)]
         return estimator.fit(X, y, **{f"{name}__sample_weight": np.array(weights) for name in takers})
+
+
+def overwrites(estimator: Any) -> bool:
+    """Whether a parameter lets the estimator write into its input."""
+    parameters = estimator.get_params(deep=True).items()
+    return any(name.split("__")[-1] in ("copy", "copy_X") and value is False for name, value in parameters)
 
 
 @cache
@@ -161,6 +186,38 @@ def check_splitter(cv: Any) -> None:
         raise refuse(cv, f"{registry.WHY_NOT[name]}; use KFold")
 
 
+class _Itself:
+    """A thing that is known by its identity; held, so that no other gets its number."""
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other.thing is self.thing
+
+
+def setting(thing: Any) -> Hashable:
+    """What tells an estimator, not fitted, from others with other parameters.
+
+    Values are compared by their hashes; what has none, such as a lambda, is compared by its identity.
+    """
+    if hasattr(thing, "get_params") and not isinstance(thing, type):
+        return type(thing), tuple((name, setting(value)) for name, value in sorted(vars(thing).items()))
+    if isinstance(thing, list | tuple):
+        return type(thing), tuple(map(setting, thing))
+    if isinstance(thing, str | int | None):
+        return type(thing), thing
+    if isinstance(thing, float):
+        return type(thing), thing.hex()  # NaN differs from itself
+    try:
+        return str(joblib.hash(thing))
+    except Exception:  # joblib raises whatever pickling raises
+        return _Itself(thing)
+
+
 def with_parameters(estimator: Any, parameters: dict[str, Any]) -> Any:
     """A copy of an estimator with other parameters; transformers of a pipeline that none of them changes are shared."""
     if key_of(estimator) == "Pipeline":
@@ -187,3 +244,8 @@ def split_pipeline(estimator: Any) -> tuple[Pipeline | None, Any]:
         steps = [step for step in estimator.steps[:-1] if step[1] not in registry.UNCHANGED]
         return (Pipeline(steps) if steps else None), estimator.steps[-1][1]
     return None, estimator
+
+
+def step_ids(transformers: Any) -> tuple[int, ...]:
+    """Which objects the steps of a pipeline of transformers are."""
+    return () if transformers is None else tuple(id(step) for _, step in transformers.steps)

@@ -1,15 +1,24 @@
 """Exact cross-validation: one coreset per set of rows that all splits treat alike.
 
-Such a set is an *atom* (:mod:`karat.estimators.atoms`); for k-fold the atoms are the folds.  With one exact coreset per atom,
-any union of atoms is kept exactly, so every training part, every test part and the whole are.
+Every split gives a row one of four roles: in the training part, in the test part, in neither, in both.  Rows with
+the same roles in all splits form an *atom*; for k-fold the atoms are the folds, for expanding windows the segments.
+With one exact coreset per atom, any union of atoms is kept exactly, so every training part, every test part and the
+whole are.
 
-Repeats of the splits have their own atoms, with coresets of all rows.  The model to keep is refitted on one repeat.
+Repeated splits would multiply atoms (k^r of them), so splits are gathered into repeats: a split joins the current
+repeat while it adds no more atoms than it would need on its own, else a new repeat begins.  Each repeat has coresets
+of all rows.  The model to keep is refitted on one repeat.
+
+Gathering is a pass over all rows per split, so it must cost little beside a coreset: the roles of a row in the first
+splits are two bits each of one small number, runs of consecutive rows are marked as slices, and repeats are gathered
+from the few different numbers that occur.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,12 +26,20 @@ from sklearn.model_selection import KFold, check_cv
 
 from karat._core.certify import Certificate
 from karat._core.coreset import Coreset, coreset
+from karat._core.synthetic import SYNTHETIC, RowKind
 from karat._data import containers
+from karat._data.batch import check_weights
 from karat.errors import InputError, NotExactError
-from karat.estimators.atoms import TEST, TRAIN, ConsecutiveFolds, Repeat, Split, gather
 from karat.estimators.fitting import check_splitter
-from karat.estimators.training_rows import TrainingRows, of_positive_weight
+from karat.estimators.training_rows import TrainingRows, WeightedRows, of_positive_weight, reason_for_all
 from karat.problems import LeastSquares, Problem
+
+Split = tuple[np.ndarray, np.ndarray]
+ROLES = 4
+TRAIN, TEST = 1, 2
+BITS = 2  # of a role
+TOGETHER = 8  # roles that one number of 16 bits holds
+RUNS = 8  # runs of rows up to which they are marked one by one
 
 
 @dataclass(frozen=True)
@@ -53,6 +70,7 @@ def exact_cv(
     problem: Problem | None = None,
     cv: Any = 5,
     *,
+    rows: RowKind = "real",
     groups: Any = None,
     sample_weight: Any = None,
     random_state: int = 0,
@@ -67,6 +85,9 @@ def exact_cv(
         What every training and test part must keep; :class:`~karat.problems.LeastSquares` by default.
     cv : int, splitter or iterable of (train, test)
         Splits of the full data, as in scikit-learn.
+    rows : {"real", "synthetic"}
+        Rows of the data; or made ones, d + 2 of every fold, as in :func:`karat.coreset`: for linear models of the columns
+        as they stand.
     groups : array, optional
         Passed to the splitter (such as ``GroupKFold``).
     random_state : int
@@ -92,44 +113,63 @@ def exact_cv(
     True
     """
     X, y = containers.collected(X), containers.collected(y)
-    rows = TrainingRows(X, y, sample_weight, random_state=random_state)
-    return cores_of_splits(rows, full_splits(cv, X, y, groups), LeastSquares() if problem is None else problem)
+    data = TrainingRows(X, y, check_weights(sample_weight, containers.row_count(X)), random_state=random_state)
+    repeats = atoms_of(full_splits(cv, data, groups), len(data))
+    return cores_of_atoms(data, repeats, rows, LeastSquares() if problem is None else problem)
 
 
-def cores_of_splits(rows: TrainingRows, splits: Iterable[Split], problem: Problem) -> ExactCV:
-    """Coresets of the parts that splits make of all rows; if the target holds classes, of every class in them."""
-    rows = rows.alone()
-    count = containers.row_count(rows.table)
-    repeats = gather(splits, count)
-    if max(len(r.roles) for r in repeats) * 2 > count:
-        raise NotExactError(
-            "The splits single out nearly every row (leave-one-out or the like), which no coreset keeps; use larger folds."
-        )
-    cores = [_atoms(rows, repeat.atom, problem) for repeat in repeats]
+def cores_of_atoms(rows: TrainingRows, repeats: list[Repeat], kind: str, problem: Problem) -> ExactCV:
+    """Coresets of the atoms of all repeats; if the target holds classes, of every class in them."""
+    cores = [_atoms(rows, repeat.atom, kind, problem) for repeat in repeats]
     core = cores[0] if len(cores) == 1 else _stacked(cores)
     return ExactCV(core, list(_split_positions(cores, repeats)), cores[0])
 
 
-def _atoms(rows: TrainingRows, atom: np.ndarray, problem: Problem) -> Coreset:
+def made_of_splits(rows: TrainingRows, splits: Iterable[Split]) -> tuple[ExactCV | None, str]:
+    """Made rows of the atoms; or None, and why all rows are used."""
+    repeats = atoms_of(splits, len(rows))
+    atoms, uses = max(len(repeat.roles) for repeat in repeats), repeats[0].roles.shape[1]
+    reason = rows.reason_against(len(rows), int(rows.raw.shape[1]), atoms, uses)
+    if reason:
+        return None, reason
+    try:
+        return cores_of_atoms(rows, repeats, SYNTHETIC, rows.problem), ""
+    except (NotExactError, InputError) as error:
+        return None, reason_for_all(error, rows.raw, *(() if rows.classifies else (rows.target,)))
+
+
+def few_of_folds(rows: TrainingRows, folds: ExactCV, positions: np.ndarray | None = None) -> WeightedRows:
+    """The few rows of all folds, with the coreset of one repeat; or some of them."""
+    core, sparse = folds.core, containers.is_sparse(rows.table)
+    if positions is None:
+        return WeightedRows(containers.in_double(core.X), containers.in_double(core.y), core.weights, folds.refit, sparse)
+    X, y = (containers.in_double(containers.take_rows(table, positions)) for table in (core.X, core.y))
+    return WeightedRows(X, y, core.weights[positions], core, sparse)
+
+
+def _atoms(rows: TrainingRows, atom: np.ndarray, kind: str, problem: Problem) -> Coreset:
     """One coreset per atom, or per class in every atom, as one; the target of its rows is then their class."""
-    options = {"sample_weight": rows.sample_weight, "random_state": rows.random_state}
+    options: dict[str, Any] = {"sample_weight": rows.sample_weight, "random_state": rows.random_state, "rows": kind}
     if not rows.classifies:
-        return coreset(rows.table, rows.target, problem, groups=atom, **options)
+        return coreset(rows.raw, rows.target, problem, groups=atom, **options)
     labels = np.asarray(rows.target)
     classes, code = np.unique(labels, return_inverse=True)
     both = of_positive_weight(atom.astype(np.int64) * len(classes) + code, rows.sample_weight)
-    core = coreset(rows.table, None, problem, groups=both, **options)
-    return replace(core, y=labels[core.indices], groups=atom[core.indices])
+    core = coreset(rows.raw, None, problem, groups=both, **options)
+    assert core.groups is not None
+    atoms, codes = np.divmod(core.groups, len(classes))
+    return replace(core, y=classes[codes], groups=atoms)
 
 
-def full_splits(cv: Any, X: Any, y: Any, groups: Any, classifies: bool = False) -> Sequence[Split]:
+def full_splits(cv: Any, rows: TrainingRows, groups: Any) -> Sequence[Split]:
     """The splits of the full data, as scikit-learn makes them."""
     check_splitter(cv)
-    target = None if y is None else np.asarray(y)
-    splitter, count = check_cv(cv, target, classifier=classifies), containers.row_count(X)
+    target = None if rows.target is None else np.asarray(rows.y)
+    splitter, count = check_cv(cv, target, classifier=rows.classifies), len(rows)
     if type(splitter) is KFold and not splitter.shuffle and count >= splitter.n_splits:
         return ConsecutiveFolds(count, splitter.n_splits)
-    splits = list(splitter.split(X, target, groups))
+    known = type(splitter).__module__.startswith("sklearn.")  # those ask for the number of rows only
+    splits = list(splitter.split(np.zeros((count, 1)) if known else rows.X, target, groups))
     if not splits:
         raise InputError("cv gives no splits.")
     return splits
@@ -154,12 +194,157 @@ def _stacked(cores: list[Coreset]) -> Coreset:
     note = f"The data is here {len(cores)} times, once per repeat of the splits: refit on one repeat only."
     return replace(
         first,
-        indices=np.concatenate([np.asarray(core.indices) + r * first.n_rows for r, core in enumerate(cores)]),
+        indices=_joined([_indices_after(core.indices, repeat * first.n_rows) for repeat, core in enumerate(cores)]),
         weights=np.concatenate([core.weights for core in cores]),
         X=X,
         y=y,
         groups=np.concatenate([core.groups + start for core, start in zip(cores, starts, strict=False)]),
         n_rows=united.n_rows,
         certificate=replace(united, passes=sum(core.certificate.passes for core in cores), notes=(*united.notes, note)),
-        verbatim=None if first.verbatim is None else np.concatenate([core.verbatim for core in cores]),
+        verbatim=_joined([core.verbatim for core in cores]),
+        strata=_joined([core.strata for core in cores]),
     )
+
+
+def _indices_after(indices: np.ndarray | None, rows: int) -> np.ndarray | None:
+    """Indices of rows that follow so many others; made rows have none."""
+    return None if indices is None else indices + rows
+
+
+def _joined(arrays: list[Any]) -> np.ndarray | None:
+    return None if arrays[0] is None else np.concatenate(arrays)
+
+
+def atoms_of(splits: Iterable[Split], count: int) -> list[Repeat]:
+    """The atoms of all repeats; refuse splits that single out nearly every row."""
+    repeats = gather(splits, count)
+    if max(len(repeat.roles) for repeat in repeats) * 2 > count:
+        raise NotExactError(
+            "The splits single out nearly every row (leave-one-out or the like), which no coreset keeps; use larger folds."
+        )
+    return repeats
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Atoms of a run of splits: the atom of each row, and the role of each atom (rows) in each split (columns)."""
+
+    atom: np.ndarray
+    roles: np.ndarray
+
+
+@dataclass(frozen=True)
+class ConsecutiveFolds(Sequence[Split]):
+    """The splits of ``KFold(folds)`` without shuffling: folds of consecutive rows, the first ones larger by one row."""
+
+    rows: int
+    folds: int
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.full(self.folds, self.rows // self.folds) + (np.arange(self.folds) < self.rows % self.folds)
+
+    def __len__(self) -> int:
+        return self.folds
+
+    def __getitem__(self, fold: Any) -> Any:
+        if not 0 <= fold < self.folds:
+            raise IndexError(fold)
+        sizes = self.sizes
+        start = int(sizes[:fold].sum())
+        stop = start + int(sizes[fold])
+        return np.concatenate([np.arange(start), np.arange(stop, self.rows)]), np.arange(start, stop)
+
+    def repeat(self) -> Repeat:
+        """The folds as atoms."""
+        small = np.uint8 if self.folds <= 256 else np.int64
+        roles = np.where(np.eye(self.folds, dtype=bool), TEST, TRAIN)
+        return Repeat(np.repeat(np.arange(self.folds, dtype=small), self.sizes), roles)
+
+
+def gather(splits: Iterable[Split], count: int) -> list[Repeat]:
+    """Gather splits of ``count`` rows into repeats, and rows into atoms."""
+    if isinstance(splits, ConsecutiveFolds):
+        return [splits.repeat()]
+    splits = iter(splits)
+    codes, repeats = _first_repeats(islice(splits, TOGETHER), count)
+    small = np.uint8 if max(len(repeat.roles) for repeat in repeats) <= 256 else np.int64
+    repeats = [Repeat(repeat.atom.astype(small)[codes], repeat.roles) for repeat in repeats]
+    for train, test in splits:
+        role = np.zeros(count, dtype=np.uint8)
+        _mark(role, train, TRAIN)
+        _mark(role, test, TEST)
+        sizes = np.array([np.count_nonzero(role == r) for r in range(ROLES)])
+        _check_no_repeats(sizes, train, test)
+        _join(repeats, role, int(np.count_nonzero(sizes)))
+    return repeats
+
+
+def _first_repeats(splits: Iterator[Split], count: int) -> tuple[np.ndarray, list[Repeat]]:
+    """The number of each row's roles among those that occur; and the repeats, with an atom for each such number."""
+    packed = np.zeros(count, dtype=np.uint16)
+    parts = []
+    for number, (train, test) in enumerate(splits):
+        _mark(packed, train, TRAIN << BITS * number)
+        _mark(packed, test, TEST << BITS * number)
+        parts.append((train, test))
+    if not parts:
+        raise InputError("cv gives no splits.")
+    rows = np.bincount(packed, minlength=1)
+    used = np.flatnonzero(rows)
+    roles = (used[:, None] >> BITS * np.arange(len(parts)) & (ROLES - 1)).astype(np.uint8)
+    repeats: list[Repeat] = []
+    for role, part in zip(roles.T, parts, strict=True):
+        sizes = np.bincount(role, weights=rows[used], minlength=ROLES).astype(np.int64)
+        _check_no_repeats(sizes, *part)
+        _join(repeats, role, int(np.count_nonzero(sizes)))
+    place = np.zeros(int(used[-1]) + 1, dtype=np.uint16)
+    place[used] = np.arange(len(used))
+    return place[packed], repeats
+
+
+def _join(repeats: list[Repeat], role: np.ndarray, kinds: int) -> None:
+    """One more split, of so many kinds of rows: joined to the last repeat, or a new one."""
+    if repeats:
+        joined = _refined(repeats[-1], role)
+        if len(joined.roles) - len(repeats[-1].roles) <= kinds:
+            repeats[-1] = joined
+            return
+    repeats.append(_refined(Repeat(np.zeros_like(role), np.empty((1, 0), dtype=np.int64)), role))
+
+
+def _refined(repeat: Repeat, role: np.ndarray) -> Repeat:
+    """The atoms after one more split."""
+    parents = len(repeat.roles)
+    small = np.uint8 if ROLES * parents <= 256 else np.int64
+    code = ROLES * repeat.atom.astype(small) + role
+    used = np.bincount(code, minlength=ROLES * parents) > 0
+    codes = np.flatnonzero(used)
+    number = (np.cumsum(used) - 1).astype(small)
+    return Repeat(number[code], np.hstack([repeat.roles[codes // ROLES], codes[:, None] % ROLES]))
+
+
+def _mark(codes: np.ndarray, chosen: Any, bit: int) -> None:
+    """Set a bit of the rows that a part of a split names, by a mask or by positions."""
+    chosen = np.asarray(chosen)
+    if chosen.dtype != bool and len(chosen):
+        ends = np.flatnonzero(chosen[1:] - chosen[:-1] != 1) + 1
+        if len(ends) < RUNS and chosen.min() >= 0 and chosen.max() < len(codes):
+            for start, stop in zip([0, *ends], [*ends, len(chosen)], strict=True):
+                codes[chosen[start] : chosen[stop - 1] + 1] |= bit
+            return
+    marked = np.zeros_like(codes)
+    marked[chosen] = bit
+    codes |= marked
+
+
+def _check_no_repeats(sizes: np.ndarray, train: Any, test: Any) -> None:
+    """Raise if a part names more rows than have its role."""
+    both = sizes[TRAIN | TEST]
+    if sizes[TRAIN] + both != _size(train) or sizes[TEST] + both != _size(test):
+        raise InputError("A split names a row twice; give the row a sample_weight instead.")
+
+
+def _size(chosen: Any) -> int:
+    chosen = np.asarray(chosen)
+    return int(np.count_nonzero(chosen)) if chosen.dtype == bool else len(chosen)

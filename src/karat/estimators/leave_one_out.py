@@ -10,6 +10,7 @@ so all leverages and all predictions are one product of matrices each per block 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,12 @@ from sklearn.metrics import check_scoring
 
 from karat._core.coreset import Coreset
 from karat._data import containers
-from karat.compat.sklearn import copy_fitted
+from karat._data.batch import weights_or_ones
+from karat.compat.sklearn import copy_fitted, weight_request
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.estimators.fitting import fit_weighted
-from karat.estimators.training_rows import TrainingRows
+from karat.estimators.training_rows import EXPENSIVE, TrainingRows, WeightedRows
 from karat.estimators.weighted.from_gram import Gram
 
 BLOCK = 1 << 14
@@ -43,29 +45,31 @@ def fit_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
     if (alphas <= 0).any():
         raise InputError("RidgeCV without cv needs alphas above 0.", argument="alphas")
     flat = containers.dimensions(rows.target) == 1
-    errors, y, weights = _errors(rows, alphas, ridge.fit_intercept)
-    scores = np.array([_scores(ridge, errors[:, :, k], y, rows.weights, weights, flat) for k in range(len(alphas))])
+    X, few = rows.X, replace(rows, fits=EXPENSIVE * rows.fits).few()
+    y = dense_target(rows.y)
+    weights = weights_or_ones(rows.sample_weight, len(y))
+    errors = _errors(X, y, weights, few, alphas, ridge.fit_intercept)
+    scores = np.array([_scores(ridge, errors[:, :, k], y, rows.sample_weight, flat) for k in range(len(alphas))])
     best = scores.argmax(axis=0)  # one, or one per target
     ridge.alpha_ = alphas[best] if np.ndim(best) else float(alphas[best])
     ridge.best_score_ = scores.max(axis=0) if np.ndim(best) else float(scores.max())
     if ridge.store_cv_results:
         kept = np.square(errors) * weights[:, None, None] if ridge.scoring is None else y[:, :, None] - errors
         ridge.cv_results_ = kept[:, 0] if flat else kept
-    few = rows.kept()
-    model = fit_weighted(Ridge(ridge.alpha_, fit_intercept=ridge.fit_intercept), few.X, few.y, few.weights)
+    # Of sparse rows the solver of Ridge would stop at its tolerance.
+    dense = few.X.toarray() if containers.is_sparse(few.X) else few.X
+    model = fit_weighted(Ridge(ridge.alpha_, fit_intercept=ridge.fit_intercept), dense, few.y, few.weights)
     copy_fitted(model, ridge)
-    return ridge, rows.core()
+    return ridge, few.core
 
 
-def _errors(rows: TrainingRows, alphas: Array, fit_intercept: bool) -> tuple[Array, Array, Array]:
-    """Errors of every row that is left out (rows, targets, alphas), targets and weights of all rows."""
-    few, X = rows.kept(), rows.X
-    gram = Gram(dense_doubles(few.X), dense_target(few.y), few.weights, fit_intercept)
+def _errors(X: Any, y: Array, weights: Array, few: WeightedRows, alphas: Array, fit_intercept: bool) -> Array:
+    """Errors of every row that is left out (rows, targets, alphas)."""
+    own = weights_or_ones(few.weights, len(few.y))
+    gram = Gram(dense_doubles(few.numbers), dense_target(few.y), own, fit_intercept)
     values, vectors = linalg.eigh(gram.XX)
     shrunk = 1.0 / (np.maximum(values, 0.0)[:, None] + alphas)
     slopes = shrunk[:, None, :] * (vectors.T @ gram.Xy)[:, :, None]
-    y = dense_target(rows.y)
-    weights = np.ones(len(y)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
     errors = np.empty((len(y), y.shape[1], len(alphas)))
     for start in range(0, len(y), BLOCK):
         block = slice(start, start + BLOCK)
@@ -74,16 +78,17 @@ def _errors(rows: TrainingRows, alphas: Array, fit_intercept: bool) -> tuple[Arr
         leverage = weights[block, None] * ((1.0 / gram.total if fit_intercept else 0.0) + np.square(turned) @ shrunk)
         residual = (y[block] - gram.y_mean)[:, :, None] - np.tensordot(turned, slopes, axes=1)
         errors[block] = residual / (1.0 - leverage)[:, None, :]
-    return errors, y, weights
+    return errors
 
 
-def _scores(ridge: Any, errors: Array, y: Array, given: Any, weights: Array, flat: bool) -> Any:
+def _scores(ridge: Any, errors: Array, y: Array, weights: Array | None, flat: bool) -> Any:
     """The score of one alpha: of all targets, or of each."""
     if ridge.scoring is None:
-        squares = -weights[:, None] * np.square(errors)
+        squares = -np.square(errors) * (1.0 if weights is None else weights[:, None])
         return squares.mean(axis=0) if ridge.alpha_per_target and not flat else squares.mean()
     scorer = check_scoring(ridge, ridge.scoring)
-    options = {} if given is None else {"sample_weight": weights}
+    unweighted = weights is None or weight_request(scorer, "score") is False
+    options = {} if unweighted else {"sample_weight": weights}
     found, identity = y - errors, _Identity()
     if ridge.alpha_per_target and not flat:
         return np.array([scorer(identity, found[:, j], y[:, j], **options) for j in range(y.shape[1])])

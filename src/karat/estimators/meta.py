@@ -1,26 +1,33 @@
-"""What CoresetRegressor and CoresetClassifier share: checking inputs, fitting, and behaving like the estimator inside."""
+"""CoresetRegressor and CoresetClassifier: scikit-learn's estimators, fitted on a few rows to the answer of all.
+
+Both check their inputs, fit (:mod:`karat.estimators.exact_fit`), and then behave like the estimator inside.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Never, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from karat._core.all_rows import ALL_ROWS
+from karat._core.coreset import Coreset
 from karat._data import containers
+from karat._data.batch import check_weights
+from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.estimators import registry
-from karat.estimators.exact_fit import check_exact, fit_exactly, fit_insisting, selects
-from karat.estimators.fitting import key_of, split_pipeline
-from karat.estimators.small_data import FEW, fit_on_all_rows, passes_through
+from karat.estimators.exact_fit import FEW, check_exact, fit_few, fit_for_problem, selects
+from karat.estimators.fitting import check_is_estimator, fit_weighted, key_of, overwrites, split_pipeline
 from karat.estimators.training_rows import TrainingRows
-from karat.estimators.transformers import only_scales, overwrites, single_steps
-from karat.problems import Problem
+from karat.estimators.transformers import fitted_by_moments, single_steps
+from karat.problems import LeastSquares, Problem
 
-OWN = ("n_features_in_", "feature_names_in_", "estimator_", "core_", "sketch_")
+OWN = ("n_features_in_", "feature_names_in_", "estimator_", "core_", "reduced_", "reason_", "sketch_")
 
 
 def delegates(name: str) -> Any:
@@ -44,8 +51,8 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         self.few_rows = few_rows
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Build the coreset (or one per fold) and fit the estimator on it.
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **unknown: Never) -> Self:
+        """Make few rows (of every fold, if the estimator selects) and fit the estimator on them.
 
         Parameters
         ----------
@@ -54,11 +61,19 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         sample_weight : array of shape (n,), optional
         groups : array of shape (n,), optional
             For splitters such as ``GroupKFold``.
+        **unknown
+            Refused.
 
         Returns
         -------
         the estimator itself
         """
+        if unknown:
+            raise InputError(
+                f"fit() has no argument {next(iter(unknown))!r}; pass weights as sample_weight, which every step and score is "
+                "given, and labels for the splitter as groups.",
+                argument=next(iter(unknown)),
+            )
         estimator = self._cloned()
         if not isinstance(self.few_rows, int | np.integer) or self.few_rows < 0:
             raise InputError(f"few_rows={self.few_rows!r} is not a number of rows; pass 0 or more.", argument="few_rows")
@@ -67,18 +82,28 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         if self.problem is None:
             check_exact(estimator, self.classifies, sample_weight is not None)
         X, y = self._checked(X, y)
-        rows = TrainingRows(X, y, sample_weight, classifies=self.classifies, random_state=self.random_state)
+        weights = check_weights(sample_weight, containers.row_count(X))
+        rows = TrainingRows(X, y, weights, classifies=self.classifies, random_state=self.random_state)
         self.__dict__.pop("sketch_", None)
-        if self.problem is None and passes_through(estimator, rows, groups, self.few_rows):
-            self.estimator_, self.core_ = fit_on_all_rows(estimator, rows, groups)
-        elif self.problem is None:
-            self.estimator_, self.core_ = fit_exactly(estimator, rows, groups)
+        if self.problem is None:
+            self._fitted(*fit_few(estimator, rows, groups, self.few_rows))
         else:
-            self.estimator_, self.core_ = fit_insisting(estimator, rows, groups, self.problem)
+            self._fitted(*fit_for_problem(estimator, rows, groups, self.problem))
         return self
+
+    def _fitted(self, estimator: Any, core: Coreset) -> None:
+        """Keep what was fitted, on which rows, and why these are all."""
+        self.estimator_, self.core_ = estimator, core
+        self.reduced_ = core.certificate.method != ALL_ROWS
+        self.reason_ = None if self.reduced_ else core.certificate.notes[0]
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        text = str(super().__repr__(N_CHAR_MAX))
+        return text if vars(self).get("reduced_", True) else f"{text}\n# fitted on all rows: {self.reason_}"
 
     def _cloned(self) -> Any:
         """A copy of the estimator; what can be read only once is an error."""
+        check_is_estimator(self.estimator)
         for owner in (self.estimator, split_pipeline(self.estimator)[1]):
             cv = getattr(owner, "cv", None)
             if hasattr(cv, "__next__"):
@@ -92,6 +117,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
             raise InputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
         checks = {"accept_sparse": "csr", "ensure_min_samples": 2, **self._kind()}
         if containers.is_frame(X):
+            containers.check_unique_names(X, "X")
             validate_data(self, X, skip_check_array=True)
         elif containers.is_frame(y):
             X = validate_data(self, X, **checks)
@@ -106,7 +132,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         """What to check values for: finite numbers, unless transformers may encode or impute others."""
         inside = self.estimator.estimator if key_of(self.estimator) in registry.SEARCHES else self.estimator
         transformers, _ = split_pipeline(inside)
-        if transformers is None or only_scales(transformers):
+        if fitted_by_moments(transformers):
             return {"dtype": "numeric"}
         return {"dtype": None, "ensure_all_finite": False}
 
@@ -124,24 +150,27 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         return float(scorer(leaf.best_estimator_, X, y, sample_weight=sample_weight))
 
     @available_if(delegates("predict"))
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, **options: Any) -> Any:
         """Predictions of the fitted estimator.
 
         Parameters
         ----------
         X : array, sparse matrix or data frame
+        **options
+            Those of the estimator inside, such as ``return_std=True`` of ``BayesianRidge``.
 
         Returns
         -------
-        array
+        array, or what the options ask for
         """
         check_is_fitted(self)
-        return self.estimator_.predict(self._rows(X))
+        return self.estimator_.predict(self._rows(X), **options)
 
     def _rows(self, X: Any) -> Any:
         """New rows, checked against those of fit, in double precision."""
         if containers.is_frame(X):
             X = containers.collected(X)
+            containers.check_unique_names(X, "X")
             validate_data(self, X, skip_check_array=True, reset=False)
         else:
             X = validate_data(self, X, accept_sparse="csr", reset=False, **self._kind())
@@ -175,3 +204,177 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
             key_of(step) in registry.IMPUTERS for step in single_steps(transformers)
         )
         return tags
+
+
+def _learns_from_moments(self: Any) -> bool:
+    """Whether the estimator can be fitted from a running summary: a listed regressor, behind scalers or alone."""
+    transformers, leaf = split_pipeline(self.estimator)
+    return key_of(leaf) in registry.SQUARED_LOSS and fitted_by_moments(transformers)
+
+
+class CoresetRegressor(RegressorMixin, CoresetEstimator):
+    """A scikit-learn regressor, fitted on an exact coreset: the same answer from a few rows.
+
+    If the estimator selects by cross-validation (``GridSearchCV``, ``RandomizedSearchCV``, the halving searches over a
+    parameter, ``LassoCV``, ``ElasticNetCV``, ``RidgeCV``, ...), the folds of the *full* data get coresets.  Every score,
+    the chosen parameters and the refitted coefficients then equal those on the full data.  Any score will do: one that
+    is not a function of moments is computed on all test rows.
+
+    Transformers of a pipeline are fitted on all rows, or on all rows of a training part, as scikit-learn does; only
+    what follows them is fitted on few.  So encoders, imputers, scalers, splines, discretisers, PCA and selections of
+    columns are exact too. Fitted attributes (``coef_``, ``best_params_``, ``cv_results_``, ...) are those of the
+    estimator inside.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is not known to be exact is refused; the error names an alternative.
+    problem : Problem, optional
+        What the coreset keeps.  By default the squared loss of the columns that the regressor sees.  Passing a problem
+        switches the check of the estimator off: the coreset then keeps the problem *of the raw columns*, and whether
+        that is enough is yours to know.
+    few_rows : int, default 5000
+        Up to so many rows, and where reducing them takes longer than the fits that follow, nothing is gained, and the
+        estimator is fitted on all rows.  0 reduces them in any case, and so does a ``problem``.
+    random_state : int, default 0
+        Which rows are made or kept depends on it; the answer does not.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted estimator.
+    core_ : Coreset
+        The rows that it was fitted on, in the columns that the model sees; ``core_.rows`` says whether they were made.
+    reduced_ : bool
+        Whether these are few; False if all rows were used.
+    reason_ : str or None
+        Why all rows were used.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        If X has column names.
+
+    Notes
+    -----
+    One least-squares or ridge fit gains nothing: solving it costs one pass over the data, and so does the coreset.  It
+    pays when many fits follow: cross-validation, grids, paths, refits.  Each of them takes a few rows, so a search starts no
+    processes, whatever its ``n_jobs``; with a ``problem`` of your own it has so many threads.
+
+    ``sample_weight`` counts in every step: scaling, fitting and scoring, as scikit-learn does where metadata routing is
+    on and everything asks for it.
+
+    Examples
+    --------
+    >>> import numpy as np, karat
+    >>> from sklearn.linear_model import LassoCV
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((20_000, 5)); y = X @ [3.0, 0, 0, 1, 0] + rng.standard_normal(20_000)
+    >>> few = karat.CoresetRegressor(LassoCV(cv=5)).fit(X, y)
+    >>> all_ = LassoCV(cv=5).fit(X, y)
+    >>> bool(abs(few.estimator_.alpha_ / all_.alpha_ - 1) < 1e-9), len(few.core_)
+    (True, 35)
+    """
+
+    score = CoresetEstimator.score  # not that of the mixin
+
+    @available_if(_learns_from_moments)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to all rows seen so far, exactly: a :class:`karat.Sketch` keeps their squared losses.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            More rows.  The first call after ``fit`` starts anew.
+
+        Returns
+        -------
+        CoresetRegressor
+        """
+        estimator = self._cloned()
+        check_exact(estimator, self.classifies, sample_weight is not None)
+        if self.problem is not None and not isinstance(self.problem, LeastSquares):
+            raise InputError("partial_fit keeps LeastSquares(); leave problem out.", argument="problem")
+        first = "sketch_" not in vars(self)
+        X, y = self._checked(X, y) if first else (self._rows(X), y)
+        new = Sketch(self.problem or LeastSquares(), random_state=self.random_state)
+        sketch: Sketch = vars(self).get("sketch_", new)
+        sketch.update(X, y, sample_weight=sample_weight)
+        core = sketch.coreset()
+        self._fitted(fit_weighted(estimator, core.X, core.y, core.weights), core)
+        self.sketch_ = sketch
+        return self
+
+
+class CoresetClassifier(ClassifierMixin, CoresetEstimator):
+    """A classifier, fitted on an exact coreset of every class: the same answer from a few rows.
+
+    Exact are the classifiers that read the data through counts, means and covariances of the classes:
+    ``karat.models.LinearDiscriminant``, ``QuadraticDiscriminant`` and ``GaussianNaiveBayes``, and scikit-learn's
+    ``RidgeClassifier`` and ``RidgeClassifierCV(cv=5)``; also as the last step of a pipeline, and inside a
+    search.  Scores are computed on all test rows, so any classification score will do.  Logistic regression is refused:
+    its loss is not a polynomial of the data.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is not known to be exact is refused; the error names an alternative.
+    problem : Problem, optional
+        What the coreset of every class keeps; by default second moments of the columns that the classifier sees.  Passing
+        a problem switches the check of the estimator off.
+    few_rows : int, default 5000
+        Up to so many rows, and where reducing them takes longer than the fits that follow, nothing is gained, and the
+        estimator is fitted on all rows.  0 reduces them in any case, and so does a ``problem``.
+    random_state : int, default 0
+        Which rows are made or kept depends on it; the answer does not.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted estimator.
+    core_ : Coreset
+        The rows that it was fitted on, in the columns that the model sees; ``core_.rows`` says whether they were made.
+    reduced_ : bool
+        Whether these are few; False if all rows were used.
+    reason_ : str or None
+        Why all rows were used.
+    classes_ : array
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        If X has column names.
+
+    Examples
+    --------
+    >>> import numpy as np, karat
+    >>> from karat.models import LinearDiscriminant
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 3, 30_000); X = rng.standard_normal((30_000, 4)) + y[:, None]
+    >>> few = karat.CoresetClassifier(LinearDiscriminant()).fit(X, y)
+    >>> len(few.core_), bool((few.predict(X) == LinearDiscriminant().fit(X, y).predict(X)).all())
+    (15, True)
+    """
+
+    score = CoresetEstimator.score  # not that of the mixin
+
+    classifies: ClassVar[bool] = True
+
+    def _checked_target(self, y: Any) -> np.ndarray:
+        labels = column_or_1d(np.asarray(y), warn=True)
+        check_classification_targets(labels)
+        return np.asarray(labels)
+
+    @available_if(delegates("decision_function"))
+    def decision_function(self, X: Any) -> Any:
+        """The decision function of the fitted estimator."""
+        check_is_fitted(self)
+        return self.estimator_.decision_function(self._rows(X))
+
+    @available_if(delegates("predict_proba"))
+    def predict_proba(self, X: Any) -> Any:
+        """The probability of each class."""
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(self._rows(X))
+
+    @available_if(delegates("predict_log_proba"))
+    def predict_log_proba(self, X: Any) -> Any:
+        """The logarithm of the probability of each class."""
+        check_is_fitted(self)
+        return self.estimator_.predict_log_proba(self._rows(X))

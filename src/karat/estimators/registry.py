@@ -132,25 +132,31 @@ WHY_NOT = {
     "LeavePOut": "every set of p rows would be a fold of its own",
 }
 
-# How the columns that a transformer makes depend on the rows that it was fitted on.
-AFFINE = (  # an affine function of its columns, whatever it was fitted on
-    "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "PCA", "IncrementalPCA", "TruncatedSVD", "FactorAnalysis",
-    "FastICA", "GaussianRandomProjection", "SparseRandomProjection", "FeatureAgglomeration", "VarianceThreshold", "SelectKBest",
-    "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe", "GenericUnivariateSelect", "SelectFromModel", "RFE", "RFECV",
-    "SequentialFeatureSelector",
+# Single fits for which all rows are as good: solving them costs one pass over the rows, and so does reducing them.
+ONE_PASS = (
+    "Ridge", "RidgeClassifier", "karat.LassoLars", "karat.OrthogonalMatchingPursuit", "karat.GaussianNaiveBayes",
 )  # fmt: skip
-BY_COLUMN = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")  # those that change columns one by one
-FIXED = ("PolynomialFeatures", "FunctionTransformer", "Normalizer", "Binarizer")  # nothing is fitted
-ENCODERS = ("OneHotEncoder",)  # a linear function of the indicators of all categories
-IMPUTERS = ("SimpleImputer",)  # a linear function of the known values and the indicators of missing ones
-OTHERS = (  # no such thing: inside cross-validation every training part gets a coreset of its own
-    "OrdinalEncoder", "KBinsDiscretizer", "SplineTransformer", "PowerTransformer", "QuantileTransformer", "KNNImputer",
-    "MissingIndicator", "KernelPCA", "Nystroem", "RBFSampler", "SkewedChi2Sampler", "AdditiveChi2Sampler",
-    "PolynomialCountSketch", "KMeans", "RandomTreesEmbedding",
+SWEEPS = ("Lasso", "ElasticNet", "MultiTaskLasso", "MultiTaskElasticNet")  # coordinate descent: some sweeps over the rows
+
+# Transformers are fitted by scikit-learn, and map every row by itself.
+SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")  # an affine map of every column
+SELECTIONS = (  # of columns
+    "VarianceThreshold", "SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe",
+    "GenericUnivariateSelect", "SelectFromModel", "RFE", "RFECV", "SequentialFeatureSelector",
 )  # fmt: skip
-TRANSFORMERS = frozenset(AFFINE + FIXED + ENCODERS + IMPUTERS + OTHERS)
+ROTATIONS = ("PCA", "IncrementalPCA", "TruncatedSVD")  # linear maps, unless they whiten
+# Solvers of sparse rows that stop at a tolerance, unlike those of dense rows.
+ITERATIVE_IF_SPARSE = ("Ridge", "RidgeClassifier", "LinearRegression")
+MOMENT_FITTED = ("StandardScaler",)  # fitted on few rows with weights it comes out the same
+IMPUTERS = ("SimpleImputer",)
+TRANSFORMERS = frozenset(SCALERS + SELECTIONS + ROTATIONS + IMPUTERS) | {
+    "FactorAnalysis", "FastICA", "GaussianRandomProjection",
+    "SparseRandomProjection", "FeatureAgglomeration", "PolynomialFeatures", "FunctionTransformer", "Normalizer", "Binarizer",
+    "OneHotEncoder", "OrdinalEncoder", "KBinsDiscretizer", "SplineTransformer", "PowerTransformer",
+    "QuantileTransformer", "KNNImputer", "MissingIndicator", "KernelPCA", "Nystroem", "RBFSampler",
+    "SkewedChi2Sampler", "AdditiveChi2Sampler", "PolynomialCountSketch", "KMeans", "RandomTreesEmbedding",
+}  # fmt: skip
 COMPOSITES = ("Pipeline", "ColumnTransformer", "FeatureUnion")
-MOMENT_FITTED = ("StandardScaler", "PolynomialFeatures")  # fitted on kept rows with weights they come out the same
 
 HOMES = ("sklearn", "karat")  # packages whose classes are listed
 UNCHANGED = ("passthrough", "drop", None)  # steps of a pipeline that fit nothing

@@ -1,49 +1,116 @@
 """The rows of one part of the data, behind the transformers that were fitted on them, and the few that stand for them.
 
-``TrainingRows`` is what a model is fitted on: all rows, or those of a training part.  Three questions are answered once
-and remembered, because many candidates of a search ask them: what do these transformers learn here
-(:meth:`TrainingRows.behind`), what does this transformation make of the target (:meth:`TrainingRows.with_target`), and
-which few rows keep the squared losses, or the second moments of every class (:meth:`TrainingRows.core`)."""
+``TrainingRows`` is what a model is fitted on: all rows, or those of a training part.  Three questions are
+answered once and remembered, because many candidates of a search ask them:
+
+    behind(transformers)    what do these transformers learn here, and which columns do they make?
+    with_target(regressor)  what does this transformation make of the target?
+    few()                   which few rows have the same squared losses?
+
+The few rows are *made* of the columns that the model sees (``rows="synthetic"``): d + 2 of them, or as many of
+every class.  Where making them costs more than it saves, and where doubles cannot hold them, all rows are
+used as they are; the note of their certificate says why.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-import joblib
 import numpy as np
+from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
+from sklearn.utils import check_array, get_tags
 
+from karat._core.all_rows import all_rows
 from karat._core.coreset import Coreset, coreset
+from karat._core.synthetic import SYNTHETIC
 from karat._data import containers
 from karat.engine.linalg import Array
 from karat.engine.rows import consecutive
-from karat.estimators.covers import covered
-from karat.estimators.features import FeatureMap
-from karat.estimators.transformers import (
-    fit_and_transform,
-    fitted_by_moments,
-    learns_from_kept,
-    resolve_columns,
-    transform,
-)
-from karat.problems import LeastSquares, Moments, Problem, Transformed
+from karat.errors import InputError, NotExactError
+from karat.estimators import registry
+from karat.estimators.fitting import fit_weighted, key_of, setting, step_ids
+from karat.estimators.transformers import fit_and_transform, resolve_columns, transform
+from karat.problems import LeastSquares, Moments, Problem
 
-Made = TypeVar("Made")
-MADE = "made"  # where a table is remembered that the last transformer made of all rows
+Answer = TypeVar("Answer")
+COLUMNS, FEW = "columns", "few"  # what is remembered: the columns that transformers made; few rows of them
+# Making d + 2 rows of n takes about PASSES n d^2 + FACTORS d^3 operations, and a fit on all of them n d^2.
+PASSES, FACTORS = 2, 20
+EXPENSIVE = 8  # times as long as X'X takes a decomposition of all rows
+LEAST = 3  # rows per made row: of fewer, making rows takes long
+ALL = "The rows were not reduced."
 
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """Few rows with weights that stand for all rows of a part."""
+    """Rows with weights that stand for all rows of a part, as a model sees them."""
 
     X: Any
     y: Any
-    weights: Array
+    weights: Array | None  # None: they are 1
+    core: Coreset
+    sparse: bool = False  # whether the rows that they stand for are; made ones are not
+
+    def fit(self, model: Any) -> Any:
+        """Fit a model, in place; raise where scikit-learn would, because it takes no sparse rows."""
+        if self.sparse and not get_tags(model).input_tags.sparse:
+            raise InputError(f"{type(model).__name__} takes dense rows, but these are sparse; pass X.toarray().")
+        # An iterative solver of sparse rows is told by their type; it reads them through their moments, and stops alike.
+        rows = self.enough.as_sparse if self.iterates(model) else self.enough
+        return fit_weighted(model, rows.X, rows.y, rows.weights)
+
+    def iterates(self, model: Any) -> bool:
+        """Whether a model of these rows stops at its tolerance, because they are sparse."""
+        return self.sparse and key_of(model) in registry.ITERATIVE_IF_SPARSE
+
+    def core_of(self, model: Any) -> Coreset:
+        """The coreset of these rows, with a note if the model is not solved exactly."""
+        if not self.iterates(model):
+            return self.core
+        note = (
+            f"Of sparse rows {type(model).__name__} finds its answer up to its own tolerance (tol), on few rows as on "
+            "all of them; for more digits pass a smaller tol, or dense columns."
+        )
+        certificate = self.core.certificate
+        return replace(self.core, certificate=replace(certificate, notes=(*certificate.notes, note)))
+
+    @cached_property
+    def enough(self) -> WeightedRows:
+        """These rows and, if fewer were made than there are columns, some of no weight.
+
+        Of fewer rows than columns solvers take other steps than of all rows, and those of Ridge lose digits.
+        """
+        count, columns = len(self.y), int(self.X.shape[1])
+        if self.core.rows != SYNTHETIC or self.weights is None or count >= columns:
+            return self
+        more = columns - count
+        places = np.concatenate([np.arange(count), np.zeros(more, dtype=np.intp)])
+        X, y = (containers.take_rows(table, places) for table in (self.X, self.y))
+        return replace(self, X=X, y=y, weights=np.pad(self.weights, (0, more)))
+
+    @cached_property
+    def as_sparse(self) -> WeightedRows:
+        """Made rows in a CSR matrix."""
+        return self if containers.is_sparse(self.X) else replace(self, X=sparse.csr_array(self.numbers))
+
+    @cached_property
+    def numbers(self) -> Any:
+        """X as an array or CSR matrix."""
+        return containers.as_table(self.X, "X")
+
+    @cached_property
+    def target_varies(self) -> bool:
+        """Whether the spread of every target is well above the rounding of its values: scores divide by it."""
+        y = np.asarray(self.y, dtype=float)
+        mean = np.average(y, axis=0, weights=self.weights)
+        spread = np.average(np.square(y - mean), axis=0, weights=self.weights)
+        return bool(np.all(spread > 1e-12 * np.average(np.square(y), axis=0, weights=self.weights)))
 
 
 @dataclass(frozen=True)
@@ -52,176 +119,197 @@ class TrainingRows:
 
     Parameters
     ----------
-    table, target, sample_weight
-        The data as it was given; ``sample_weight`` may be None.
+    table : array, sparse matrix or data frame
+        The columns as they were given, of all rows.
+    target, sample_weight
+        Of the rows of this part; ``sample_weight`` may be None.
     positions : array, optional
-        The rows of this part; by default all.
+        The rows of this part in the table; by default all.
     fronts : tuple of fitted transformers
         What was applied to the columns, in this order.
     classifies : bool
         Whether the target holds classes.
     random_state : int
+    reduces : bool, optional
+        Whether few rows are made, in any case or never; by default where that saves time.
+    fits : int
+        About how many fits of a model use the few rows; an expensive one counts as several.
     """
 
     table: Any
     target: Any
-    sample_weight: Any = None
+    sample_weight: Array | None = None
     positions: np.ndarray | None = None
     fronts: tuple[Any, ...] = ()
     classifies: bool = False
     random_state: int = 0
+    reduces: bool | None = None
+    fits: int = 1
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return containers.row_count(self.table) if self.positions is None else len(self.positions)
+
+    @property
+    def raw(self) -> Any:
+        """The columns as they were given, of these rows."""
+        if self.positions is None:
+            return self.table
+        run = consecutive(self.positions) if isinstance(self.table, np.ndarray) else None
+        return containers.take_rows(self.table, self.positions) if run is None else self.table[run]  # a view
 
     @property
     def X(self) -> Any:  # noqa: N802 - as everywhere in scikit-learn
-        """The columns as a model sees them: all rows, behind the transformers."""
-        return self.seen(self._taken(self.table))
+        """The columns as a model sees them, in double precision."""
+        if COLUMNS in self.memo:
+            return self.memo[COLUMNS]
+        columns = containers.in_double(self.raw)
+        for front in self.fronts:
+            columns = transform(front, columns)
+        return columns
 
     @property
     def y(self) -> Any:
-        """The target of these rows."""
-        return containers.in_double(self._taken(self.target))
+        """The target."""
+        return containers.in_double(self.target)
 
     @property
-    def targets(self) -> int:
-        """How many targets there are."""
-        return int(self.target.shape[1]) if containers.dimensions(self.target) == 2 else 1
-
-    @property
-    def weights(self) -> Any:
-        """The sample weights of these rows, or None."""
-        return self._taken(self.sample_weight)
-
-    def _taken(self, table: Any) -> Any:
-        if self.positions is None or table is None:
-            return table
-        if isinstance(table, np.ndarray) and self._run is not None:
-            return table[self._run]  # a view
-        return containers.take_rows(table, self.positions)
-
-    @cached_property
-    def _run(self) -> slice | None:
-        """The rows as a slice, if they follow one another."""
-        return None if self.positions is None else consecutive(self.positions)
-
-    def seen(self, raw: Any) -> Any:
-        """Raw rows behind the transformers, in double precision."""
-        raw = containers.in_double(raw)
-        for front in self.fronts:
-            raw = transform(front, raw)
-        return raw
+    def problem(self) -> Problem:
+        """What few rows keep."""
+        return Moments(2) if self.classifies else LeastSquares()
 
     def part(self, positions: np.ndarray) -> TrainingRows:
         """Some of these rows as a part of their own."""
         own = np.flatnonzero(positions) if np.asarray(positions).dtype == bool else positions
-        return replace(self, positions=own if self.positions is None else self.positions[own], memo={})
-
-    def alone(self) -> TrainingRows:
-        """The same rows as if they were all rows of the data."""
-        if self.positions is None:
-            return self
         return replace(
             self,
-            table=self._taken(self.table),
-            target=self._taken(self.target),
-            sample_weight=self.weights,
-            positions=None,
+            target=containers.take_rows(self.target, own),
+            sample_weight=None if self.sample_weight is None else self.sample_weight[own],
+            positions=own if self.positions is None else self.positions[own],
             memo={},
         )
+
+    def alone(self) -> TrainingRows:
+        """The same rows, without transformers: the columns that they made are the table."""
+        return replace(self, table=numeric(self.X), positions=None, fronts=(), memo={}) if self.fronts else self
+
+    def through(self, front: Any) -> TrainingRows:
+        """These rows behind transformers that are fitted: on others, or on these before."""
+        if front is None:
+            return self
+        known = (rows for rows in self.memo.values() if isinstance(rows, TrainingRows))
+        before = (rows for rows in known if step_ids(rows.fronts[-1]) == step_ids(front))
+        return next(before, replace(self, fronts=(*self.fronts, front), memo={}))
 
     def behind(self, transformers: Any) -> TrainingRows:
         """These rows behind transformers that are fitted on all of them."""
 
         def fitted() -> TrainingRows:
-            return self._with_front(*fit_and_transform(self.resolved(transformers), self.X, self.y, self.weights))
+            own = clone(transformers)
+            resolve_columns(own, lambda: self.X if self.fronts else self.raw)
+            front, columns = fit_and_transform(own, self.X, self.y, self.sample_weight)
+            return replace(self, fronts=(*self.fronts, front), memo={COLUMNS: columns})
 
-        return self._once(("behind", hash_of(transformers)), fitted)
-
-    def resolved(self, transformers: Any) -> Any:
-        """A copy of transformers in which functions that choose columns have chosen."""
-        transformers = clone(transformers)
-        resolve_columns(transformers, self.X if self.fronts else self._taken(self.table))
-        return transformers
-
-    def teach(self, transformers: Any) -> bool:
-        """Whether kept rows with weights teach transformers the same as all rows do."""
-        return fitted_by_moments(transformers) or (self._tell_all and learns_from_kept(transformers))
-
-    @cached_property
-    def _tell_all(self) -> bool:
-        """Rows without weight have categories too, and column transformers count the zeros of sparse tables."""
-        weighted = self.sample_weight is None or bool((np.asarray(self.sample_weight) > 0).all())
-        return weighted and not containers.is_sparse(self.table)
-
-    def _with_front(self, fitted: Any, table: Any) -> TrainingRows:
-        """These rows behind one more fitted transformer; what it makes of them, if known, waits for the coreset."""
-        return replace(self, fronts=(*self.fronts, fitted), memo={} if table is None else {MADE: table})
-
-    def covered_by(self, spanned: Any) -> TrainingRows:
-        """These rows behind a cover of the transformers to come, which learns nothing that depends on weights."""
-        return self._once(("cover", hash_of(spanned)), lambda: self._with_front(*covered(spanned, self.X, self.y)))
+        return self._once(("behind", setting(transformers)), fitted)
 
     def with_target(self, regressor: Any) -> tuple[Any, TrainingRows]:
         """A TransformedTargetRegressor with its transformer fitted, and these rows with the target that it makes."""
+
+        def transformed() -> tuple[Any, TrainingRows]:
+            y = np.asarray(self.y)
+            shell = clone(regressor).set_params(regressor=DummyRegressor())
+            with config_context(enable_metadata_routing=False):
+                shell.fit(np.zeros((len(y), 1)), y)
+            made = np.asarray(shell.transformer_.transform(y[:, None] if y.ndim == 1 else y))
+            made = made[:, 0] if made.ndim == 2 and made.shape[1] == 1 else made
+            columns = {COLUMNS: self.memo[COLUMNS]} if COLUMNS in self.memo else {}
+            return shell, replace(self, target=made, memo=columns)
+
         bare = clone(regressor).set_params(regressor=None)
-        return self._once(("target", hash_of(bare)), lambda: self._transformed(regressor))
+        return self._once(("target", setting(bare)), transformed)
 
-    def _transformed(self, regressor: Any) -> tuple[Any, TrainingRows]:
-        y = np.asarray(self.y)
-        shell = clone(regressor).set_params(regressor=DummyRegressor())
-        with config_context(enable_metadata_routing=False):
-            shell.fit(np.zeros((len(y), 1)), y)
-        made = np.asarray(shell.transformer_.transform(y[:, None] if y.ndim == 1 else y))
-        made = made[:, 0] if made.ndim == 2 and made.shape[1] == 1 else made
-        return shell, replace(self.alone(), target=made, memo={})
+    def few(self) -> WeightedRows:
+        """Few rows with the same squared losses, or second moments of every class; all rows where that is better."""
 
-    def core(self, problem: Problem | None = None) -> Coreset:
+        def reduced() -> WeightedRows:
+            X = numeric(self.X)
+            core, reason = None, self.reason_against(len(self), int(X.shape[1]))
+            if not reason:
+                try:
+                    core = self.reduced(X)
+                except (NotExactError, InputError) as error:
+                    reason = reason_for_all(error, X, *(() if self.classifies else (self.target,)))
+            self.memo.pop(COLUMNS, None)  # they may be large, and few rows are all that is asked for
+            if core is None:
+                return self.as_they_are(reason, X)
+            y = containers.in_double(core.groups if self.classifies else core.y)
+            return WeightedRows(core.X, y, core.weights, core, containers.is_sparse(X))
+
+        if FEW in self.memo:
+            return cast(WeightedRows, self.memo[FEW])
+        few = reduced()
+        if self.fits > 1 or few.core.rows == SYNTHETIC:  # else all rows would be held for nothing
+            self.memo[FEW] = few
+        return few
+
+    def reason_against(self, rows: int, columns: int, parts: int = 1, uses: int = 1) -> str:
+        """Why few rows are not made of so many, in several parts, each of which is used several times; empty if they are."""
+        if self.reduces is not None:
+            return "" if self.reduces else ALL
+        made = (columns + 2) * parts * (len(np.unique(self.target)) if self.classifies else 1)
+        if rows >= LEAST * made and rows * (self.fits * uses - PASSES) >= FACTORS * made:
+            return ""
+        fits = "one fit" if self.fits == 1 else f"{self.fits:,} fits"
+        return f"Reducing {rows:,} rows of {columns:,} columns for {fits} would take longer than {fits} on all of them."
+
+    def reduced(self, X: Any, kind: str = SYNTHETIC, problem: Problem | None = None) -> Coreset:
         """The coreset of these rows; for classes with the labels as its groups."""
-        return self._once(("core", problem), lambda: self._reduced(problem))
-
-    def _reduced(self, problem: Problem | None) -> Coreset:
-        X, options = self._taken(self.table), {"sample_weight": self.weights, "random_state": self.random_state}
-        problem = self.problem(problem, raw=X)
+        options: dict[str, Any] = {"sample_weight": self.sample_weight, "random_state": self.random_state, "rows": kind}
+        problem = self.problem if problem is None else problem
         if self.classifies:
-            return coreset(X, problem=problem, groups=of_positive_weight(np.asarray(self.y), self.weights), **options)
-        return coreset(X, self._taken(self.target), problem, **options)
+            groups = of_positive_weight(np.asarray(self.target), self.sample_weight)
+            return coreset(X, problem=problem, groups=groups, **options)
+        return coreset(X, self.target, problem, **options)
 
-    def problem(self, problem: Problem | None = None, covers: Sequence[tuple[Any, Any]] = (), raw: Any = None) -> Problem:
-        """What a coreset keeps of the columns behind the transformers, and behind covers side by side.
+    def as_they_are(self, reason: str, X: Any = None) -> WeightedRows:
+        """All rows, and why."""
+        X = numeric(self.X) if X is None else X
+        core = all_rows(X, None if self.classifies else self.target, self.problem, self.sample_weight, reason)
+        return WeightedRows(X, self.y, self.sample_weight, core, containers.is_sparse(X))
 
-        ``covers`` are fitted, each with what it makes of these rows, if known; ``raw`` is the table of these rows.
-        """
-        kept = (Moments(2) if self.classifies else LeastSquares()) if problem is None else problem
-        if not self.fronts and not covers:
-            return kept
-        made = self.memo.pop(MADE, None)
-        tables = [table for _, table in covers] or [made]
-        known = tables if all(table is not None for table in tables) else []
-        raw = self.table if raw is None and self.positions is None else raw
-        return Transformed(kept, FeatureMap([fitted for fitted, _ in covers], self.fronts, raw, known))
-
-    def kept(self, problem: Problem | None = None) -> WeightedRows:
-        """The rows of the coreset as a model sees them."""
-        core = self.core(problem)
-        return WeightedRows(self.seen(core.X), containers.in_double(core.groups if self.classifies else core.y), core.weights)
-
-    def _once(self, key: Any, make: Callable[[], Made]) -> Made:
+    def _once(self, key: Any, make: Callable[[], Answer]) -> Answer:
         if key not in self.memo:
             self.memo[key] = make()
-        return cast(Made, self.memo[key])
+        return cast(Answer, self.memo[key])
+
+
+def numeric(table: Any) -> Any:
+    """Columns as scikit-learn's linear models read them: objects become numbers; a frame is left as it is."""
+    if containers.is_frame(table):
+        return table
+    return check_array(table, accept_sparse="csr", ensure_all_finite=False, ensure_min_samples=1, ensure_2d=True)
+
+
+def reason_for_all(error: NotExactError | InputError, *tables: Any) -> str:
+    """Why all rows are used, where few cannot be made; what scikit-learn would refuse as well is raised again.
+
+    Finite numbers may be so far apart that doubles do not hold the squares of both: scikit-learn takes them.
+    """
+    if isinstance(error, InputError):
+        for table in tables:
+            try:
+                values = containers.as_table(table, "X")
+                finite = np.isfinite(values.data if containers.is_sparse(values) else np.asarray(values, dtype=float))
+            except (ValueError, TypeError):
+                raise error from None
+            if not finite.all():
+                raise error
+    return str(error)
 
 
 def of_positive_weight(groups: np.ndarray, weights: Any) -> np.ndarray:
     """Groups in which rows without weight, which count for nothing, join another: a group of such rows alone would be empty."""
     if weights is None:
         return groups
-    positive = np.asarray(weights) > 0
+    positive = weights > 0
     return groups if positive.all() or not positive.any() else np.where(positive, groups, groups[positive.argmax()])
-
-
-def hash_of(thing: Any) -> str:
-    """A hash of an estimator's parameters; of its identity if they cannot be hashed (a lambda among them)."""
-    try:
-        return str(joblib.hash(thing))
-    except Exception:  # joblib raises whatever pickling raises
-        return f"{type(thing).__name__} {id(thing)}"

@@ -1,29 +1,29 @@
 """Transformers of a pipeline: which are exact, and how they are fitted.
 
 Transformers are fitted by scikit-learn itself, on all rows of their part of the data: all rows outside
-cross-validation, the training rows inside it.  So whatever they learn (quantiles, categories, components) is what they
-learn without karat. Only what follows them is fitted on few rows: each listed transformer then maps every row by
-itself, and few rows stand for all.
+cross-validation, the training rows inside it.  So whatever they learn (quantiles, categories, components) is
+what they learn without karat.  Each listed transformer maps every row by itself, and what follows it is
+fitted on few rows, made of the columns that it gives.
 
-Some need not even that.  A :class:`~sklearn.preprocessing.StandardScaler` learns kept moments, so it is fitted on the
-kept rows with their weights.  A :class:`~sklearn.preprocessing.OneHotEncoder` learns which categories there are: if the
-sums of their indicators are kept, each of them has a kept row."""
+Scalers, selections of columns and rotations need not even that.  They are affine maps, so that rows made of the
+raw columns may be transformed; and a :class:`~sklearn.preprocessing.StandardScaler` learns moments, which few
+rows keep."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from karat._data import containers
-from karat.compat.sklearn import declines_weights
+from karat.compat.sklearn import weight_request
 from karat.errors import NotExactError
 from karat.estimators import registry
-from karat.estimators.fitting import key_of, refuse, unknown
+from karat.estimators.fitting import key_of, overwrites, refuse, unknown
 
 
 def branches(transformer: Any) -> list[Any]:
@@ -67,76 +67,61 @@ def check_transformers(transformer: Any) -> None:
             )
 
 
-def fitted_by_moments(transformer: Any) -> bool:
-    """Whether all steps come out the same if they are fitted on kept rows with weights."""
+def only_scales(transformer: Any) -> bool:
+    """Whether there are no steps but scalers, which map every column affinely, whatever they learn."""
     return transformer is None or (
         key_of(transformer) == "Pipeline"
-        and all(key_of(step) in registry.MOMENT_FITTED or step in registry.UNCHANGED for _, step in transformer.steps)
+        and all(
+            step in registry.UNCHANGED or (key_of(step) in registry.SCALERS and not getattr(step, "clip", False))
+            for step in branches(transformer)
+        )
     )
 
 
-def learns_from_kept(transformer: Any) -> bool:
-    """Whether all steps, also in column transformers, learn the same from kept rows with weights, all of them positive.
+def is_affine(transformer: Any) -> bool:
+    """Whether few rows of the raw columns may be transformed in place of all: scalers and selections, then a rotation.
 
-    A column transformer also learns whether to make a sparse table, by the share of entries that are not zero.  Without
-    ``drop`` every row has as many indicators as any other.
+    A rotation comes last: scaling what it gives would blow up directions in which the columns hardly vary, and of
+    which few rows keep nothing.
     """
-    return transformer is None or all(_learns_from_kept(step) for step in single_steps(transformer))
+    if transformer is None or key_of(transformer) != "Pipeline":
+        return transformer is None
+    *before, last = [step for step in branches(transformer) if step not in registry.UNCHANGED] or [None]
+    if key_of(last) in registry.ROTATIONS and not getattr(last, "whiten", False):
+        last = None
+    return all(
+        step is None
+        or key_of(step) in registry.SELECTIONS
+        or (key_of(step) in registry.SCALERS and not getattr(step, "clip", False))
+        for step in (*before, last)
+    )
 
 
-def _learns_from_kept(step: Any) -> bool:
-    if key_of(step) in registry.ENCODERS:
-        by_frequency = step.min_frequency is not None or step.max_categories is not None
-        return not by_frequency and (step.drop is None or not step.sparse_output)
-    return key_of(step) in registry.MOMENT_FITTED or key_of(step) in registry.FIXED
+def fitted_by_moments(transformer: Any) -> bool:
+    """Whether all steps come out the same if they are fitted on few rows with weights."""
+    return only_scales(transformer) and all(key_of(step) in registry.MOMENT_FITTED for step in single_steps(transformer))
 
 
-def narrows(transformer: Any) -> bool:
-    """Whether a step may make fewer columns than it is given."""
-    return any(key_of(step) in registry.AFFINE and key_of(step) not in registry.BY_COLUMN for step in single_steps(transformer))
+def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = None, other: Any = None) -> tuple[Any, Any]:
+    """A copy fitted on all rows of X, as scikit-learn fits it in a pipeline, and what it makes of them, or of other rows.
 
-
-def only_scales(transformer: Any) -> bool:
-    """Whether all steps of a pipeline are scalers that learn kept moments."""
-    return all(key_of(step) == "StandardScaler" or step in registry.UNCHANGED for step in branches(transformer))
-
-
-def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = None, keep: bool = True) -> tuple[Any, Any]:
-    """A copy fitted on all rows of X, as scikit-learn fits it in a pipeline; weights reach every step that takes them.
-
-    Also what it makes of X, if that is asked for and costs nothing further; else None.
+    Weights reach every step that takes them.
     """
     fitted = clone(transformer)
     probes = watch_randomness(fitted)
-    keep = keep and all(_fits_then_transforms(step) for step in single_steps(fitted))
     X, y = containers.in_double(X), containers.in_double(y)
     X = containers.copied(X) if overwrites(fitted) else X
-    table = None
     with config_context(enable_metadata_routing=weights is not None):
         given = {"sample_weight": weights} if weights is not None and request_weights(fitted) else {}
-        if keep:
-            table = fitted.fit_transform(X, y, **given)
-        else:
-            fitted.fit(X, y, **given)
+        table = fitted.fit_transform(X, y, **given) if other is None else fitted.fit(X, y, **given)
     check_not_random(probes)
-    return fitted, table
-
-
-def _fits_then_transforms(step: Any) -> bool:
-    """Whether fit_transform is fit and then transform, to the last bit."""
-    return type(step).fit_transform is TransformerMixin.fit_transform
+    return fitted, table if other is None else transform(fitted, other)
 
 
 def transform(fitted: Any, X: Any) -> Any:
     """The columns that fitted transformers make of rows, in double precision; X itself is left alone."""
     X = containers.in_double(X)
     return fitted.transform(containers.copied(X) if overwrites(fitted) else X)
-
-
-def overwrites(estimator: Any) -> bool:
-    """Whether a parameter lets the estimator write into its input."""
-    parameters = estimator.get_params(deep=True).items()
-    return any(name.split("__")[-1] in ("copy", "copy_X") and value is False for name, value in parameters)
 
 
 def request_weights(estimator: Any) -> bool:
@@ -152,12 +137,19 @@ def request_weights(estimator: Any) -> bool:
 
 
 def check_request(part: Any) -> None:
-    """Refuse a part whose request says that it wants no sample_weight."""
-    if declines_weights(part):
+    """Refuse a part whose request says that it wants no sample_weight, or other weights than those of fit."""
+    request = weight_request(part)
+    if request is False:
         raise refuse(
             part,
             "set_fit_request(sample_weight=False) asks for a fit without weights, but karat gives weights to every step; "
             "leave the request out",
+        )
+    if isinstance(request, str) and request != "sample_weight":
+        raise refuse(
+            part,
+            f"set_fit_request(sample_weight={request!r}) asks for weights of its own, but karat gives every step those of "
+            "fit(X, y, sample_weight=...); leave the request out",
         )
 
 
@@ -166,19 +158,20 @@ def nested_estimators(estimator: Any) -> list[Any]:
     return [estimator, *(value for value in estimator.get_params(deep=True).values() if hasattr(value, "get_params"))]
 
 
-def resolve_columns(transformer: Any, X: Any) -> None:
-    """Evaluate functions that choose columns on the rows as they are, in place.
+def resolve_columns(transformer: Any, table: Callable[[], Any]) -> None:
+    """Evaluate functions that choose columns on the rows of a table as they are, in place.
 
     Later rows may come in another type (single precision is computed in double), which must not change the choice.
     """
     key = key_of(transformer)
     if key == "Pipeline":
         first = next((step for _, step in transformer.steps if step not in registry.UNCHANGED), None)
-        resolve_columns(first, X)
+        resolve_columns(first, table)
     elif key == "FeatureUnion":
         for branch in branches(transformer):
-            resolve_columns(branch, X)
-    elif key == "ColumnTransformer":
+            resolve_columns(branch, table)
+    elif key == "ColumnTransformer" and any(callable(columns) for _, _, columns in transformer.transformers):
+        X = table()
         transformer.transformers = [
             (name, step, columns(X) if callable(columns) else columns) for name, step, columns in transformer.transformers
         ]

@@ -19,7 +19,6 @@ from karat.estimators.weighted.second_moments import (
     LinearDiscriminant,
     QuadraticDiscriminant,
 )
-from karat.models.base import Learner
 from karat.models.hmm import HiddenMarkov
 from karat.models.ica import ICA
 from karat.models.mixture import GaussianMixture
@@ -37,7 +36,6 @@ __all__ = [
     "LassoLars",
     "LassoLarsCV",
     "LatentDirichlet",
-    "Learner",
     "LinearDiscriminant",
     "MultiView",
     "OrthogonalMatchingPursuit",

@@ -106,9 +106,17 @@ class GraphicalLasso(BaseEstimator):
             raise InputError("GraphicalLasso looks for relations between columns, but X has 1 feature(s).")
         self.location_, rows = centred(X, weights)
         covariance = rows.T @ rows / weights.sum()
-        self.covariance_, self.precision_, self.n_iter_ = graphical_lasso(
-            covariance, self.alpha, max_iter=self.max_iter, tol=self.tol, return_n_iter=True
-        )
+        options = {"max_iter": self.max_iter, "tol": self.tol, "return_n_iter": True}
+        try:
+            found = graphical_lasso(covariance, self.alpha, **options)
+        except FloatingPointError:
+            raise InputError(
+                f"The solver of GraphicalLasso, which is scikit-learn's, breaks down at alpha={self.alpha:g}: the "
+                "covariance is nearly singular, because columns are combinations of others or rows are fewer than "
+                "columns. Choose a larger alpha.",
+                argument="alpha",
+            ) from None
+        self.covariance_, self.precision_, self.n_iter_ = found
         return self
 
 
