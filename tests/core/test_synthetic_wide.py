@@ -73,3 +73,11 @@ def test_easy_tables_are_summed_as_they_are():
     assert kernel.prepare(block, None).wide
     block[:, 3] = block[:, 4] + 1e-9 * block[:, 5]
     assert not kernel.prepare(block, None).wide
+
+
+@pytest.mark.parametrize("columns", [20, 260])
+def test_sparse_columns_that_are_constant(columns):
+    rng = np.random.default_rng(5)
+    table = np.where(rng.random((3 * columns, columns)) < 0.1, rng.standard_normal((3 * columns, columns)), 0.0)
+    table[:, 3], table[:, 7] = 5.1, -1e6
+    check(table, way="sparse")

@@ -38,7 +38,7 @@ from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, Statistic, useful_shift
-from karat.engine.sparse_sums import sparse_squares
+from karat.engine.sparse_sums import sparse_constants, sparse_squares
 from karat.engine.sums import MOST_ROWS, SHORT, exact_squares, gram_matrix, mirrored, squares_rounding, summed_product
 from karat.engine.tolerances import EPS, EXACT, EXTREME, NULL, TINY
 
@@ -68,6 +68,7 @@ class SecondMoments(Powers):
     def __init__(self, columns: int, rows: int = MOST_ROWS, sparse: Flags | None = None) -> None:
         super().__init__(columns, 2, affine=True)
         self.sparse = np.zeros(columns, dtype=bool) if sparse is None else sparse  # columns that are not shifted
+        self.constant = np.zeros(columns)  # values of those among them that are the same in every row
         self.null = NULL_OF_MANY if columns >= PILOTED else NULL
         # whether columns are summed as they are; fewer rows than columns are a complete sample
         self.wide = columns >= PILOTED and rows > columns + 1
@@ -113,6 +114,7 @@ class SecondMoments(Powers):
         """The kernel for some rows."""
         kinds = [np.full(part.shape[1], sparse.issparse(part)) for part in rows.parts]
         kernel = SecondMoments(rows.columns, len(rows), np.concatenate(kinds))
+        kernel.constant = sparse_constants(rows)
         full = sum(part.nnz if sparse.issparse(part) else part.shape[0] * part.shape[1] for part in rows.parts)
         if full <= MOSTLY_ZERO * sum(part.shape[0] * part.shape[1] for part in rows.parts):
             kernel.wide, kernel.null, kernel.may_be_wide = len(rows) > rows.columns + 1, NULL_OF_MANY, False
@@ -137,7 +139,7 @@ class SecondMoments(Powers):
         if not self.wide:
             return super().prepare(pilot, weights)
         prepared = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
-        prepared.shift = np.where(self.sparse, 0.0, useful_shift(pilot[:, 1:], weights, alone=self.alone))
+        prepared.shift = np.where(self.sparse, self.constant, useful_shift(pilot[:, 1:], weights, alone=self.alone))
         largest = np.abs(pilot - np.concatenate([[0.0], prepared.shift])).max(axis=0)
         extreme = (largest > 0) & ((largest >= EXTREME) | (largest <= 1 / EXTREME))
         if extreme.any():  # in units that are powers of two
@@ -338,7 +340,7 @@ class SecondMoments(Powers):
         vanished = np.diag(gram) <= TINY
         if (self.scale == 1).all():
             vanished[self.replaced] = False  # rests, of columns that are not zero
-        return np.asarray(vanished[1:])
+        return np.asarray(vanished[1:] & (self.constant == 0))
 
     def rescaled(self, sizes: Array) -> Self:
         if not self.wide:

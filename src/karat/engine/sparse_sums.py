@@ -24,11 +24,31 @@ ROWS = 2**18  # that are multiplied at a time, unless all numbers are small inte
 MOST = 2**22
 
 
+def sparse_constants(rows: Rows) -> Array:
+    """The values of columns of sparse parts that are the same, and not zero, in every row; 0 for all other columns.
+
+    Such a column has no size about its mean, so that made rows must repeat it to the last bit.
+    """
+    values = np.zeros(rows.columns)
+    for part, left in zip(rows.parts, rows.edges[:-1], strict=True):
+        if not sparse.issparse(part):
+            continue
+        table = sparse.csr_array(part if rows.index is None else part[rows.index])
+        full = np.flatnonzero(np.bincount(table.indices, minlength=table.shape[1]) == len(rows))
+        if len(full):
+            columns = sparse.csc_array(table[:, full]).data.reshape(len(full), -1)
+            same = (columns == columns[:, :1]).all(axis=1)
+            values[left - 1 + full] = np.where(same, columns[:, 0], 0.0)
+    return values
+
+
 def sparse_squares(rows: Rows, shift: Array, map_: Array, replaced: Indices, known: Array | None) -> Array:
     """The upper triangle of the second moments of coordinates.
 
     They are the variables ``(1, D - shift)``, some of them ``replaced`` by their combinations in the map.  Columns of sparse
-    parts are not shifted.  ``known`` are the second moments of the variables, if they have been summed before.
+    parts are not shifted, unless they are constant.
+
+    ``known`` are the second moments of the variables, if they have been summed before.
     """
     total = np.zeros_like(map_) if known is None else known.copy()
     total[replaced] = total[:, replaced] = 0.0
@@ -74,7 +94,12 @@ def _sparse_and_dense(rows: Rows, start: int, stop: int, shift: Array) -> tuple[
             dense.append(np.asarray(part[where], dtype=float) - shift[left - 1 : right - 1])
             last.append(np.arange(left, right))
     table = sparse.csr_array(sparse.hstack(tables, format="csr") if len(tables) > 1 else tables[0], dtype=float)
-    return table, np.hstack(dense), (np.concatenate(first), np.concatenate(last))
+    sparse_columns = np.concatenate(first)
+    constant = shift[sparse_columns - 1] != 0
+    if constant.any():
+        data = np.where(constant[table.indices], 0.0, table.data)
+        table = sparse.csr_array((data, table.indices, table.indptr), table.shape)
+    return table, np.hstack(dense), (sparse_columns, np.concatenate(last))
 
 
 def _with_weights(table: Any, dense: Array, weights: Array | None) -> tuple[Any, Array]:
