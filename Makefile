@@ -10,7 +10,7 @@ has = $(VENV)/.stamp-$(1)
 export KARAT_DATA ?= $(wildcard $(abspath ../shared/datasets))
 
 # Tests run in two processes.  One BLAS thread each: more would compete for the two cores.
-test quick oldest docs: export OPENBLAS_NUM_THREADS ?= 1
+test quick oldest docs nightly: export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo test quick oldest torture nightly lint bench docs reproduce dist clean
 # Two installations into one environment must not run at the same time.
@@ -28,31 +28,35 @@ $(VENV)/.stamp-%: pyproject.toml | $(VENV)/.stamp
 demo: $(call has,demo)
 	$(BIN)/karat demo
 
-# The docs group: one test builds the documentation.
+# The docs group: pages are run, and make nightly builds the documentation.
 test: $(call has,test) $(call has,docs) lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=25
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=25 -m "not nightly"
 
 quick: $(call has,test)
-	$(BIN)/python -m pytest -n 2 -m "not slow" -x
+	$(BIN)/python -m pytest -n 2 -m "not slow and not nightly" -x
 
 # The tests with the oldest versions that pyproject.toml allows, in an environment of their own.
 oldest: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv --clear $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(VENV)-oldest/bin/python -m pip install --quiet --editable . --group test --constraint constraints-oldest.txt
-	$(VENV)-oldest/bin/python -m pytest -n 2 -m "not slow" -W default tests
+	$(VENV)-oldest/bin/python -m pytest -n 2 -m "not slow and not nightly" -W default tests
 
 # The campaign against the certificate: difficult data through every entry point (about 40 minutes on 2 cores).
 torture: $(call has,test)
 	$(BIN)/python -m tests.torture
 
-# All of it, with the eight kinds of data that broke the claim of 0.2.0, and spoilt coresets that verify must refuse (an hour).
+# Tests that make test leaves out; the campaign, for real rows and for made ones; the eight kinds of data that broke the claim
+# of 0.2.0; and spoilt coresets that verify must refuse (two hours).
 SEED ?= 0
-nightly: $(call has,test)
+nightly: $(call has,test) $(call has,docs)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m nightly && tests=0 || tests=1; \
+	$(BIN)/python -m tests.torture --synthetic --seed $(SEED) && made=0 || made=1; \
+	$(BIN)/python -m tests.torture.wide --seed $(SEED) && wide=0 || wide=1; \
 	$(BIN)/python -m tests.torture --seed $(SEED) && torture=0 || torture=1; \
 	$(BIN)/python -m tests.torture.kinds --variants 200 --seed $$(($(SEED) + 1)) && kinds=0 || kinds=1; \
 	$(BIN)/python -m tests.torture.spoil --count 1000 --seed $(SEED) && spoil=0 || spoil=1; \
-	test $$torture$$kinds$$spoil = 000
+	test $$tests$$made$$wide$$torture$$kinds$$spoil = 000000
 
 lint: $(call has,lint)
 	$(BIN)/ruff format --check .

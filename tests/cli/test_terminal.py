@@ -32,6 +32,7 @@ def slow(tmp_path_factory):
     return ["build", home / "rows.parquet", "--problem", "moments", "--degree", "3", "--memory", "3MB"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_nothing_half_written_and_a_checkpoint_resumes(number, code, slow, tmp_path):
     line = [*slow, "-o", tmp_path / "core.parquet", "--checkpoint", tmp_path / "run.npz"]
@@ -76,6 +77,7 @@ def on_terminal(*arguments, **env):
     return process.returncode, b"".join(found).decode()
 
 
+@pytest.mark.nightly
 def test_a_terminal_shows_progress_and_colour_and_respects_no_color(slow, core, tmp_path):
     code, shown = on_terminal(*slow, "-o", tmp_path / "core.parquet")
     assert code == 0

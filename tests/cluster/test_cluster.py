@@ -179,7 +179,7 @@ def slowly(frame):
     return frame
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_dask_worker_killed_while_it_works(table, tmp_path):
     distributed = pytest.importorskip("distributed")
@@ -258,7 +258,7 @@ class TestSpark:
                 call()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_a_cube_of_a_spark_frame(spark, table, tmp_path):
     whole = table.append_column("part", pa.array(np.arange(len(table)) % 7))

@@ -172,7 +172,7 @@ def large_error(X, y, core) -> float:
     return float(np.abs(np.linalg.eigvalsh((kept.T * core.weights) @ kept - np.eye(53))).max())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ["auto"])
 def test_covtype(method):
     """All columns and all rows; two exact collinearities, soil types with three rows."""

@@ -37,7 +37,7 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_documentation(tmp_path: Path) -> None:
     """One test for the whole site, so that parallel runs build it once."""
     site = build(tmp_path)

@@ -243,7 +243,7 @@ def columns_for(transformer, X):
     return table
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("searched", [False, True])
 def test_transformers(data, searched):
     X, y = data

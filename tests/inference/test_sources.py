@@ -84,7 +84,7 @@ def test_dask(frame, expected):
         ols("y ~ a", dd.from_pandas(frame.assign(a=np.nan), npartitions=2))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_spark(spark, frame, expected, tmp_path):
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")

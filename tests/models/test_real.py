@@ -67,7 +67,7 @@ def test_covertype(covertype, keep, size):
     agree(full, models.GaussianMixture(4).fit_coreset(core), ("means_", "weights_", "covariances_"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "problem", [problems.SingleTopic(10), problems.SingleTopic(10, "moments"), problems.LatentDirichlet(10, 0.5)]
 )

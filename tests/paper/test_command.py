@@ -16,6 +16,7 @@ def paper(*arguments, **env):
     return Result(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.nightly
 def test_tables_without_data_or_network(tmp_path):
     """One line says what is missing, once; the exit code is 0, for nothing failed."""
     env = {"KARAT_DATA": "", "SCIKIT_LEARN_DATA": str(tmp_path / "cache")}

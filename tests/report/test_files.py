@@ -103,7 +103,7 @@ def _peak(path):
     return traced + max(seen) - before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_memory_does_not_grow_with_the_data(tmp_path):
     rng = np.random.default_rng(0)
     schema = pa.schema([(f"x{i}", pa.float64()) for i in range(8)])

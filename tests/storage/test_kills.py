@@ -4,7 +4,7 @@ import pytest
 from storage import kills
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_runs_end_with_the_same_coreset():
     done, ended = kills.campaign(4, kinds=("csv", "sequences"), a_run=2)
     assert done >= 4

@@ -35,7 +35,7 @@ OF_EACH = 2
 KNOWN = {"rare-rows/0"}  # refused though an exact coreset exists; docs/trust.md counts such cases
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_fast_part_of_the_campaign():
     chosen = [family for family in families.FAMILIES if family not in SLOW]
     names = [f"{family}/{i}" for family in chosen for i in range(1 if family in families.NEWER else OF_EACH)]
