@@ -288,7 +288,9 @@ def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> S
 
 def column_sizes(rows: Rows, shift: Array) -> Array:
     """The largest absolute value of every shifted column."""
-    if not shift.any() and any(sparse.issparse(part) for part in rows.parts):  # as they are, without zeros
+    kinds = [sparse.issparse(part) for part in rows.parts]
+    in_memory = all(kind or isinstance(part, np.ndarray) for kind, part in zip(kinds, rows.parts, strict=True))
+    if any(kinds) and in_memory and not shift.any():  # as they are, without zeros
         parts = [part if rows.index is None else part[rows.index] for part in rows.parts]
         largest = [abs(part).max(axis=0) for part in parts]
         return np.concatenate([np.ravel(one.toarray() if sparse.issparse(one) else one) for one in largest]).astype(float)
