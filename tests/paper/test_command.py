@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from cli.conftest import Result, command, environment, refused
 
 ROOT = Path(__file__).parents[2]
