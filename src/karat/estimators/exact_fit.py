@@ -32,10 +32,19 @@ from karat._core.synthetic import REAL
 from karat._data import containers
 from karat.compat.sklearn import copy_fitted
 from karat.errors import InputError
-from karat.estimators import registry, searches
-from karat.estimators.fitting import check_listed, check_splitter, fit_weighted, join_pipeline, key_of, refuse, split_pipeline
+from karat.estimators import composites, registry, searches
+from karat.estimators.fitting import (
+    check_listed,
+    check_splitter,
+    fit_weighted,
+    is_balanced,
+    join_pipeline,
+    key_of,
+    refuse,
+    split_pipeline,
+)
 from karat.estimators.folds import atoms_of, cores_of_atoms, few_of_folds, full_splits, made_of_splits
-from karat.estimators.leave_one_out import fit_by_leave_one_out
+from karat.estimators.leave_one_out import fit_by_leave_one_out, fit_classes_by_leave_one_out
 from karat.estimators.training_rows import EXPENSIVE, TrainingRows
 from karat.estimators.transformers import (
     check_not_random,
@@ -45,6 +54,7 @@ from karat.estimators.transformers import (
     only_scales,
     watch_randomness,
 )
+from karat.estimators.weighted.balanced_rows import READS
 from karat.problems import Problem
 
 FEW = 5_000  # rows up to which nothing is gained, by default
@@ -79,8 +89,9 @@ def check_exact(estimator: Any, classifies: bool, weighted: bool) -> None:
             check_exact(candidate, classifies, weighted)
     elif key == "TransformedTargetRegressor" and not classifies:
         check_exact(leaf.regressor if leaf.regressor is not None else LinearRegression(), False, weighted)
-    elif key == "MultiOutputRegressor" and not classifies:
-        check_listed(leaf.estimator, registry.SQUARED_LOSS)
+    elif key in registry.SEVERAL_MODELS and not classifies:
+        for part in composites.parts_of(leaf):
+            check_exact(part, False, weighted)
     else:
         _check_leaf(leaf, classifies, weighted)
 
@@ -90,15 +101,34 @@ def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
     key = key_of(leaf)
     if key in registry.OF_COVARIANCE:
         raise refuse(leaf, f"it predicts nothing; use karat.coreset(X).fit(karat.models.{type(leaf).__name__}(...))")
-    by_class, by_row = (registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS), (registry.SQUARED_LOSS, registry.SELECTS_ITSELF)
+    by_class = (registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS, registry.TARGET_ONLY_CLASSIFIERS)
+    by_row = (registry.SQUARED_LOSS, registry.SELECTS_ITSELF, registry.TARGET_ONLY_REGRESSORS)
     own, others, kind = (by_class, by_row, "regressor") if classifies else (by_row, by_class, "classifier")
     if any(key in table for table in others):
         raise refuse(leaf, f"it is a {kind}; use karat.Coreset{kind.capitalize()}")
     check_listed(leaf, *own)
-    if not has_fit_parameter(leaf, "sample_weight"):
+    if key == "RidgeClassifierCV":
+        _check_ridge_classifier(leaf)
+    if key not in READS and not has_fit_parameter(leaf, "sample_weight"):
         raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn")
     check_splitter(getattr(leaf, "cv", None))
     searches.check_weighing(getattr(leaf, "scoring", None), weighted)
+
+
+def _check_ridge_classifier(ridge: Any) -> None:
+    """Refuse the combinations of RidgeClassifierCV for which there is no rule."""
+    if ridge.cv is None and ridge.scoring is not None:
+        raise refuse(
+            ridge,
+            "without cv it scores decisions on single rows that are left out; leave scoring=None, or pass an integer "
+            "cv, such as cv=5",
+        )
+    if ridge.cv is not None and ridge.class_weight is not None:
+        raise refuse(
+            ridge,
+            "with cv it weighs classes by their rows in all folds, and scores without these weights; leave cv=None, or "
+            "use GridSearchCV(RidgeClassifier(class_weight=...), {'alpha': [...]})",
+        )
 
 
 def fit_few(estimator: Any, rows: TrainingRows, groups: Any, few_rows: int) -> tuple[Any, Coreset]:
@@ -128,6 +158,8 @@ def why_all_rows(estimator: Any, rows: TrainingRows, few_rows: int) -> str:
     if count <= few_rows:
         return f"Reducing {count:,} rows would gain nothing; up to {few_rows:,} rows all are used (few_rows)."
     one = f"Reducing the rows for one fit of {type(leaf).__name__} would gain nothing"
+    if key_of(leaf) in registry.TARGET_ONLY:
+        return f"{one}: it reads the target only."
     if key_of(leaf) in registry.ONE_PASS:
         return f"{one}: both take one pass over them."
     if key_of(leaf) in registry.SWEEPS:
@@ -163,6 +195,20 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
         return searches.run_search(leaf, rows, groups, fit_exactly)
     if key == "TransformedTargetRegressor":
         return _fit_transformed(leaf, rows, groups)
+    if key in registry.TARGET_ONLY:
+        return composites.fit_to_target(leaf, rows)
+    if key in registry.SEVERAL_MODELS:
+        each = {
+            "VotingRegressor": composites.fit_voting,
+            "MultiOutputRegressor": composites.fit_targets,
+            "RegressorChain": composites.fit_chain,
+        }
+        if key != "MultiOutputRegressor" or not _takes_weights(leaf.estimator):
+            return each[str(key)](leaf, rows, fit_exactly)
+    if key == "RidgeClassifierCV" and leaf.cv is None:
+        return fit_classes_by_leave_one_out(leaf, rows)
+    if is_balanced(leaf):
+        return composites.fit_with_balanced_classes(leaf, rows, fit_exactly)
     if key == "RidgeCV" and leaf.cv is None:
         return fit_by_leave_one_out(leaf, rows)
     if key in ("RidgeCV", "RidgeClassifierCV"):
@@ -173,6 +219,11 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
         rows = replace(rows, fits=EXPENSIVE * rows.fits)
     few = rows.few()
     return few.fit(leaf), few.core_of(leaf)
+
+
+def _takes_weights(model: Any) -> bool:
+    """Whether a regressor is a single one that takes weights, and can be fitted on rows of all targets."""
+    return key_of(model) in registry.SQUARED_LOSS and key_of(model) not in READS
 
 
 def _fit_transformed(regressor: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:

@@ -18,8 +18,12 @@ from sklearn import metrics
 GIVEN, ARRAY = "given", "array"  # any value but None; any array
 
 
+class Except(tuple[Any, ...]):
+    """All values but these."""
+
+
 class Rule(NamedTuple):
-    """A parameter, the values of it that are refused (a tuple, GIVEN or ARRAY), and the reason."""
+    """A parameter, the values of it that are refused (a tuple, Except, GIVEN or ARRAY), and the reason."""
 
     parameter: str
     refused: Any
@@ -33,15 +37,34 @@ RIDGE = (
     ),
     Rule("solver", ("lbfgs",), LBFGS),
     Rule("positive", (True,), LBFGS),
-    Rule(
-        "class_weight",
-        GIVEN,
-        "class_weight counts rows, and a coreset has few; multiply sample_weight by the class weights before building",
-    ),
+)
+CLASS_WEIGHT = Rule(
+    "class_weight",
+    GIVEN,
+    "class_weight counts rows, and a coreset has few; multiply sample_weight by the class weights before building",
 )
 COORDINATE_DESCENT = (
     Rule("selection", ("random",), "selection='random' has no one answer to compare with; choose selection='cyclic'"),
     Rule("precompute", ARRAY, "precompute holds a Gram matrix of the full data; leave it at its default"),
+)
+
+LEAST_ANGLES = (
+    Rule("jitter", GIVEN, "jitter adds noise to every row; leave jitter=None"),
+    Rule("precompute", ARRAY, "precompute holds a Gram matrix of the full data; leave it at its default"),
+)
+TWEEDIE = (
+    Rule(
+        "power",
+        Except((0,)),
+        "with power={value} its likelihood is not a polynomial of the data: rows with different inputs cannot "
+        "stand for each other; power=0 is exact",
+    ),
+    Rule("link", Except(("auto", "identity")), "link={value!r} is no squared loss; choose link='identity'"),
+    Rule(
+        "solver",
+        ("lbfgs",),
+        "the solver 'lbfgs' stops where rounding decides; choose solver='newton-cholesky'",
+    ),
 )
 
 SQUARED_LOSS: dict[str, tuple[Rule, ...]] = {
@@ -54,6 +77,12 @@ SQUARED_LOSS: dict[str, tuple[Rule, ...]] = {
     "BayesianRidge": (),
     "karat.LassoLars": (),
     "karat.OrthogonalMatchingPursuit": (),
+    "Lars": LEAST_ANGLES,
+    "LassoLars": LEAST_ANGLES,
+    "LassoLarsIC": LEAST_ANGLES,
+    "OrthogonalMatchingPursuit": (),
+    "PLSRegression": (),
+    "TweedieRegressor": TWEEDIE,
 }
 SELECTS_ITSELF: dict[str, tuple[Rule, ...]] = {
     "LassoCV": COORDINATE_DESCENT,
@@ -62,6 +91,7 @@ SELECTS_ITSELF: dict[str, tuple[Rule, ...]] = {
     "MultiTaskElasticNetCV": COORDINATE_DESCENT,
     "RidgeCV": (),
     "karat.LassoLarsCV": (),
+    "OrthogonalMatchingPursuitCV": (),
 }
 BY_CLASS: dict[str, tuple[Rule, ...]] = {
     "RidgeClassifier": RIDGE,
@@ -70,15 +100,18 @@ BY_CLASS: dict[str, tuple[Rule, ...]] = {
     "karat.GaussianNaiveBayes": (),
 }
 CLASSIFIES_AND_SELECTS: dict[str, tuple[Rule, ...]] = {
-    "RidgeClassifierCV": (
-        RIDGE[-1],
-        Rule("cv", (None,), "without cv it scores by leave-one-out; pass an integer cv, such as cv=5"),
-    )
+    "RidgeClassifierCV": (),
 }
+# What a model of these reads is the target of all rows.
+TARGET_ONLY_REGRESSORS: dict[str, tuple[Rule, ...]] = {"DummyRegressor": ()}
+TARGET_ONLY_CLASSIFIERS: dict[str, tuple[Rule, ...]] = {"DummyClassifier": ()}
+TARGET_ONLY = TARGET_ONLY_REGRESSORS.keys() | TARGET_ONLY_CLASSIFIERS.keys()
+# Regressors that hold others.
+SEVERAL_MODELS = ("VotingRegressor", "MultiOutputRegressor", "RegressorChain")
 LOGISTIC: dict[str, tuple[Rule, ...]] = {  # on a coreset of GroupedLogistic
     "LogisticRegression": (
         Rule("solver", ("sag", "saga"), "solver={value!r} visits rows at random; choose solver='lbfgs'"),
-        RIDGE[-1],
+        CLASS_WEIGHT,
     )
 }
 OF_COVARIANCE: dict[str, tuple[Rule, ...]] = {"karat.PCA": (), "karat.GraphicalLasso": ()}
@@ -94,9 +127,7 @@ SCORERS = {
 }
 
 WITH_WEIGHTS = {  # scikit-learn's own takes no sample_weight, or uses it in part only; ours gives the same answer and takes it
-    "LassoLars": "karat.CoresetRegressor(karat.models.LassoLars())",
     "LassoLarsCV": "karat.CoresetRegressor(karat.models.LassoLarsCV())",
-    "OrthogonalMatchingPursuit": "karat.CoresetRegressor(karat.models.OrthogonalMatchingPursuit())",
     "PCA": "karat.coreset(X).fit(karat.models.PCA())",
     "GraphicalLasso": "karat.coreset(X).fit(karat.models.GraphicalLasso())",
     "LinearDiscriminantAnalysis": "karat.CoresetClassifier(karat.models.LinearDiscriminant())",
@@ -117,7 +148,7 @@ WHY_NOT = {
         "share their inputs",
     ),
     **dict.fromkeys(
-        ["PoissonRegressor", "GammaRegressor", "TweedieRegressor"],
+        ["PoissonRegressor", "GammaRegressor"],
         "its likelihood is not a polynomial of the data: rows with different inputs cannot stand for each other",
     ),
     **dict.fromkeys(["KNeighborsRegressor", "KNeighborsClassifier"], "it looks for neighbours among all rows"),

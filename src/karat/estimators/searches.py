@@ -41,6 +41,7 @@ from karat.estimators import registry
 from karat.estimators.fitting import (
     check_splitter,
     fit_weighted,
+    is_balanced,
     join_pipeline,
     key_of,
     refuse,
@@ -111,7 +112,8 @@ class Parts:
     def _takes_folds(self, candidate: Any) -> bool:
         """Whether rows made of the raw columns serve a candidate; a scaler may refuse sparse rows, and made ones are not."""
         front, leaf = split_pipeline(candidate)
-        plain = key_of(leaf) not in registry.SELECTS | {"TransformedTargetRegressor"}
+        alone = registry.SELECTS | registry.TARGET_ONLY | {"TransformedTargetRegressor", *registry.SEVERAL_MODELS}
+        plain = key_of(leaf) not in alone and not is_balanced(leaf)
         return plain and (front is None or (is_affine(front) and not containers.is_sparse(self.rows.table)))
 
     def setting(self, front: Any) -> Any:
