@@ -141,9 +141,7 @@ def test_pursuit_with_folds(fit_intercept, table):
     counts = counts + 1.0
     places = np.repeat(np.arange(len(X)), counts.astype(int))
     fold = np.arange(len(X)) % 3
-    both = [
-        [(np.flatnonzero(of != k), np.flatnonzero(of == k)) for k in range(3)] for of in (fold, fold[places])
-    ]
+    both = [[(np.flatnonzero(of != k), np.flatnonzero(of == k)) for k in range(3)] for of in (fold, fold[places])]
     few = CoresetRegressor(clone(model).set_params(cv=both[0])).fit(X, Y[:, 1], sample_weight=counts)
     full = clone(model).set_params(cv=both[1]).fit(X[places], Y[places, 1])
     assert_agree(few, full, X)

@@ -69,9 +69,7 @@ def assert_agree(few, full, X):
 def test_classifiers(model, weighted, trees):
     X, y, weights = trees
     if weighted and hasattr(model, "steps"):
-        full = clone(model).fit(
-            X, y, standardscaler__sample_weight=weights, ridgeclassifiercv__sample_weight=weights
-        )
+        full = clone(model).fit(X, y, standardscaler__sample_weight=weights, ridgeclassifiercv__sample_weight=weights)
     else:
         full = clone(model).fit(X, y, **({"sample_weight": weights} if weighted else {}))
     few = CoresetClassifier(model).fit(X, y, sample_weight=weights if weighted else None)

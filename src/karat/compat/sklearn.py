@@ -7,9 +7,9 @@ from typing import Any
 import sklearn
 from sklearn.utils.fixes import parse_version
 
-# From 1.9 on discriminants divide scatters by the number of rows, before by so many less: the number
+# From 1.9.1 on discriminants divide scatters by the number of rows, before by so many less: the number
 # of classes (linear, solver "svd"), or one (quadratic).
-DIVIDES_BY_ROWS = parse_version(sklearn.__version__) >= parse_version("1.9")
+DIVIDES_BY_ROWS = parse_version(sklearn.__version__) >= parse_version("1.9.1")
 SCORER = ("_score_func", "_sign", "_kwargs", "_response_method")  # what a scorer computes
 FITTED = ("coef_", "intercept_", "n_features_in_", "feature_names_in_", "classes_", "_label_binarizer")  # of a ridge model
 

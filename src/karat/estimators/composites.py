@@ -1,8 +1,8 @@
 """Estimators that hold others, or read the target alone: each part is fitted to the answer of all rows.
 
-    VotingRegressor, MultiOutputRegressor, RegressorChain   every regressor inside is fitted by itself
-    DummyRegressor, DummyClassifier    read the target only, of all rows
-    class_weight="balanced"            the weights of the classes are those of all rows
+VotingRegressor, MultiOutputRegressor, RegressorChain   every regressor inside is fitted by itself
+DummyRegressor, DummyClassifier    read the target only, of all rows
+class_weight="balanced"            the weights of the classes are those of all rows
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ def fit_voting(voting: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]
     found = [fit(clone(model), shared) for model in models]
     voting.estimators_ = [model for model, _ in found]
     left = iter(voting.estimators_)
-    voting.named_estimators_ = Bunch(
-        **{name: model if _dropped(model) else next(left) for name, model in voting.estimators}
-    )
+    voting.named_estimators_ = Bunch(**{name: model if _dropped(model) else next(left) for name, model in voting.estimators})
     _note_names(voting, voting.estimators_[0])
     return voting, _core_of(found)
 
@@ -103,7 +101,7 @@ def _order(chain: Any, count: int) -> np.ndarray:
     if chain.order is None:
         return np.arange(count)
     if isinstance(chain.order, str) and chain.order == "random":
-        return check_random_state(chain.random_state).permutation(count)
+        return np.asarray(check_random_state(chain.random_state).permutation(count))
     if sorted(chain.order) != list(range(count)):
         raise InputError(
             f"order={chain.order!r} does not name each of the {count} targets once; pass an order of "

@@ -74,24 +74,24 @@ def innermost(estimator: Any) -> Any:
     return leaf if key_of(leaf) != "TransformedTargetRegressor" or leaf.regressor is None else innermost(leaf.regressor)
 
 
-def check_exact(estimator: Any, classifies: bool, weighted: bool) -> None:
+def check_exact(estimator: Any, classifies: bool, weighted: bool, rowwise: tuple[Any, ...] = ()) -> None:
     """Refuse, before anything is computed, whatever would not give the answer of the full data."""
     if weighted:
         for part in nested_estimators(estimator):
             check_request(part)
     transformers, leaf = split_pipeline(estimator)
     if transformers is not None:
-        check_transformers(transformers)
+        check_transformers(transformers, rowwise)
     key = key_of(leaf)
     if key in registry.SEARCHES:
         searches.check_search(leaf, weighted)
         for candidate in searches.candidates(leaf):
-            check_exact(candidate, classifies, weighted)
+            check_exact(candidate, classifies, weighted, rowwise)
     elif key == "TransformedTargetRegressor" and not classifies:
-        check_exact(leaf.regressor if leaf.regressor is not None else LinearRegression(), False, weighted)
+        check_exact(leaf.regressor if leaf.regressor is not None else LinearRegression(), False, weighted, rowwise)
     elif key in registry.SEVERAL_MODELS and not classifies:
         for part in composites.parts_of(leaf):
-            check_exact(part, False, weighted)
+            check_exact(part, False, weighted, rowwise)
     else:
         _check_leaf(leaf, classifies, weighted)
 
@@ -131,15 +131,18 @@ def _check_ridge_classifier(ridge: Any) -> None:
         )
 
 
-def fit_few(estimator: Any, rows: TrainingRows, groups: Any, few_rows: int) -> tuple[Any, Coreset]:
-    """Fit an estimator, in place, on few rows, or on all where that is as good; returns it with its coreset."""
+def fit_few(estimator: Any, rows: TrainingRows, groups: Any, few_rows: int, vouched: bool = False) -> tuple[Any, Coreset]:
+    """Fit an estimator, in place, on few rows, or on all where that is as good; returns it with its coreset.
+
+    Transformers that the user has vouched for are tried in either case, which scikit-learn by itself would not do.
+    """
     reason = why_all_rows(estimator, rows, few_rows)
     if not reason:
         return fit_exactly(estimator, replace(rows, reduces=True if few_rows == 0 else None), groups)
     core = all_rows(rows.table, None if rows.classifies else rows.target, rows.problem, rows.sample_weight, reason)
     if rows.classifies:
         core = replace(core, groups=rows.target[core.indices])
-    if not _same_alone(estimator, rows, groups):
+    if vouched or not _same_alone(estimator, rows, groups):
         return fit_exactly(estimator, replace(rows, reduces=False), groups)[0], core
     X, y = (containers.copied(containers.in_double(table)) for table in (rows.table, rows.target))
     transformers, _ = split_pipeline(estimator)

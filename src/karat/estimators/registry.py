@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from sklearn import metrics
 
 GIVEN, ARRAY = "given", "array"  # any value but None; any array
@@ -158,6 +159,32 @@ WHY_NOT = {
     "GaussianMixture": "EM needs every row's likelihood; karat.models.GaussianMixture learns from moments",
     "SGDRegressor": "it visits rows one by one, and its answer depends on their order",
     "ARDRegression": "it takes no sample_weight; BayesianRidge is exact",
+    **{
+        f"Stacking{kind}": "its last model is trained on predictions for single rows; karat works inside it: "
+        f"Stacking{kind}([('few', karat.Coreset{kind}(...))])"
+        for kind in ("Regressor", "Classifier")
+    },
+    **{
+        f"Bagging{kind}": f"it draws single rows at random; karat works inside it: Bagging{kind}(karat.Coreset{kind}(...))"
+        for kind in ("Regressor", "Classifier")
+    },
+    **{
+        name: f"the labels of its parts are not those that rows are made for; karat works inside it: {name}({inside})"
+        for name, inside in {
+            "MultiOutputClassifier": "karat.CoresetClassifier(...)",
+            "ClassifierChain": "karat.CoresetClassifier(...)",
+            "OneVsRestClassifier": "karat.CoresetClassifier(...)",
+            "OneVsOneClassifier": "karat.CoresetClassifier(...)",
+        }.items()
+    },
+    **dict.fromkeys(["AdaBoostRegressor", "AdaBoostClassifier"], "it weighs single rows by their errors, again and again"),
+    "IterativeImputer": "whether it maps every row by itself, once it is fitted, is not known; impute before building",
+    **dict.fromkeys(
+        ["CountVectorizer", "TfidfVectorizer", "HashingVectorizer", "DictVectorizer"],
+        "it reads one list of texts, not a table; apply it before building, and pass the columns that it makes",
+    ),
+    "VotingClassifier": "its parts are not fitted one by one, as those of VotingRegressor are; karat works "
+    "inside it: VotingClassifier([('few', karat.CoresetClassifier(...))])",
     "TargetEncoder": "it encodes the rows that it was fitted on by random folds, others in another way; encode before building",
     "LeaveOneOut": "every row would be a fold of its own",
     "LeavePOut": "every set of p rows would be a fold of its own",
@@ -187,6 +214,8 @@ TRANSFORMERS = frozenset(SCALERS + SELECTIONS + ROTATIONS + IMPUTERS) | {
     "QuantileTransformer", "KNNImputer", "MissingIndicator", "KernelPCA", "Nystroem", "RBFSampler",
     "SkewedChi2Sampler", "AdditiveChi2Sampler", "PolynomialCountSketch", "KMeans", "RandomTreesEmbedding",
 }  # fmt: skip
+# Functions of numbers that are no ufuncs, for FunctionTransformer.
+ROW_FUNCTIONS = (np.clip, np.nan_to_num, np.round, np.around, np.fix, np.sinc, np.real_if_close, np.i0)
 COMPOSITES = ("Pipeline", "ColumnTransformer", "FeatureUnion")
 
 HOMES = ("sklearn", "karat")  # packages whose classes are listed

@@ -248,7 +248,8 @@ class LinearDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Gau
             )
         if self.n_components is not None and not 1 <= self.n_components <= most:
             raise InputError(
-                f"n_components={self.n_components!r} must be from 1 to {most}: no more than columns, and one less than classes.",
+                f"n_components={self.n_components!r} must be from 1 to {most}: no more "
+                "than columns, and one less than classes.",
                 argument="n_components",
             )
 
