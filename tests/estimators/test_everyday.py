@@ -2,6 +2,8 @@
 
 Where scikit-learn takes no weights, a weight of 3 is a row written three times."""
 
+import warnings
+
 import numpy as np
 import pytest
 from estimators.reducing import CoresetRegressor
@@ -25,6 +27,7 @@ from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
+import karat
 from karat import InputError, NotExactError
 
 COUNTED = [
@@ -187,6 +190,49 @@ def test_a_constant_column(table):
         np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        Lars(),
+        LassoLars(0.01),
+        LassoLarsIC(),
+        OrthogonalMatchingPursuit(n_nonzero_coefs=4),
+        OrthogonalMatchingPursuitCV(cv=3),
+        PLSRegression(7),
+        GridSearchCV(LassoLars(), {"alpha": [0.01, 0.1]}, cv=3),
+    ],
+    ids=name_of,
+)
+def test_copies_of_columns(model, table):
+    """Which of two equal columns is chosen is decided by their last digits, which all rows have."""
+    X, Y, _ = table
+    X = np.column_stack([X, X[:, :2]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        few, full = CoresetRegressor(model).fit(X, Y[:, 0]), clone(model).fit(X, Y[:, 0])
+    np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-9)
+    assert not few.reduced_
+    assert "combinations of others" in few.reason_
+
+
+def test_copies_of_columns_on_made_rows(table):
+    X, Y, _ = table
+    core = karat.coreset(np.column_stack([X, X[:, 0]]), Y[:, 0], rows="synthetic")
+    with pytest.raises(NotExactError, match="Leave such columns out"):
+        core.fit(Lars())
+    core = karat.coreset(X, Y[:, 0], rows="synthetic")
+    np.testing.assert_allclose(core.fit(Lars()).coef_, Lars().fit(X, Y[:, 0]).coef_, rtol=1e-9)
+
+
+def test_more_rows_one_batch_after_another(table):
+    X, Y, _ = table
+    few = CoresetRegressor(make_pipeline(StandardScaler(), LassoLarsIC()))
+    for start in range(0, 3000, 1000):
+        few.partial_fit(X[start : start + 1000], Y[start : start + 1000, 0])
+    full = make_pipeline(StandardScaler(), LassoLarsIC()).fit(X, Y[:, 0])
+    np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-9)
+
+
 def test_folds_inside_a_vote(table):
     X, Y, _ = table
     model = VotingRegressor([("net", ElasticNetCV(cv=3)), ("ridge", Ridge())])
@@ -221,5 +267,7 @@ def test_inputs_that_make_no_sense(table):
         CoresetRegressor(MultiOutputRegressor(Lars())).fit(X, Y[:, 0])
     with pytest.raises(InputError, match="weights"):
         CoresetRegressor(VotingRegressor([("a", Ridge())], weights=[1, 2])).fit(X, Y[:, 0])
-    with pytest.raises(InputError, match="noise_variance"):
+    with pytest.raises(InputError, match="numbers of rows"):
+        CoresetRegressor(PLSRegression()).fit(X, Y[:, 0], sample_weight=np.full(len(X), 1e-5))
+    with pytest.raises(ValueError, match="noise"):
         CoresetRegressor(LassoLarsIC()).fit(X[:6], Y[:6, 0])

@@ -28,7 +28,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from karat._core.all_rows import all_rows
 from karat._core.coreset import Coreset
-from karat._core.synthetic import REAL
+from karat._core.synthetic import REAL, SYNTHETIC
 from karat._data import containers
 from karat.compat.sklearn import copy_fitted
 from karat.errors import InputError
@@ -45,7 +45,7 @@ from karat.estimators.fitting import (
 )
 from karat.estimators.folds import atoms_of, cores_of_atoms, few_of_folds, full_splits, made_of_splits
 from karat.estimators.leave_one_out import fit_by_leave_one_out, fit_classes_by_leave_one_out
-from karat.estimators.training_rows import EXPENSIVE, TrainingRows
+from karat.estimators.training_rows import EXPENSIVE, TrainingRows, WeightedRows
 from karat.estimators.transformers import (
     check_not_random,
     check_request,
@@ -54,7 +54,7 @@ from karat.estimators.transformers import (
     only_scales,
     watch_randomness,
 )
-from karat.estimators.weighted.balanced_rows import READS
+from karat.estimators.weighted.balanced_rows import GREEDY, READS, decided_by_rounding
 from karat.problems import Problem
 
 FEW = 5_000  # rows up to which nothing is gained, by default
@@ -110,7 +110,7 @@ def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
     if key == "RidgeClassifierCV":
         _check_ridge_classifier(leaf)
     if key not in READS and not has_fit_parameter(leaf, "sample_weight"):
-        raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn")
+        raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn to 1.9 or later")
     check_splitter(getattr(leaf, "cv", None))
     searches.check_weighing(getattr(leaf, "scoring", None), weighted)
 
@@ -220,8 +220,16 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
         return _fit_own_loop(leaf, rows, groups)
     if key not in registry.ONE_PASS + registry.SWEEPS:
         rows = replace(rows, fits=EXPENSIVE * rows.fits)
-    few = rows.few()
+    few = _independent(leaf, rows.few(), rows)
     return few.fit(leaf), few.core_of(leaf)
+
+
+def _independent(leaf: Any, few: WeightedRows, rows: TrainingRows) -> WeightedRows:
+    """Few rows, or all where rounding would decide what the estimator chooses."""
+    if key_of(leaf) not in GREEDY or few.core.rows != SYNTHETIC:
+        return few
+    reason = decided_by_rounding(leaf, str(key_of(leaf)), few.X, few.weights)
+    return rows.as_they_are(reason) if reason else few
 
 
 def _takes_weights(model: Any) -> bool:
@@ -246,9 +254,10 @@ def _fit_own_loop(leaf: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Core
     splits = full_splits(leaf.cv, rows, groups)
     path = np.size(getattr(leaf, "l1_ratio", 1.0)) * EXPENSIVE  # each takes many fits
     folds, reason = made_of_splits(replace(rows, fits=path * rows.fits), splits)
-    few = rows.as_they_are(reason) if folds is None else few_of_folds(rows, folds)
-    own, leaf.cv = leaf.cv, list(splits) if folds is None else folds.cv
-    with config_context(assume_finite=None if folds is None else True):  # made rows are finite
+    few = rows.as_they_are(reason) if folds is None else _independent(leaf, few_of_folds(rows, folds), rows)
+    made = folds if few.core.rows == SYNTHETIC else None
+    own, leaf.cv = leaf.cv, list(splits) if made is None else made.cv
+    with config_context(assume_finite=None if made is None else True):  # made rows are finite
         few.fit(leaf)
     leaf.cv = own  # the user's setting
     return leaf, few.core

@@ -23,7 +23,7 @@ from karat._core.synthetic import SYNTHETIC
 from karat._data import containers
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry
-from karat.estimators.weighted.balanced_rows import READS, fit_balanced
+from karat.estimators.weighted.balanced_rows import GREEDY, READS, decided_by_rounding, fit_balanced
 from karat.problems import GroupedLogistic, Transformed
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
             )
         y = core.groups
     check_kept(core, leaf, centred=transformers is not None)
+    check_steps(core, leaf)
     return fit_weighted(estimator, core.X, y, core.weights)
 
 
@@ -109,6 +110,14 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
         )
 
 
+def check_steps(core: Coreset, leaf: Any) -> None:
+    """Refuse made rows where rounding would decide which columns an estimator chooses."""
+    if key_of(leaf) in GREEDY and core.rows == SYNTHETIC:
+        reason = decided_by_rounding(leaf, str(key_of(leaf)), core.X, core.weights)
+        if reason:
+            raise NotExactError(f"{reason} Leave such columns out, or pass all rows to karat.CoresetRegressor.")
+
+
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
     """Fit a plain estimator or a flat pipeline, in place, with weights in every step that takes them; None: with no weights.
 
@@ -122,7 +131,7 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
         if key_of(leaf) in READS:  # it takes no weights
             if leaf is not estimator:
                 front = fit_weighted(estimator[:-1], X, y, weights)
-                X = front.transform(X)
+                estimator.steps, X = [*front.steps, estimator.steps[-1]], front.transform(X)
             fit_balanced(leaf, str(key_of(leaf)), X, y, weights)
             return estimator
         if leaf is estimator:

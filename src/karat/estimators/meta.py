@@ -22,7 +22,7 @@ from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.estimators import registry
 from karat.estimators.exact_fit import FEW, check_exact, fit_few, fit_for_problem, selects
-from karat.estimators.fitting import check_is_estimator, fit_weighted, key_of, overwrites, split_pipeline
+from karat.estimators.fitting import check_is_estimator, check_steps, fit_weighted, key_of, overwrites, split_pipeline
 from karat.estimators.training_rows import TrainingRows
 from karat.estimators.transformers import fitted_by_moments, single_steps
 from karat.problems import LeastSquares, Problem
@@ -321,6 +321,7 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
         sketch: Sketch = vars(self).get("sketch_", new)
         sketch.update(X, y, sample_weight=sample_weight)
         core = sketch.coreset()
+        check_steps(core, split_pipeline(estimator)[1])
         self._fitted(fit_weighted(estimator, core.X, core.y, core.weights), core)
         self.sketch_ = sketch
         return self

@@ -54,6 +54,7 @@ LEAST_ANGLES = (
     Rule("precompute", ARRAY, "precompute holds a Gram matrix of the full data; leave it at its default"),
 )
 TWEEDIE = (
+    Rule("alpha", (0,), "without a penalty its solver may change to 'lbfgs'; use LinearRegression, the same model"),
     Rule(
         "power",
         Except((0,)),

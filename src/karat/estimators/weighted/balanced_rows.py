@@ -35,6 +35,8 @@ READS = {
     "OrthogonalMatchingPursuitCV": SUMS,
     "PLSRegression": VARIANCES,
 }
+GREEDY = READS.keys() | {"karat.LassoLars", "karat.LassoLarsCV", "karat.OrthogonalMatchingPursuit"}
+DEPENDENT = 1e-6  # of the largest: directions of scaled columns that made rows do not keep well
 CONSTANT = 64 * EPS  # of its mean: a column that varies by no more is constant up to rounding
 
 
@@ -58,6 +60,12 @@ class BalancedRows:
             root = np.sqrt(scale * weights)
             nothing = np.zeros(X.shape[1]), np.zeros(y.shape[1:])
             return cls(_times(root, X), _times(root, y), *nothing, total, scale)
+        if reads == VARIANCES and total <= 1:
+            raise InputError(
+                f"The weights sum to {total:g}: they are taken as numbers of rows, and variances are "
+                "divided by one less; pass weights that sum to the number of rows.",
+                argument="sample_weight",
+            )
         count = 2 * len(X)
         scale = {SUMS: 1.0, MEANS: count / total, VARIANCES: (count - 1) / (total - 1)}[reads]
         root = np.sqrt(0.5 * scale * weights)
@@ -81,6 +89,29 @@ def _about_mean(part: Array, weights: Array, root: Array) -> tuple[Array, Array]
     spread = np.sqrt(weights @ np.square(rest) / weights.sum())
     rest = np.where(spread <= CONSTANT * np.abs(mean), 0.0, rest)
     return mean, _times(root, rest)
+
+
+def decided_by_rounding(model: Any, name: str, X: Any, weights: Any) -> str:
+    """Why made rows do not serve a model that chooses columns step by step; empty if they do.
+
+    Of columns that are combinations of others, the steps are decided by their last digits, which made
+    rows do not have.
+    """
+    table = np.asarray(containers.as_table(X, "X"), dtype=float)
+    own = np.ones(len(table)) if weights is None else np.asarray(weights, dtype=float)
+    intercept = getattr(model, "fit_intercept", True)
+    rows = BalancedRows.of(table, np.zeros(len(table)), own, intercept, SUMS).X
+    if getattr(model, "scale", True):
+        norms = np.sqrt(np.square(rows).sum(axis=0))
+        rows = rows / np.where(norms > 0, norms, 1.0)
+    values = np.linalg.svd(rows, compute_uv=False)
+    rank = int(np.count_nonzero(values > DEPENDENT * values.max(initial=0.0)))
+    if rank >= (model.n_components if name == "PLSRegression" else table.shape[1]):
+        return ""
+    return (
+        f"Columns are combinations of others, or constant, and {type(model).__name__} would choose between "
+        "them by their last digits, which made rows do not keep."
+    )
 
 
 def fit_balanced(model: Any, name: str, X: Any, y: Any, weights: Any) -> Any:
