@@ -28,7 +28,7 @@ Fit = Callable[..., tuple[Any, Coreset]]
 TARGET_ONLY = "{name} reads the target only: there is nothing to gain from few rows."
 
 
-def parts_of(composite: Any) -> list[Any]:
+def regressors_inside(composite: Any) -> list[Any]:
     """The regressors that a composite fits; refused if its own parameters do not give one answer."""
     if key_of(composite) == "VotingRegressor":
         names = [name for name, _ in composite.estimators]
@@ -55,7 +55,7 @@ def _dropped(model: Any) -> bool:
 
 def fit_voting(voting: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]:
     """Fit a VotingRegressor, in place: every regressor by itself."""
-    models = parts_of(voting)
+    models = regressors_inside(voting)
     if not models:
         raise InputError("VotingRegressor: all estimators are 'drop'; pass at least one regressor.")
     shared = replace(rows, fits=len(models) * rows.fits)
@@ -86,7 +86,7 @@ def fit_chain(chain: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]:
         raise InputError("RegressorChain puts the targets beside the columns, which are sparse; pass X.toarray().")
     own = rows.alone()
     table = np.asarray(containers.as_table(numeric(own.X), "X"), dtype=float)
-    chain.order_ = _order(chain, targets.shape[1])
+    chain.order_ = _order_of_targets(chain, targets.shape[1])
     found = []
     for place, target in enumerate(chain.order_):
         wider = np.hstack([table, targets[:, chain.order_[:place]]])
@@ -97,7 +97,7 @@ def fit_chain(chain: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]:
     return chain, _core_of(found)
 
 
-def _order(chain: Any, count: int) -> np.ndarray:
+def _order_of_targets(chain: Any, count: int) -> np.ndarray:
     if chain.order is None:
         return np.arange(count)
     if isinstance(chain.order, str) and chain.order == "random":

@@ -90,7 +90,7 @@ def check_exact(estimator: Any, classifies: bool, weighted: bool, rowwise: tuple
     elif key == "TransformedTargetRegressor" and not classifies:
         check_exact(leaf.regressor if leaf.regressor is not None else LinearRegression(), False, weighted, rowwise)
     elif key in registry.SEVERAL_MODELS and not classifies:
-        for part in composites.parts_of(leaf):
+        for part in composites.regressors_inside(leaf):
             check_exact(part, False, weighted, rowwise)
     else:
         _check_leaf(leaf, classifies, weighted)
