@@ -7,9 +7,12 @@ import pytest
 
 sklearn = pytest.importorskip("sklearn")
 
+from sklearn.cross_decomposition import PLSRegression  # noqa: E402
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis  # noqa: E402
 from sklearn.linear_model import Ridge, RidgeClassifier, RidgeClassifierCV, RidgeCV  # noqa: E402
 from sklearn.metrics import get_scorer, make_scorer, mean_squared_error, r2_score  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import LabelBinarizer  # noqa: E402
 
 from karat.compat import sklearn as compat  # noqa: E402
 
@@ -64,3 +67,28 @@ def test_fitted_state_is_copied(labels):
     own = {"alpha_", "best_score_"}  # which karat sets itself
     assert fitted - own <= set(vars(other)), f"{CHANGED}RidgeClassifierCV has {sorted(fitted)}"
     np.testing.assert_array_equal(other.predict(X), model.predict(X))
+
+
+def test_means_of_partial_least_squares():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((50, 3)) + 5.0, rng.standard_normal((50, 2))
+    model, centred = PLSRegression().fit(X, y), PLSRegression().fit(X - X.mean(axis=0), y - y.mean(axis=0))
+    compat.set_means_of_pls(centred, X.mean(axis=0), y.mean(axis=0))
+    for name in ("predict", "transform"):
+        np.testing.assert_allclose(getattr(centred, name)(X), getattr(model, name)(X), rtol=1e-9, err_msg=CHANGED)
+    assert not hasattr(centred, "x_scores_"), CHANGED
+
+
+def test_classes_of_a_ridge():
+    X, y = np.eye(6), np.array(list("abcabc"))
+    full, ridge = RidgeClassifierCV().fit(X, y), RidgeClassifierCV()
+    compat.copy_fitted(full, ridge)
+    compat.set_classes(ridge, LabelBinarizer(pos_label=1, neg_label=-1).fit(y))
+    np.testing.assert_array_equal(ridge.classes_, full.classes_, err_msg=CHANGED)
+    np.testing.assert_array_equal(ridge.predict(X), full.predict(X), err_msg=CHANGED)
+
+
+def test_what_discriminants_divide_by():
+    X, y = np.array([[0.0], [2.0], [10.0], [14.0]]), np.array([0, 0, 1, 1])
+    fitted = QuadraticDiscriminantAnalysis(store_covariance=True).fit(X, y)
+    np.testing.assert_allclose(fitted.covariance_[0], 1.0 if compat.DIVIDES_BY_ROWS else 2.0, err_msg=CHANGED)

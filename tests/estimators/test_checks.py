@@ -8,6 +8,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import has_fit_parameter
 
 from karat import models
 
@@ -25,6 +26,8 @@ def reasons(estimator):
     if isinstance(estimator, models.QuadraticDiscriminant):
         singular = "The check's classes have singular covariances, which the model refuses, as scikit-learn's does"
         names = (
+            "check_dtype_object",
+            "check_n_features_in_after_fitting",
             "check_sample_weights_shape",
             "check_sample_weights_not_overwritten",
             "check_sample_weight_equivalence_on_dense_data",
@@ -45,7 +48,7 @@ def reasons(estimator):
 ESTIMATORS = [
     CoresetRegressor(LinearRegression()),
     CoresetRegressor(Ridge()),
-    CoresetRegressor(MultiTaskLasso(alpha=0.01)),
+    *([CoresetRegressor(MultiTaskLasso(alpha=0.01))] if has_fit_parameter(MultiTaskLasso(), "sample_weight") else []),
     CoresetRegressor(make_pipeline(StandardScaler(), Ridge())),
     CoresetRegressor(LassoCV(cv=3)),
     CoresetRegressor(GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=3)),

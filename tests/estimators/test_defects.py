@@ -5,6 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import sklearn
+from estimators.agreement import NEW
 from sklearn.base import clone
 from sklearn.compose import (
     ColumnTransformer,
@@ -72,8 +73,13 @@ def test_ridge_cv_of_sparse_rows(codes, ridge):
     few, full = CoresetRegressor(ridge).fit(*codes), clone(ridge).fit(*codes)
     assert few.reduced_
     assert few.alpha_ == full.alpha_
-    np.testing.assert_allclose(few.coef_, full.coef_, rtol=0, atol=1e-7)
-    np.testing.assert_allclose(few.predict(codes[0]), full.predict(codes[0]), rtol=0, atol=1e-7)
+    digits = 1e-7 if NEW else 1e-3  # of scikit-learn's; karat's are compared below
+    np.testing.assert_allclose(few.coef_, full.coef_, rtol=0, atol=digits)
+    np.testing.assert_allclose(few.predict(codes[0]), full.predict(codes[0]), rtol=0, atol=digits)
+    if ridge.cv is not None:  # solvers of sparse rows, which stop at their tolerance
+        return
+    dense = Ridge(full.alpha_, fit_intercept=ridge.fit_intercept).fit(codes[0].toarray(), codes[1])
+    np.testing.assert_allclose(few.coef_, dense.coef_, rtol=0, atol=1e-7)
 
 
 def test_ridge_classifier_cv_of_sparse_rows(codes):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from estimators.agreement import assert_same
+from estimators.agreement import NEW, assert_same
 from estimators.reducing import CoresetClassifier, CoresetRegressor
 from scipy import sparse
 from scipy.stats import loguniform
@@ -37,6 +37,8 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from karat import NotExactError
 
 ALPHAS = np.logspace(-3, 1, 5)
 SCALED_LASSO = make_pipeline(StandardScaler(), Lasso())
@@ -117,6 +119,7 @@ def test_several_scores_and_the_one_that_refits(blobs):
     assert_same(search, X, y)
 
 
+@pytest.mark.skipif(not NEW, reason="before 1.9 scikit-learn gives them no sample_weight")
 @pytest.mark.parametrize(
     "estimator", [MultiTaskLasso(0.1), MultiTaskLassoCV(alphas=10), MultiTaskElasticNetCV(alphas=5)], ids=str
 )
@@ -126,6 +129,14 @@ def test_several_targets(estimator, blobs):
     assert_same(estimator, X, Y)
     assert_same(GridSearchCV(Ridge(), {"alpha": [1.0, 1e4]}), X, Y)
     assert_same(GridSearchCV(MultiTaskLasso(), {"alpha": [0.1, 1.0]}), X, Y)
+
+
+@pytest.mark.skipif(NEW, reason="scikit-learn gives them sample_weight")
+@pytest.mark.parametrize("estimator", [MultiTaskLasso(0.1), MultiTaskLassoCV(alphas=10)], ids=str)
+def test_what_needs_a_later_version_is_refused(estimator, blobs):
+    X, y, _ = blobs
+    with pytest.raises(NotExactError, match=f"{type(estimator).__name__} .* update scikit-learn to 1.9"):
+        CoresetRegressor(estimator).fit(X, np.column_stack([y, X[:, 0]]))
 
 
 @pytest.mark.parametrize(

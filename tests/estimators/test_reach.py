@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from estimators.agreement import assert_same, on_all_rows
+from estimators.agreement import LEAVE_ONE_OUT, assert_same, on_all_rows
 from estimators.reducing import CoresetRegressor
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
@@ -28,9 +28,9 @@ def test_leave_one_out(blobs, scoring, targets, weighted):
     few, full = CoresetRegressor(ridge).fit(X, y, sample_weight=weights), clone(ridge).fit(X, y, sample_weight=weights)
     assert few.alpha_ == full.alpha_
     np.testing.assert_allclose(few.best_score_, full.best_score_, rtol=1e-9)
-    np.testing.assert_allclose(few.cv_results_, full.cv_results_, rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(few.coef_, full.coef_, rtol=1e-8)
-    np.testing.assert_allclose(few.intercept_, full.intercept_, rtol=1e-8)
+    np.testing.assert_allclose(few.cv_results_, full.cv_results_, rtol=LEAVE_ONE_OUT, atol=1e-9)
+    np.testing.assert_allclose(few.coef_, full.coef_, rtol=LEAVE_ONE_OUT)
+    np.testing.assert_allclose(few.intercept_, full.intercept_, rtol=LEAVE_ONE_OUT)
 
 
 def test_leave_one_out_in_a_pipeline_and_per_target(blobs):

@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 import pytest
 from estimators.reducing import CoresetRegressor
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.decomposition import NMF
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import BaggingRegressor, RandomForestRegressor, StackingRegressor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import (
@@ -18,7 +18,6 @@ from sklearn.linear_model import (
     LassoLarsCV,
     LinearRegression,
     LogisticRegression,
-    OrthogonalMatchingPursuit,
     QuantileRegressor,
     Ridge,
     RidgeClassifier,
@@ -78,8 +77,6 @@ LEAVES = [
     (Ridge(positive=True), "lbfgs"),
     (Lasso(selection="random"), "selection='cyclic'"),
     (Lasso(precompute=np.eye(5)), "Gram matrix"),
-    (LassoLars(), r"karat.models.LassoLars"),
-    (OrthogonalMatchingPursuit(), "karat.models.OrthogonalMatchingPursuit"),
     (Stranger(), "pass that problem"),
     (MyRidge(), "not known"),
 ]
@@ -232,3 +229,19 @@ def test_inputs(data):
         karat.exact_cv(X, y, cv=[(np.array([0, 0, 1]), np.arange(2, 300))])
     with pytest.raises(InputError, match="no splits"):
         karat.exact_cv(X, y, cv=iter([]))
+
+
+ENSEMBLES = [
+    (StackingRegressor([("ridge", Ridge())]), StackingRegressor([("ridge", CoresetRegressor(Ridge()))], Ridge())),
+    (BaggingRegressor(Lasso()), BaggingRegressor(CoresetRegressor(Ridge()), 3, random_state=0)),
+]
+
+
+@pytest.mark.parametrize(("outside", "inside"), ENSEMBLES, ids=["stacking", "bagging"])
+def test_ensembles_of_single_rows_are_refused_and_hold_karat(outside, inside, data):
+    X, y = data
+    with pytest.raises(NotExactError, match="karat works inside it"):
+        CoresetRegressor(outside).fit(X, y)
+    part = {"ridge": Ridge()} if isinstance(inside, StackingRegressor) else {"estimator": Ridge()}
+    plain = clone(inside).set_params(**part).fit(X, y)
+    np.testing.assert_allclose(inside.fit(X, y).predict(X), plain.predict(X), rtol=1e-9)

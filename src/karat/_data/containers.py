@@ -78,7 +78,7 @@ def column_names(table: Any, count: int) -> list[str]:
     """Names for error messages: those of the frame, else numbers."""
     if is_frame(table):
         frame = as_narwhals(table)
-        names = [frame.name] if hasattr(frame, "name") else list(frame.columns)
+        names = [frame.name] if hasattr(frame, "name") else list(frame.collect_schema().names())
         if len(names) == count and names[0] is not None:
             return [repr(str(name)) for name in names]
     return [str(i) for i in range(count)]

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import sklearn
+from sklearn.utils.fixes import parse_version
+
+# From 1.9.1 on discriminants divide scatters by the number of rows, before by so many less: the number
+# of classes (linear, solver "svd"), or one (quadratic).
+DIVIDES_BY_ROWS = parse_version(sklearn.__version__) >= parse_version("1.9.1")
 SCORER = ("_score_func", "_sign", "_kwargs", "_response_method")  # what a scorer computes
 FITTED = ("coef_", "intercept_", "n_features_in_", "feature_names_in_", "classes_", "_label_binarizer")  # of a ridge model
 
@@ -41,5 +47,20 @@ def weight_request(thing: Any, method: str = "fit") -> Any:
 def copy_fitted(model: Any, other: Any) -> None:
     """Give another ridge model the coefficients, and what was noted of the columns and classes, of a fitted one."""
     for name in FITTED:
-        if hasattr(model, name):
+        if hasattr(model, name) and not isinstance(getattr(type(other), name, None), property):
             setattr(other, name, getattr(model, name))
+
+
+def set_means_of_pls(model: Any, x_mean: Any, y_mean: Any) -> None:
+    """Give a PLSRegression of centred rows the means of the columns; scores of made rows are left out."""
+    model._x_mean, model._y_mean = x_mean, y_mean.reshape(-1)
+    model.intercept_ = model._y_mean
+    for name in ("_x_scores", "_y_scores", "x_scores_", "y_scores_"):
+        vars(model).pop(name, None)
+
+
+def set_classes(ridge: Any, binarizer: Any) -> None:
+    """Give a ridge classifier the classes of a fitted LabelBinarizer."""
+    ridge._label_binarizer = binarizer
+    if not isinstance(getattr(type(ridge), "classes_", None), property):  # one until 1.8 or so
+        ridge.classes_ = binarizer.classes_

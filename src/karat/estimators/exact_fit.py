@@ -28,15 +28,24 @@ from sklearn.utils.validation import has_fit_parameter
 
 from karat._core.all_rows import all_rows
 from karat._core.coreset import Coreset
-from karat._core.synthetic import REAL
+from karat._core.synthetic import REAL, SYNTHETIC
 from karat._data import containers
 from karat.compat.sklearn import copy_fitted
 from karat.errors import InputError
-from karat.estimators import registry, searches
-from karat.estimators.fitting import check_listed, check_splitter, fit_weighted, join_pipeline, key_of, refuse, split_pipeline
+from karat.estimators import composites, registry, searches
+from karat.estimators.fitting import (
+    check_listed,
+    check_splitter,
+    fit_weighted,
+    is_balanced,
+    join_pipeline,
+    key_of,
+    refuse,
+    split_pipeline,
+)
 from karat.estimators.folds import atoms_of, cores_of_atoms, few_of_folds, full_splits, made_of_splits
-from karat.estimators.leave_one_out import fit_by_leave_one_out
-from karat.estimators.training_rows import EXPENSIVE, TrainingRows
+from karat.estimators.leave_one_out import fit_by_leave_one_out, fit_classes_by_leave_one_out
+from karat.estimators.training_rows import EXPENSIVE, TrainingRows, WeightedRows
 from karat.estimators.transformers import (
     check_not_random,
     check_request,
@@ -45,6 +54,7 @@ from karat.estimators.transformers import (
     only_scales,
     watch_randomness,
 )
+from karat.estimators.weighted.balanced_rows import GREEDY, READS, decided_by_rounding
 from karat.problems import Problem
 
 FEW = 5_000  # rows up to which nothing is gained, by default
@@ -64,23 +74,24 @@ def innermost(estimator: Any) -> Any:
     return leaf if key_of(leaf) != "TransformedTargetRegressor" or leaf.regressor is None else innermost(leaf.regressor)
 
 
-def check_exact(estimator: Any, classifies: bool, weighted: bool) -> None:
+def check_exact(estimator: Any, classifies: bool, weighted: bool, rowwise: tuple[Any, ...] = ()) -> None:
     """Refuse, before anything is computed, whatever would not give the answer of the full data."""
     if weighted:
         for part in nested_estimators(estimator):
             check_request(part)
     transformers, leaf = split_pipeline(estimator)
     if transformers is not None:
-        check_transformers(transformers)
+        check_transformers(transformers, rowwise)
     key = key_of(leaf)
     if key in registry.SEARCHES:
         searches.check_search(leaf, weighted)
         for candidate in searches.candidates(leaf):
-            check_exact(candidate, classifies, weighted)
+            check_exact(candidate, classifies, weighted, rowwise)
     elif key == "TransformedTargetRegressor" and not classifies:
-        check_exact(leaf.regressor if leaf.regressor is not None else LinearRegression(), False, weighted)
-    elif key == "MultiOutputRegressor" and not classifies:
-        check_listed(leaf.estimator, registry.SQUARED_LOSS)
+        check_exact(leaf.regressor if leaf.regressor is not None else LinearRegression(), False, weighted, rowwise)
+    elif key in registry.SEVERAL_MODELS and not classifies:
+        for part in composites.regressors_inside(leaf):
+            check_exact(part, False, weighted, rowwise)
     else:
         _check_leaf(leaf, classifies, weighted)
 
@@ -90,26 +101,48 @@ def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
     key = key_of(leaf)
     if key in registry.OF_COVARIANCE:
         raise refuse(leaf, f"it predicts nothing; use karat.coreset(X).fit(karat.models.{type(leaf).__name__}(...))")
-    by_class, by_row = (registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS), (registry.SQUARED_LOSS, registry.SELECTS_ITSELF)
+    by_class = (registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS, registry.TARGET_ONLY_CLASSIFIERS)
+    by_row = (registry.SQUARED_LOSS, registry.SELECTS_ITSELF, registry.TARGET_ONLY_REGRESSORS)
     own, others, kind = (by_class, by_row, "regressor") if classifies else (by_row, by_class, "classifier")
     if any(key in table for table in others):
         raise refuse(leaf, f"it is a {kind}; use karat.Coreset{kind.capitalize()}")
     check_listed(leaf, *own)
-    if not has_fit_parameter(leaf, "sample_weight"):
-        raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn")
+    if key == "RidgeClassifierCV":
+        _check_ridge_classifier(leaf)
+    if key not in READS and not has_fit_parameter(leaf, "sample_weight"):
+        raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn to 1.9 or later")
     check_splitter(getattr(leaf, "cv", None))
     searches.check_weighing(getattr(leaf, "scoring", None), weighted)
 
 
-def fit_few(estimator: Any, rows: TrainingRows, groups: Any, few_rows: int) -> tuple[Any, Coreset]:
-    """Fit an estimator, in place, on few rows, or on all where that is as good; returns it with its coreset."""
+def _check_ridge_classifier(ridge: Any) -> None:
+    """Refuse the combinations of RidgeClassifierCV for which there is no rule."""
+    if ridge.cv is None and ridge.scoring is not None:
+        raise refuse(
+            ridge,
+            "without cv it scores decisions on single rows that are left out; leave scoring=None, or pass an integer "
+            "cv, such as cv=5",
+        )
+    if ridge.cv is not None and ridge.class_weight is not None:
+        raise refuse(
+            ridge,
+            "with cv it weighs classes by their rows in all folds, and scores without these weights; leave cv=None, or "
+            "use GridSearchCV(RidgeClassifier(class_weight=...), {'alpha': [...]})",
+        )
+
+
+def fit_few(estimator: Any, rows: TrainingRows, groups: Any, few_rows: int, vouched: bool = False) -> tuple[Any, Coreset]:
+    """Fit an estimator, in place, on few rows, or on all where that is as good; returns it with its coreset.
+
+    Transformers that the user has vouched for are tried in either case, which scikit-learn by itself would not do.
+    """
     reason = why_all_rows(estimator, rows, few_rows)
     if not reason:
         return fit_exactly(estimator, replace(rows, reduces=True if few_rows == 0 else None), groups)
     core = all_rows(rows.table, None if rows.classifies else rows.target, rows.problem, rows.sample_weight, reason)
     if rows.classifies:
         core = replace(core, groups=rows.target[core.indices])
-    if not _same_alone(estimator, rows, groups):
+    if vouched or not _same_alone(estimator, rows, groups):
         return fit_exactly(estimator, replace(rows, reduces=False), groups)[0], core
     X, y = (containers.copied(containers.in_double(table)) for table in (rows.table, rows.target))
     transformers, _ = split_pipeline(estimator)
@@ -128,6 +161,8 @@ def why_all_rows(estimator: Any, rows: TrainingRows, few_rows: int) -> str:
     if count <= few_rows:
         return f"Reducing {count:,} rows would gain nothing; up to {few_rows:,} rows all are used (few_rows)."
     one = f"Reducing the rows for one fit of {type(leaf).__name__} would gain nothing"
+    if key_of(leaf) in registry.TARGET_ONLY:
+        return f"{one}: it reads the target only."
     if key_of(leaf) in registry.ONE_PASS:
         return f"{one}: both take one pass over them."
     if key_of(leaf) in registry.SWEEPS:
@@ -163,6 +198,20 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
         return searches.run_search(leaf, rows, groups, fit_exactly)
     if key == "TransformedTargetRegressor":
         return _fit_transformed(leaf, rows, groups)
+    if key in registry.TARGET_ONLY:
+        return composites.fit_to_target(leaf, rows)
+    if key in registry.SEVERAL_MODELS:
+        each = {
+            "VotingRegressor": composites.fit_voting,
+            "MultiOutputRegressor": composites.fit_targets,
+            "RegressorChain": composites.fit_chain,
+        }
+        if key != "MultiOutputRegressor" or not _takes_weights(leaf.estimator):
+            return each[str(key)](leaf, rows, fit_exactly)
+    if key == "RidgeClassifierCV" and leaf.cv is None:
+        return fit_classes_by_leave_one_out(leaf, rows)
+    if is_balanced(leaf):
+        return composites.fit_with_balanced_classes(leaf, rows, fit_exactly)
     if key == "RidgeCV" and leaf.cv is None:
         return fit_by_leave_one_out(leaf, rows)
     if key in ("RidgeCV", "RidgeClassifierCV"):
@@ -171,8 +220,21 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
         return _fit_own_loop(leaf, rows, groups)
     if key not in registry.ONE_PASS + registry.SWEEPS:
         rows = replace(rows, fits=EXPENSIVE * rows.fits)
-    few = rows.few()
+    few = _independent(leaf, rows.few(), rows)
     return few.fit(leaf), few.core_of(leaf)
+
+
+def _independent(leaf: Any, few: WeightedRows, rows: TrainingRows) -> WeightedRows:
+    """Few rows, or all where rounding would decide what the estimator chooses."""
+    if key_of(leaf) not in GREEDY or few.core.rows != SYNTHETIC:
+        return few
+    reason = decided_by_rounding(leaf, str(key_of(leaf)), few.X, few.weights)
+    return rows.as_they_are(reason) if reason else few
+
+
+def _takes_weights(model: Any) -> bool:
+    """Whether a regressor is a single one that takes weights, and can be fitted on rows of all targets."""
+    return key_of(model) in registry.SQUARED_LOSS and key_of(model) not in READS
 
 
 def _fit_transformed(regressor: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
@@ -192,9 +254,10 @@ def _fit_own_loop(leaf: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Core
     splits = full_splits(leaf.cv, rows, groups)
     path = np.size(getattr(leaf, "l1_ratio", 1.0)) * EXPENSIVE  # each takes many fits
     folds, reason = made_of_splits(replace(rows, fits=path * rows.fits), splits)
-    few = rows.as_they_are(reason) if folds is None else few_of_folds(rows, folds)
-    own, leaf.cv = leaf.cv, list(splits) if folds is None else folds.cv
-    with config_context(assume_finite=None if folds is None else True):  # made rows are finite
+    few = rows.as_they_are(reason) if folds is None else _independent(leaf, few_of_folds(rows, folds), rows)
+    made = folds if few.core.rows == SYNTHETIC else None
+    own, leaf.cv = leaf.cv, list(splits) if made is None else made.cv
+    with config_context(assume_finite=None if made is None else True):  # made rows are finite
         few.fit(leaf)
     leaf.cv = own  # the user's setting
     return leaf, few.core

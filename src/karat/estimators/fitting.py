@@ -23,6 +23,7 @@ from karat._core.synthetic import SYNTHETIC
 from karat._data import containers
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry
+from karat.estimators.weighted.balanced_rows import GREEDY, READS, decided_by_rounding, fit_balanced
 from karat.problems import GroupedLogistic, Transformed
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
             )
         return fit_weighted(estimator, core.X, core.y, core.weights)
     check_listed(leaf, registry.SQUARED_LOSS, registry.BY_CLASS, registry.OF_COVARIANCE)
+    if is_balanced(leaf):
+        raise refuse(leaf, registry.CLASS_WEIGHT.reason)
     others = [] if transformers is None else [step for _, step in transformers.steps if key_of(step) != "StandardScaler"]
     if others and core.rows == SYNTHETIC:
         raise refuse(
@@ -63,6 +66,7 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
             )
         y = core.groups
     check_kept(core, leaf, centred=transformers is not None)
+    check_steps(core, leaf)
     return fit_weighted(estimator, core.X, y, core.weights)
 
 
@@ -106,6 +110,14 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
         )
 
 
+def check_steps(core: Coreset, leaf: Any) -> None:
+    """Refuse made rows where rounding would decide which columns an estimator chooses."""
+    if key_of(leaf) in GREEDY and core.rows == SYNTHETIC:
+        reason = decided_by_rounding(leaf, str(key_of(leaf)), core.X, core.weights)
+        if reason:
+            raise NotExactError(f"{reason} Leave such columns out, or pass all rows to karat.CoresetRegressor.")
+
+
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
     """Fit a plain estimator or a flat pipeline, in place, with weights in every step that takes them; None: with no weights.
 
@@ -115,10 +127,23 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
     if overwrites(estimator):
         X, y = containers.copied(X), containers.copied(y)
     with config_context(enable_metadata_routing=False):
-        if key_of(estimator) != "Pipeline":
+        *_, leaf = [step for _, step in estimator.steps] if key_of(estimator) == "Pipeline" else [estimator]
+        if key_of(leaf) in READS:  # it takes no weights
+            if leaf is not estimator:
+                front = fit_weighted(estimator[:-1], X, y, weights)
+                estimator.steps, X = [*front.steps, estimator.steps[-1]], front.transform(X)
+            fit_balanced(leaf, str(key_of(leaf)), X, y, weights)
+            return estimator
+        if leaf is estimator:
             return estimator.fit(X, y, sample_weight=weights)
         takers = [name for name, step in estimator.steps if weights is not None and _has_weights(step.__class__)]
         return estimator.fit(X, y, **{f"{name}__sample_weight": np.array(weights) for name in takers})
+
+
+def is_balanced(model: Any) -> bool:
+    """Whether a classifier weighs classes by their number of rows."""
+    value = getattr(model, "class_weight", None)
+    return isinstance(value, str) and value == "balanced"
 
 
 def overwrites(estimator: Any) -> bool:
@@ -174,6 +199,8 @@ def check_listed(estimator: Any, *tables: dict[str, tuple[registry.Rule, ...]]) 
 
 
 def _refused(value: Any, refused: Any) -> bool:
+    if isinstance(refused, registry.Except):
+        return value not in refused
     if refused is registry.GIVEN:
         return value is not None
     return hasattr(value, "__array__") if refused is registry.ARRAY else value in refused

@@ -18,15 +18,17 @@ from scipy import linalg
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import Ridge
 from sklearn.metrics import check_scoring
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.utils.class_weight import compute_sample_weight
 
 from karat._core.coreset import Coreset
 from karat._data import containers
 from karat._data.batch import weights_or_ones
-from karat.compat.sklearn import copy_fitted, weight_request
+from karat.compat.sklearn import copy_fitted, set_classes, weight_request
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.estimators.fitting import fit_weighted
-from karat.estimators.training_rows import EXPENSIVE, TrainingRows, WeightedRows
+from karat.estimators.training_rows import COLUMNS, EXPENSIVE, TrainingRows, WeightedRows
 from karat.estimators.weighted.from_gram import Gram
 
 BLOCK = 1 << 14
@@ -63,6 +65,25 @@ def fit_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
     return ridge, few.core
 
 
+def fit_classes_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
+    """Fit RidgeClassifierCV(cv=None), in place: squared errors of targets of -1 and 1, one per class.
+
+    The weights of classes count as sample weights, as in scikit-learn.
+    """
+    labels = np.asarray(rows.target)
+    binarizer = LabelBinarizer(pos_label=1, neg_label=-1)
+    target = np.asarray(binarizer.fit_transform(labels), dtype=float)
+    weights = rows.sample_weight
+    if ridge.class_weight is not None:
+        own = compute_sample_weight(ridge.class_weight, labels)
+        weights = own if weights is None else own * weights
+    columns = {COLUMNS: rows.memo[COLUMNS]} if COLUMNS in rows.memo else {}
+    signs = replace(rows, target=target, sample_weight=weights, classifies=False, memo=columns)
+    ridge, core = fit_by_leave_one_out(ridge, signs)
+    set_classes(ridge, binarizer)
+    return ridge, core
+
+
 def _errors(X: Any, y: Array, weights: Array, few: WeightedRows, alphas: Array, fit_intercept: bool) -> Array:
     """Errors of every row that is left out (rows, targets, alphas)."""
     own = weights_or_ones(few.weights, len(few.y))
@@ -85,7 +106,7 @@ def _scores(ridge: Any, errors: Array, y: Array, weights: Array | None, flat: bo
     """The score of one alpha: of all targets, or of each."""
     if ridge.scoring is None:
         squares = -np.square(errors) * (1.0 if weights is None else weights[:, None])
-        return squares.mean(axis=0) if ridge.alpha_per_target and not flat else squares.mean()
+        return squares.mean(axis=0) if getattr(ridge, "alpha_per_target", False) and not flat else squares.mean()
     scorer = check_scoring(ridge, ridge.scoring)
     unweighted = weights is None or weight_request(scorer, "score") is False
     options = {} if unweighted else {"sample_weight": weights}

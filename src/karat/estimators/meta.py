@@ -22,7 +22,7 @@ from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.estimators import registry
 from karat.estimators.exact_fit import FEW, check_exact, fit_few, fit_for_problem, selects
-from karat.estimators.fitting import check_is_estimator, fit_weighted, key_of, overwrites, split_pipeline
+from karat.estimators.fitting import check_is_estimator, check_steps, fit_weighted, key_of, overwrites, split_pipeline
 from karat.estimators.training_rows import TrainingRows
 from karat.estimators.transformers import fitted_by_moments, single_steps
 from karat.problems import LeastSquares, Problem
@@ -45,11 +45,20 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
     classifies: ClassVar[bool] = False
 
-    def __init__(self, estimator: Any, problem: Problem | None = None, *, few_rows: int = FEW, random_state: int = 0) -> None:
+    def __init__(
+        self,
+        estimator: Any,
+        problem: Problem | None = None,
+        *,
+        few_rows: int = FEW,
+        random_state: int = 0,
+        rowwise: Any = (),
+    ) -> None:
         self.estimator = estimator
         self.problem = problem
         self.few_rows = few_rows
         self.random_state = random_state
+        self.rowwise = rowwise
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **unknown: Never) -> Self:
         """Make few rows (of every fold, if the estimator selects) and fit the estimator on them.
@@ -80,13 +89,13 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         if groups is not None and not selects(estimator):
             raise InputError("groups are for cross-validation, but the estimator does not select by it.")
         if self.problem is None:
-            check_exact(estimator, self.classifies, sample_weight is not None)
+            check_exact(estimator, self.classifies, sample_weight is not None, self._vouched())
         X, y = self._checked(X, y)
         weights = check_weights(sample_weight, containers.row_count(X))
         rows = TrainingRows(X, y, weights, classifies=self.classifies, random_state=self.random_state)
         self.__dict__.pop("sketch_", None)
         if self.problem is None:
-            self._fitted(*fit_few(estimator, rows, groups, self.few_rows))
+            self._fitted(*fit_few(estimator, rows, groups, self.few_rows, bool(self.rowwise)))
         else:
             self._fitted(*fit_for_problem(estimator, rows, groups, self.problem))
         return self
@@ -100,6 +109,16 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = str(super().__repr__(N_CHAR_MAX))
         return text if vars(self).get("reduced_", True) else f"{text}\n# fitted on all rows: {self.reason_}"
+
+    def _vouched(self) -> tuple[Any, ...]:
+        """Classes of transformers, and functions, that the user says map every row by itself."""
+        if not isinstance(self.rowwise, list | tuple) or not all(callable(one) for one in self.rowwise):
+            raise InputError(
+                f"rowwise={self.rowwise!r} is not a list of classes of transformers and of functions; pass, for "
+                "example, rowwise=[MyTransformer].",
+                argument="rowwise",
+            )
+        return tuple(self.rowwise)
 
     def _cloned(self) -> Any:
         """A copy of the estimator; what can be read only once is an error."""
@@ -238,6 +257,9 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
         estimator is fitted on all rows.  0 reduces them in any case, and so does a ``problem``.
     random_state : int, default 0
         Which rows are made or kept depends on it; the answer does not.
+    rowwise : list of classes and functions, optional
+        Transformers of your own, and functions of ``FunctionTransformer``, of which you know that they map every
+        row by itself once they are fitted.  They are tried on blocks of rows in another order.
 
     Attributes
     ----------
@@ -290,7 +312,7 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
         CoresetRegressor
         """
         estimator = self._cloned()
-        check_exact(estimator, self.classifies, sample_weight is not None)
+        check_exact(estimator, self.classifies, sample_weight is not None, self._vouched())
         if self.problem is not None and not isinstance(self.problem, LeastSquares):
             raise InputError("partial_fit keeps LeastSquares(); leave problem out.", argument="problem")
         first = "sketch_" not in vars(self)
@@ -299,6 +321,7 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
         sketch: Sketch = vars(self).get("sketch_", new)
         sketch.update(X, y, sample_weight=sample_weight)
         core = sketch.coreset()
+        check_steps(core, split_pipeline(estimator)[1])
         self._fitted(fit_weighted(estimator, core.X, core.y, core.weights), core)
         self.sketch_ = sketch
         return self
@@ -309,7 +332,7 @@ class CoresetClassifier(ClassifierMixin, CoresetEstimator):
 
     Exact are the classifiers that read the data through counts, means and covariances of the classes:
     ``karat.models.LinearDiscriminant``, ``QuadraticDiscriminant`` and ``GaussianNaiveBayes``, and scikit-learn's
-    ``RidgeClassifier`` and ``RidgeClassifierCV(cv=5)``; also as the last step of a pipeline, and inside a
+    ``RidgeClassifier``, ``RidgeClassifierCV`` and ``DummyClassifier``; also as the last step of a pipeline, and inside a
     search.  Scores are computed on all test rows, so any classification score will do.  Logistic regression is refused:
     its loss is not a polynomial of the data.
 
@@ -325,6 +348,9 @@ class CoresetClassifier(ClassifierMixin, CoresetEstimator):
         estimator is fitted on all rows.  0 reduces them in any case, and so does a ``problem``.
     random_state : int, default 0
         Which rows are made or kept depends on it; the answer does not.
+    rowwise : list of classes and functions, optional
+        Transformers of your own, and functions of ``FunctionTransformer``, of which you know that they map every
+        row by itself once they are fitted.  They are tried on blocks of rows in another order.
 
     Attributes
     ----------

@@ -13,13 +13,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from sklearn import metrics
 
 GIVEN, ARRAY = "given", "array"  # any value but None; any array
 
 
+class Except(tuple[Any, ...]):
+    """All values but these."""
+
+
 class Rule(NamedTuple):
-    """A parameter, the values of it that are refused (a tuple, GIVEN or ARRAY), and the reason."""
+    """A parameter, the values of it that are refused (a tuple, Except, GIVEN or ARRAY), and the reason."""
 
     parameter: str
     refused: Any
@@ -33,15 +38,35 @@ RIDGE = (
     ),
     Rule("solver", ("lbfgs",), LBFGS),
     Rule("positive", (True,), LBFGS),
-    Rule(
-        "class_weight",
-        GIVEN,
-        "class_weight counts rows, and a coreset has few; multiply sample_weight by the class weights before building",
-    ),
+)
+CLASS_WEIGHT = Rule(
+    "class_weight",
+    GIVEN,
+    "class_weight counts rows, and a coreset has few; multiply sample_weight by the class weights before building",
 )
 COORDINATE_DESCENT = (
     Rule("selection", ("random",), "selection='random' has no one answer to compare with; choose selection='cyclic'"),
     Rule("precompute", ARRAY, "precompute holds a Gram matrix of the full data; leave it at its default"),
+)
+
+LEAST_ANGLES = (
+    Rule("jitter", GIVEN, "jitter adds noise to every row; leave jitter=None"),
+    Rule("precompute", ARRAY, "precompute holds a Gram matrix of the full data; leave it at its default"),
+)
+TWEEDIE = (
+    Rule("alpha", (0,), "without a penalty its solver may change to 'lbfgs'; use LinearRegression, the same model"),
+    Rule(
+        "power",
+        Except((0,)),
+        "with power={value} its likelihood is not a polynomial of the data: rows with different inputs cannot "
+        "stand for each other; power=0 is exact",
+    ),
+    Rule("link", Except(("auto", "identity")), "link={value!r} is no squared loss; choose link='identity'"),
+    Rule(
+        "solver",
+        ("lbfgs",),
+        "the solver 'lbfgs' stops where rounding decides; choose solver='newton-cholesky'",
+    ),
 )
 
 SQUARED_LOSS: dict[str, tuple[Rule, ...]] = {
@@ -54,6 +79,12 @@ SQUARED_LOSS: dict[str, tuple[Rule, ...]] = {
     "BayesianRidge": (),
     "karat.LassoLars": (),
     "karat.OrthogonalMatchingPursuit": (),
+    "Lars": LEAST_ANGLES,
+    "LassoLars": LEAST_ANGLES,
+    "LassoLarsIC": LEAST_ANGLES,
+    "OrthogonalMatchingPursuit": (),
+    "PLSRegression": (),
+    "TweedieRegressor": TWEEDIE,
 }
 SELECTS_ITSELF: dict[str, tuple[Rule, ...]] = {
     "LassoCV": COORDINATE_DESCENT,
@@ -62,6 +93,7 @@ SELECTS_ITSELF: dict[str, tuple[Rule, ...]] = {
     "MultiTaskElasticNetCV": COORDINATE_DESCENT,
     "RidgeCV": (),
     "karat.LassoLarsCV": (),
+    "OrthogonalMatchingPursuitCV": (),
 }
 BY_CLASS: dict[str, tuple[Rule, ...]] = {
     "RidgeClassifier": RIDGE,
@@ -70,15 +102,18 @@ BY_CLASS: dict[str, tuple[Rule, ...]] = {
     "karat.GaussianNaiveBayes": (),
 }
 CLASSIFIES_AND_SELECTS: dict[str, tuple[Rule, ...]] = {
-    "RidgeClassifierCV": (
-        RIDGE[-1],
-        Rule("cv", (None,), "without cv it scores by leave-one-out; pass an integer cv, such as cv=5"),
-    )
+    "RidgeClassifierCV": (),
 }
+# What a model of these reads is the target of all rows.
+TARGET_ONLY_REGRESSORS: dict[str, tuple[Rule, ...]] = {"DummyRegressor": ()}
+TARGET_ONLY_CLASSIFIERS: dict[str, tuple[Rule, ...]] = {"DummyClassifier": ()}
+TARGET_ONLY = TARGET_ONLY_REGRESSORS.keys() | TARGET_ONLY_CLASSIFIERS.keys()
+# Regressors that hold others.
+SEVERAL_MODELS = ("VotingRegressor", "MultiOutputRegressor", "RegressorChain")
 LOGISTIC: dict[str, tuple[Rule, ...]] = {  # on a coreset of GroupedLogistic
     "LogisticRegression": (
         Rule("solver", ("sag", "saga"), "solver={value!r} visits rows at random; choose solver='lbfgs'"),
-        RIDGE[-1],
+        CLASS_WEIGHT,
     )
 }
 OF_COVARIANCE: dict[str, tuple[Rule, ...]] = {"karat.PCA": (), "karat.GraphicalLasso": ()}
@@ -94,9 +129,7 @@ SCORERS = {
 }
 
 WITH_WEIGHTS = {  # scikit-learn's own takes no sample_weight, or uses it in part only; ours gives the same answer and takes it
-    "LassoLars": "karat.CoresetRegressor(karat.models.LassoLars())",
     "LassoLarsCV": "karat.CoresetRegressor(karat.models.LassoLarsCV())",
-    "OrthogonalMatchingPursuit": "karat.CoresetRegressor(karat.models.OrthogonalMatchingPursuit())",
     "PCA": "karat.coreset(X).fit(karat.models.PCA())",
     "GraphicalLasso": "karat.coreset(X).fit(karat.models.GraphicalLasso())",
     "LinearDiscriminantAnalysis": "karat.CoresetClassifier(karat.models.LinearDiscriminant())",
@@ -117,7 +150,7 @@ WHY_NOT = {
         "share their inputs",
     ),
     **dict.fromkeys(
-        ["PoissonRegressor", "GammaRegressor", "TweedieRegressor"],
+        ["PoissonRegressor", "GammaRegressor"],
         "its likelihood is not a polynomial of the data: rows with different inputs cannot stand for each other",
     ),
     **dict.fromkeys(["KNeighborsRegressor", "KNeighborsClassifier"], "it looks for neighbours among all rows"),
@@ -127,6 +160,32 @@ WHY_NOT = {
     "GaussianMixture": "EM needs every row's likelihood; karat.models.GaussianMixture learns from moments",
     "SGDRegressor": "it visits rows one by one, and its answer depends on their order",
     "ARDRegression": "it takes no sample_weight; BayesianRidge is exact",
+    **{
+        f"Stacking{kind}": "its last model is trained on predictions for single rows; karat works inside it: "
+        f"Stacking{kind}([('few', karat.Coreset{kind}(...))])"
+        for kind in ("Regressor", "Classifier")
+    },
+    **{
+        f"Bagging{kind}": f"it draws single rows at random; karat works inside it: Bagging{kind}(karat.Coreset{kind}(...))"
+        for kind in ("Regressor", "Classifier")
+    },
+    **{
+        name: f"the labels of its parts are not those that rows are made for; karat works inside it: {name}({inside})"
+        for name, inside in {
+            "MultiOutputClassifier": "karat.CoresetClassifier(...)",
+            "ClassifierChain": "karat.CoresetClassifier(...)",
+            "OneVsRestClassifier": "karat.CoresetClassifier(...)",
+            "OneVsOneClassifier": "karat.CoresetClassifier(...)",
+        }.items()
+    },
+    **dict.fromkeys(["AdaBoostRegressor", "AdaBoostClassifier"], "it weighs single rows by their errors, again and again"),
+    "IterativeImputer": "whether it maps every row by itself, once it is fitted, is not known; impute before building",
+    **dict.fromkeys(
+        ["CountVectorizer", "TfidfVectorizer", "HashingVectorizer", "DictVectorizer"],
+        "it reads one list of texts, not a table; apply it before building, and pass the columns that it makes",
+    ),
+    "VotingClassifier": "its parts are not fitted one by one, as those of VotingRegressor are; karat works "
+    "inside it: VotingClassifier([('few', karat.CoresetClassifier(...))])",
     "TargetEncoder": "it encodes the rows that it was fitted on by random folds, others in another way; encode before building",
     "LeaveOneOut": "every row would be a fold of its own",
     "LeavePOut": "every set of p rows would be a fold of its own",
@@ -156,6 +215,8 @@ TRANSFORMERS = frozenset(SCALERS + SELECTIONS + ROTATIONS + IMPUTERS) | {
     "QuantileTransformer", "KNNImputer", "MissingIndicator", "KernelPCA", "Nystroem", "RBFSampler",
     "SkewedChi2Sampler", "AdditiveChi2Sampler", "PolynomialCountSketch", "KMeans", "RandomTreesEmbedding",
 }  # fmt: skip
+# Functions of numbers that are no ufuncs, for FunctionTransformer.
+ROW_FUNCTIONS = (np.clip, np.nan_to_num, np.round, np.around, np.fix, np.sinc, np.real_if_close, np.i0)
 COMPOSITES = ("Pipeline", "ColumnTransformer", "FeatureUnion")
 
 HOMES = ("sklearn", "karat")  # packages whose classes are listed

@@ -41,6 +41,7 @@ from karat.estimators import registry
 from karat.estimators.fitting import (
     check_splitter,
     fit_weighted,
+    is_balanced,
     join_pipeline,
     key_of,
     refuse,
@@ -52,6 +53,7 @@ from karat.estimators.fitting import (
 from karat.estimators.folds import ExactCV, Split, atoms_of, cores_of_atoms, few_of_folds, full_splits, made_of_splits
 from karat.estimators.training_rows import TrainingRows, WeightedRows
 from karat.estimators.transformers import fit_and_transform, fitted_by_moments, is_affine, nested_estimators, transform
+from karat.estimators.weighted.balanced_rows import GREEDY
 from karat.problems import Problem
 
 SEVERAL = (dict, list, tuple, set)  # of scorers: by their names, or with names of the user's
@@ -111,7 +113,8 @@ class Parts:
     def _takes_folds(self, candidate: Any) -> bool:
         """Whether rows made of the raw columns serve a candidate; a scaler may refuse sparse rows, and made ones are not."""
         front, leaf = split_pipeline(candidate)
-        plain = key_of(leaf) not in registry.SELECTS | {"TransformedTargetRegressor"}
+        alone = registry.SELECTS | registry.TARGET_ONLY | GREEDY | {"TransformedTargetRegressor", *registry.SEVERAL_MODELS}
+        plain = key_of(leaf) not in alone and not is_balanced(leaf)
         return plain and (front is None or (is_affine(front) and not containers.is_sparse(self.rows.table)))
 
     def setting(self, front: Any) -> Any:

@@ -25,6 +25,8 @@ from karat.errors import NotExactError
 from karat.estimators import registry
 from karat.estimators.fitting import key_of, overwrites, refuse, unknown
 
+PROBED = 400  # rows on which transformers that the user vouches for are tried
+
 
 def branches(transformer: Any) -> list[Any]:
     """The direct parts of a pipeline, column transformer or union; none for a single transformer."""
@@ -47,24 +49,82 @@ def single_steps(transformer: Any) -> Iterator[Any]:
         yield transformer
 
 
-def check_transformers(transformer: Any) -> None:
-    """Refuse transformers that are not known to map every row by itself, as they were fitted."""
+def check_transformers(transformer: Any, rowwise: tuple[Any, ...] = ()) -> None:
+    """Refuse transformers that are not known to map every row by itself, as they were fitted.
+
+    Those of ``rowwise``, classes and functions, the user vouches for; :func:`check_rowwise` tries them.
+    """
     for step in single_steps(transformer):
-        if key_of(step) not in registry.TRANSFORMERS:
-            if key_of(step) in registry.WHY_NOT:
-                raise unknown(step)
-            raise NotExactError(
-                f"{type(step).__name__} is not known to map every row by itself, so what follows it cannot be fitted on few "
-                "rows. Transform the columns before building, or leave the step out."
-            )
-        function = getattr(step, "func", None)
-        if key_of(step) == "FunctionTransformer" and function is not None and not isinstance(function, np.ufunc):
-            name = getattr(function, "__name__", str(function))
+        if is_known(step) or type(step) in rowwise:
+            continue
+        name = type(step).__name__
+        if key_of(step) == "FunctionTransformer":
+            if any(step.func is function for function in rowwise):
+                continue
+            name = getattr(step.func, "__name__", str(step.func))
             raise refuse(
                 step,
-                f"whether {name} maps every row by itself cannot be known; use a NumPy function of numbers, such as np.log1p, "
-                "or apply it before building",
+                f"whether {name} maps every row by itself cannot be known; use a NumPy function of numbers, such as np.log1p "
+                f"or np.clip, apply it before building, or, if you know that it does, pass rowwise=[{name}]",
             )
+        if key_of(step) in registry.WHY_NOT:
+            raise unknown(step)
+        raise NotExactError(
+            f"{name} is not known to map every row by itself, so what follows it cannot be fitted on few "
+            "rows. Transform the columns before building, or leave the step out. If you know that it does, pass "
+            f"rowwise=[{name}]."
+        )
+
+
+def is_known(step: Any) -> bool:
+    """Whether a single transformer is known to map every row by itself."""
+    if key_of(step) != "FunctionTransformer" or step.func is None:
+        return key_of(step) in registry.TRANSFORMERS
+    options = step.kw_args or {}
+    whole = any(np.ndim(value) > 1 for value in options.values()) or "out" in options or options.get("copy") is False
+    return (isinstance(step.func, np.ufunc) or step.func in registry.ROW_FUNCTIONS) and not whole
+
+
+def check_rowwise(fitted: Any, X: Any) -> None:
+    """Try fitted transformers that the user vouches for: blocks of rows, in another order, give the same rows.
+
+    This finds what looks at other rows (a mean, a rank, the order); it cannot prove that nothing does.
+    """
+    vouched = [step for step in single_steps(fitted) if not is_known(step)]
+    if not vouched:
+        return
+    count = containers.row_count(X)
+    some = np.unique(np.linspace(0, count - 1, min(count, PROBED)).astype(np.intp))
+    whole = _numbers(transform(fitted, X))[some]
+    turned = np.random.default_rng(0).permutation(some)
+    halves = [half for half in np.array_split(turned, 2) if len(half)]
+    found = np.concatenate([_numbers(transform(fitted, containers.take_rows(X, half))) for half in halves])
+    expected = whole[np.searchsorted(some, np.concatenate(halves))]
+    if found.shape != expected.shape or not _same(found, expected):
+        names = ", ".join(sorted({_name(step) for step in vouched}))
+        raise NotExactError(
+            f"rowwise names {names}, but of a block of rows, in another order, other rows come out than "
+            "of all rows: it does not map every row by itself. Apply it before building, or leave the step out."
+        )
+
+
+def _name(step: Any) -> str:
+    if key_of(step) == "FunctionTransformer":
+        return str(getattr(step.func, "__name__", step.func))
+    return type(step).__name__
+
+
+def _numbers(table: Any) -> np.ndarray:
+    return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two tables are the same, up to rounding; text, dates and gaps as they are."""
+    try:
+        one, other = one.astype(float), other.astype(float)
+    except (TypeError, ValueError):
+        return bool(np.array_equal(one.astype(str), other.astype(str)))
+    return bool(np.allclose(one, other, rtol=1e-10, atol=1e-12 * np.nanmax(np.abs(other), initial=0.0), equal_nan=True))
 
 
 def only_scales(transformer: Any) -> bool:
@@ -115,6 +175,7 @@ def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = No
         given = {"sample_weight": weights} if weights is not None and request_weights(fitted) else {}
         table = fitted.fit_transform(X, y, **given) if other is None else fitted.fit(X, y, **given)
     check_not_random(probes)
+    check_rowwise(fitted, X)
     return fitted, table if other is None else transform(fitted, other)
 
 

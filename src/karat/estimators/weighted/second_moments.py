@@ -11,13 +11,15 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from scipy import linalg
 from scipy.special import expit, logsumexp, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.covariance import graphical_lasso
+from sklearn.covariance import graphical_lasso, shrunk_covariance
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from karat._data.batch import weights_or_ones
+from karat.compat.sklearn import DIVIDES_BY_ROWS
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS
 from karat.errors import InputError
@@ -134,7 +136,7 @@ class _GaussianClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise InputError(f"{type(self).__name__} needs at least two classes, the data has {len(self.classes_)} class.")
         counts = np.bincount(label, weights).astype(float)
-        self.priors_ = counts / counts.sum()
+        self.priors_ = _priors(getattr(self, "priors", None), counts)
         parts = [centred(X[label == k], weights[label == k]) for k in range(len(counts))]
         self.means_ = np.array([mean for mean, _ in parts])
         self._fit_classes(X, weights, counts, [rows for _, rows in parts])
@@ -175,37 +177,128 @@ class _GaussianClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
 
 
-class LinearDiscriminant(_GaussianClassifier):
-    """Gaussians of one covariance, as :class:`sklearn.discriminant_analysis.LinearDiscriminantAnalysis` with the solver "svd".
+def _priors(given: Any, counts: Array) -> Array:
+    """The probabilities of the classes: as given, or in proportion to their weights."""
+    if given is None:
+        return np.asarray(counts / counts.sum())
+    priors = np.asarray(given, dtype=float)
+    if priors.shape != counts.shape or not (priors >= 0).all() or priors.sum() <= 0:
+        raise InputError(
+            f"priors={given!r} must be {len(counts)} probabilities, one per class, none below 0.", argument="priors"
+        )
+    return np.asarray(priors / priors.sum())
+
+
+class LinearDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _GaussianClassifier):
+    """Gaussians of one covariance, as :class:`sklearn.discriminant_analysis.LinearDiscriminantAnalysis`.
 
     Parameters
     ----------
     tol : float, default 1e-4
         Directions in which the rows of the classes, with columns scaled to variance 1, vary less than this are left out; so are
-        directions in which the means of the classes differ less than this part of the largest difference.
+        directions in which the means of the classes differ less than this part of the largest difference.  For the
+        solver "svd".
+    solver : "svd", "lsqr" or "eigen", default "svd"
+    shrinkage : float, optional
+        From 0 to 1, for "lsqr" and "eigen": covariances are moved this part of the way to a multiple of the
+        identity.  "auto" needs fourth moments, and is refused.
+    priors : array, optional
+        The probability of each class; by default in proportion to their weights.
+    n_components : int, optional
+        How many columns ``transform`` gives; by default as many as there are, one less than classes at most.
     """
 
-    def __init__(self, tol: float = 1e-4) -> None:
-        self.tol = tol
+    def __init__(
+        self,
+        tol: float = 1e-4,
+        *,
+        solver: str = "svd",
+        shrinkage: float | None = None,
+        priors: Any = None,
+        n_components: int | None = None,
+    ) -> None:
+        self.tol, self.solver, self.shrinkage = tol, solver, shrinkage
+        self.priors, self.n_components = priors, n_components
 
     def _fit_classes(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> None:
+        most = min(len(counts) - 1, X.shape[1])
+        self._check(most)
+        self._n_features_out = most if self.n_components is None else self.n_components
+        if self.solver == "svd":
+            coef, intercept = self._by_svd(counts, parts)
+        else:
+            coef, intercept = self._by_covariance(X, weights, counts, parts)
+        two = len(counts) == 2
+        self.coef_, self.intercept_ = (coef[1:] - coef[:1], intercept[1:] - intercept[:1]) if two else (coef, intercept)
+
+    def _check(self, most: int) -> None:
+        if self.solver not in ("svd", "lsqr", "eigen"):
+            raise InputError(f"solver={self.solver!r} is none of 'svd', 'lsqr' and 'eigen'.", argument="solver")
+        shrinkage = self.shrinkage
+        if isinstance(shrinkage, str):
+            raise InputError(
+                f"shrinkage={shrinkage!r} reads fourth moments of the rows, which are not kept; pass a number from 0 to 1.",
+                argument="shrinkage",
+            )
+        if shrinkage is not None and (self.solver == "svd" or not 0 <= shrinkage <= 1):
+            raise InputError(
+                f"shrinkage={shrinkage!r} must be a number from 0 to 1, and needs solver='lsqr' or 'eigen', "
+                f"not {self.solver!r}.",
+                argument="shrinkage",
+            )
+        if self.n_components is not None and not 1 <= self.n_components <= most:
+            raise InputError(
+                f"n_components={self.n_components!r} must be from 1 to {most}: no more "
+                "than columns, and one less than classes.",
+                argument="n_components",
+            )
+
+    def _by_covariance(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> tuple[Array, Array]:
+        """Coefficients and intercepts by the mean covariance of the classes."""
+        own = [self._shrunk(rows.T @ rows / count) for rows, count in zip(parts, counts, strict=True)]
+        self.covariance_ = np.tensordot(self.priors_, np.array(own), axes=1)
+        if self.solver == "lsqr":
+            coef = linalg.lstsq(self.covariance_, self.means_.T)[0].T
+        else:
+            rows = centred(X, weights)[1]
+            between = self._shrunk(rows.T @ rows / weights.sum()) - self.covariance_
+            values, vectors = linalg.eigh(between, self.covariance_)
+            order = np.argsort(values)[::-1]
+            self.explained_variance_ratio_ = (values / values.sum())[order][: self._n_features_out]
+            self.scalings_ = vectors[:, order]
+            coef = self.means_ @ self.scalings_ @ self.scalings_.T
+        return coef, np.log(self.priors_) - 0.5 * np.sum(self.means_ * coef, axis=1)
+
+    def _shrunk(self, covariance: Array) -> Array:
+        return covariance if self.shrinkage is None else np.asarray(shrunk_covariance(covariance, self.shrinkage))
+
+    def _by_svd(self, counts: Array, parts: list[Array]) -> tuple[Array, Array]:
+        """Coefficients and intercepts by directions in which the classes differ."""
         self.xbar_ = self.priors_ @ self.means_
-        within = np.vstack(parts) / np.sqrt(counts.sum())
+        total = counts.sum()
+        within = np.vstack(parts) / np.sqrt(total)
         spread = np.sqrt(np.square(within).sum(axis=0))
+        within = within * np.sqrt(1.0 if DIVIDES_BY_ROWS else total / (total - len(counts)))
         spread[spread == 0] = 1.0
         _, singular, axes = np.linalg.svd(within / spread, full_matrices=False)
         rank = int(np.count_nonzero(singular > self.tol))
         whiten = (axes[:rank] / spread).T / singular[:rank]
-        shifts = np.sqrt(counts / (len(counts) - 1))[:, None] * (self.means_ - self.xbar_) @ whiten
+        shifts = np.sqrt(total * self.priors_ / (len(counts) - 1))[:, None] * (self.means_ - self.xbar_) @ whiten
         _, singular, axes = np.linalg.svd(shifts, full_matrices=False)
-        most = min(len(counts) - 1, X.shape[1])
-        self.explained_variance_ratio_ = (singular**2 / np.sum(singular**2))[:most]
+        self.explained_variance_ratio_ = (singular**2 / np.sum(singular**2))[: self._n_features_out]
         self.scalings_ = whiten @ axes[: int(np.count_nonzero(singular > self.tol * singular[0]))].T
         turned = (self.means_ - self.xbar_) @ self.scalings_
         coef = turned @ self.scalings_.T
-        intercept = -0.5 * np.square(turned).sum(axis=1) + np.log(self.priors_) - coef @ self.xbar_
-        two = len(counts) == 2
-        self.coef_, self.intercept_ = (coef[1:] - coef[:1], intercept[1:] - intercept[:1]) if two else (coef, intercept)
+        return coef, -0.5 * np.square(turned).sum(axis=1) + np.log(self.priors_) - coef @ self.xbar_
+
+    def transform(self, X: Any) -> Array:
+        """Coordinates of rows in which the classes differ most, the largest first."""
+        check_is_fitted(self)
+        if self.solver == "lsqr":
+            raise InputError("solver='lsqr' finds no directions; choose 'svd' or 'eigen'.", argument="solver")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = X - self.xbar_ if self.solver == "svd" else X
+        return np.asarray((X @ self.scalings_)[:, : self._n_features_out])
 
     def _joint(self, X: Array) -> Array:
         scores = np.asarray(X @ self.coef_.T + self.intercept_)
@@ -219,15 +312,18 @@ class QuadraticDiscriminant(_GaussianClassifier):
     ----------
     reg_param : float, default 0.0
         Covariances are moved this part of the way to the identity.
+    priors : array, optional
+        The probability of each class; by default in proportion to their weights.
     """
 
-    def __init__(self, reg_param: float = 0.0) -> None:
-        self.reg_param = reg_param
+    def __init__(self, reg_param: float = 0.0, *, priors: Any = None) -> None:
+        self.reg_param, self.priors = reg_param, priors
 
     def _fit_classes(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> None:
         self.covariance_, self._whiten, self._log_volume = [], [], []
         for name, count, rows in zip(self.classes_, counts, parts, strict=True):
-            _, singular, axes = np.linalg.svd(rows / np.sqrt(count), full_matrices=False)
+            divisor = count if DIVIDES_BY_ROWS else max(count - 1.0, EPS)
+            _, singular, axes = np.linalg.svd(rows / np.sqrt(divisor), full_matrices=False)
             singular = np.sqrt((1.0 - self.reg_param) * singular**2 + self.reg_param)
             if count <= 1 or len(singular) < X.shape[1] or singular[-1] <= max(X.shape) * EPS * singular[0]:
                 raise InputError(
@@ -253,10 +349,12 @@ class GaussianNaiveBayes(_GaussianClassifier):
     ----------
     var_smoothing : float, default 1e-9
         This part of the largest variance of a column is added to all variances.
+    priors : array, optional
+        The probability of each class; by default in proportion to their weights.
     """
 
-    def __init__(self, var_smoothing: float = 1e-9) -> None:
-        self.var_smoothing = var_smoothing
+    def __init__(self, var_smoothing: float = 1e-9, *, priors: Any = None) -> None:
+        self.var_smoothing, self.priors = var_smoothing, priors
 
     def _fit_classes(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> None:
         _, rows = centred(X, weights)
