@@ -44,7 +44,7 @@ from sklearn.utils.validation import has_fit_parameter
 import karat
 
 EQUAL, REFUSED, DIFFERENT, RAW, NOTHING = "equal", "refused", "different", "raw", "fails in scikit-learn"
-MOST = 700  # rows of a table
+MOST = 300  # rows of a table
 CLOSE = 1e-6  # of the largest element; solvers have tight tolerances
 SHARED = {"glass.csv.gz": None, "yeast.csv.gz": None, "credit_card.csv.gz": None}
 OF_STATSMODELS = ("fair", "randhie", "ccard", "star98", "anes96", "modechoice", "statecrime", "scotland")
@@ -83,10 +83,10 @@ def pick(rng, things):
 def leaf(rng, several):
     """An estimator and a grid of its parameters."""
     fits = {"fit_intercept": bool(rng.random() < 0.85)}
-    tight = {"tol": 1e-13, "max_iter": 5_000}
+    tight = {"tol": 1e-13, "max_iter": 1_000}
     alphas = sorted(float(a) for a in 10 ** rng.uniform(-2, 2, int(rng.integers(2, 5))))
     found = [
-        (linear_model.Ridge(tol=1e-13, max_iter=10_000, **fits), {"alpha": alphas}),
+        (linear_model.Ridge(tol=1e-13, max_iter=1_000, **fits), {"alpha": alphas}),
         (linear_model.LinearRegression(tol=1e-14, **fits), {"fit_intercept": [True, False]}),
     ]
     if several:

@@ -53,7 +53,7 @@ from karat.estimators.fitting import (
     with_parameters,
 )
 from karat.estimators.folds import Split, full_splits
-from karat.estimators.shared_columns import WHOLE, Fitted, FoldRows, SharedColumns, split_shared
+from karat.estimators.shared_columns import WHOLE, FittedFront, FoldRows, SharedColumns, split_shared
 from karat.estimators.training_rows import TrainingRows, WeightedRows
 from karat.estimators.transformers import fit_and_transform, fitted_by_moments, is_affine, nested_estimators, transform
 from karat.problems import Problem
@@ -96,7 +96,7 @@ class Parts:
         self.splits, self.fit_alone, self.problem = splits, fit, problem
         self.finite = get_config()["assume_finite"]  # as the user has set it
         self.whole: dict[tuple[int, bool], TrainingRows] = {(WHOLE, False): self.rows}
-        self.fronts: dict[tuple[Any, int], Fitted | None] = {}
+        self.fronts: dict[tuple[Any, int], FittedFront | None] = {}
         self.tested: dict[tuple[Any, int, bool], tuple[Any, WeightedRows]] = {}
         self.seen: OrderedDict[tuple[Any, int, bool], tuple[Any, Any]] = OrderedDict()
         self.last: Coreset | None = None
@@ -118,7 +118,7 @@ class Parts:
             self.settings[steps] = setting(front), front  # held, so that no other object gets their numbers
         return self.settings[steps][0]
 
-    def fit(self, estimator: Any, number: int) -> tuple[Any, Fitted | None]:
+    def fit(self, estimator: Any, number: int) -> tuple[Any, FittedFront | None]:
         """Fit an estimator for a part; returns it, and how rows of the folds become its columns, if it was fitted on them."""
         if self.problem is not None:
             assert self.folds is not None
@@ -138,7 +138,7 @@ class Parts:
         self.last = own.few.core_of(leaf) if number == WHOLE else self.last
         return fitted, own
 
-    def _front(self, front: Any, number: int) -> Fitted | None:
+    def _front(self, front: Any, number: int) -> FittedFront | None:
         """Transformers, fitted on a training part, and few rows of folds behind them; None if there are none."""
         key = self.setting(front), number
         if key not in self.fronts:
@@ -146,20 +146,20 @@ class Parts:
             self.fronts[key] = self._scaled(front, number) if affine else self._shared(front, number)
         return self.fronts[key]
 
-    def _scaled(self, front: Any, number: int) -> Fitted | None:
+    def _scaled(self, front: Any, number: int) -> FittedFront | None:
         """The same of affine transformers, or without any."""
         if self.folds is None:
             return None
         few = self.folds.kept(number)
         if front is None:
-            return Fitted(None, few, self.folds, lambda X: X)
+            return FittedFront(None, few, self.folds, lambda X: X)
         rows: Any = few if fitted_by_moments(front) else self.full(number)
         weights, other = (few.weights, None) if rows is few else (rows.sample_weight, few.X)
         with config_context(assume_finite=rows is few, skip_parameter_validation=True):  # both were checked
             fitted, X = fit_and_transform(front, rows.X, rows.y, weights, other)
-        return Fitted(fitted, replace(few, X=X, core=replace(few.core, X=X)), self.folds, partial(transform, fitted))
+        return FittedFront(fitted, replace(few, X=X, core=replace(few.core, X=X)), self.folds, partial(transform, fitted))
 
-    def _shared(self, front: Any, number: int) -> Fitted | None:
+    def _shared(self, front: Any, number: int) -> FittedFront | None:
         """The same of transformers that make the same columns for every part."""
         key, split = self.setting(front), split_shared(front)
         with config_context(assume_finite=self.finite):
@@ -176,7 +176,7 @@ class Parts:
             self.whole[number, test] = self.rows.part(self.splits[number][int(test)])
         return self.whole[number, test]
 
-    def few_behind(self, front: Any, number: int, test: bool, own: Fitted | None) -> WeightedRows:
+    def few_behind(self, front: Any, number: int, test: bool, own: FittedFront | None) -> WeightedRows:
         """Few rows of a part, from the folds or by themselves, behind fitted transformers."""
         key = step_ids(front), number, test
         if key not in self.tested:

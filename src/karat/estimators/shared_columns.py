@@ -41,7 +41,7 @@ NARROW = 64  # columns up to which fits on the rows of several folds take no lon
 IGNORES = ("ignore", "infrequent_if_exist")  # unknown categories: their rows have zeros
 
 
-class Fitted(NamedTuple):
+class FittedFront(NamedTuple):
     """Transformers fitted on a part, its few rows behind them, and what they make of rows of the folds."""
 
     front: Any
@@ -224,7 +224,7 @@ class SharedColumns:
             rows, places = np.nonzero(np.asarray(table)[:, columns]) if len(columns) else (columns, columns)
             self.found = rows, columns[places]
 
-    def part(self, number: int, positions: np.ndarray | None) -> Fitted | None:
+    def part(self, number: int, positions: np.ndarray | None) -> FittedFront | None:
         """The transformers of a training part; None if it has to be transformed by itself."""
         assert self.folds is not None
         few = self.folds.kept(number)
@@ -247,14 +247,16 @@ class SharedColumns:
 
         if self.rest is None:
             X = columns(few.X)
-            return Fitted(front, replace(few, X=X, core=replace(few.core, X=X)), self.folds, columns)
+            return FittedFront(front, replace(few, X=X, core=replace(few.core, X=X)), self.folds, columns)
         if fitted_by_moments(self.rest):
             rest, X = fit_and_transform(self.rest, columns(few.X), few.y, few.weights)
         else:
             whole = self.rows if own is None else self.rows.part(own)
             rest, X = fit_and_transform(self.rest, columns(whole.X), whole.y, whole.sample_weight, columns(few.X))
         both = Pipeline([*front.steps, *rest.steps])
-        return Fitted(both, replace(few, X=X, core=replace(few.core, X=X)), self.folds, lambda X: rest.transform(columns(X)))
+        return FittedFront(
+            both, replace(few, X=X, core=replace(few.core, X=X)), self.folds, lambda X: rest.transform(columns(X))
+        )
 
     def _known(self, own: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Which columns a part has, and rows of it that have all of its categories."""
