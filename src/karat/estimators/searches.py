@@ -9,6 +9,8 @@ What a token stands for are few rows, made of the columns that the transformers 
 
     affine transformers   rows are made of the raw columns of every fold, in one pass over the data.  A training
     (scalers, selections) part is a union of folds, and scaled rows are rows of scaled columns
+    encoders and the like rows are made in the same way, of the columns that transformers make alike for every part
+                          (:mod:`karat.estimators.shared_columns`)
     any others            are fitted on all rows of a training part, once for all candidates that differ in the
                           last step, and rows are made of what they give, for training and for testing
 
@@ -22,6 +24,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -33,7 +36,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state, get_tags
 
 from karat._core.coreset import Coreset
-from karat._core.synthetic import REAL, SYNTHETIC
+from karat._core.synthetic import SYNTHETIC
 from karat._data import containers
 from karat.compat.sklearn import check_parameters, is_scorer, same_score, score_function, weight_request
 from karat.errors import InputError, NotExactError
@@ -50,15 +53,14 @@ from karat.estimators.fitting import (
     step_ids,
     with_parameters,
 )
-from karat.estimators.folds import ExactCV, Split, atoms_of, cores_of_atoms, few_of_folds, full_splits, made_of_splits
+from karat.estimators.folds import Split, full_splits
+from karat.estimators.shared_columns import WHOLE, FittedFront, FoldRows, SharedColumns, split_shared
 from karat.estimators.training_rows import TrainingRows, WeightedRows
 from karat.estimators.transformers import fit_and_transform, fitted_by_moments, is_affine, nested_estimators, transform
 from karat.estimators.weighted.balanced_rows import GREEDY
 from karat.problems import Problem
 
 SEVERAL = (dict, list, tuple, set)  # of scorers: by their names, or with names of the user's
-WHOLE = -1  # the number of the part that is all rows
-NARROW = 64  # columns up to which fits on the rows of several folds take no longer than making one set of rows of them
 HELD = 8  # settings of transformers whose columns of all test rows are held
 
 
@@ -96,26 +98,20 @@ class Parts:
         self.splits, self.fit_alone, self.problem = splits, fit, problem
         self.finite = get_config()["assume_finite"]  # as the user has set it
         self.whole: dict[tuple[int, bool], TrainingRows] = {(WHOLE, False): self.rows}
-        self.few: dict[tuple[int, bool], WeightedRows] = {}
-        self.scaled: dict[tuple[Any, int], tuple[Any, WeightedRows]] = {}
+        self.fronts: dict[tuple[Any, int], FittedFront | None] = {}
         self.tested: dict[tuple[Any, int, bool], tuple[Any, WeightedRows]] = {}
         self.seen: OrderedDict[tuple[Any, int, bool], tuple[Any, Any]] = OrderedDict()
         self.last: Coreset | None = None
-        self.folds = self._made_of_folds(candidates)
-
-    def _made_of_folds(self, candidates: list[Any]) -> ExactCV | None:
-        """Few rows of every fold that serve all candidates without transformers, or with affine ones."""
-        if self.problem is not None:
-            return cores_of_atoms(self.rows, atoms_of(self.splits, len(self.rows)), REAL, self.problem)
         served = sum(self._takes_folds(candidate) for candidate in candidates)
-        return made_of_splits(replace(self.rows, fits=served), self.splits)[0] if served else None
+        self.folds = FoldRows.of(self.rows, splits, served, problem)
+        self.settings_of = [self.setting(split_pipeline(one)[0]) for one in candidates]
+        self.shared: dict[Any, SharedColumns | None] = {}
 
     def _takes_folds(self, candidate: Any) -> bool:
         """Whether rows made of the raw columns serve a candidate; a scaler may refuse sparse rows, and made ones are not."""
         front, leaf = split_pipeline(candidate)
-        alone = registry.SELECTS | registry.TARGET_ONLY | GREEDY | {"TransformedTargetRegressor", *registry.SEVERAL_MODELS}
-        plain = key_of(leaf) not in alone and not is_balanced(leaf)
-        return plain and (front is None or (is_affine(front) and not containers.is_sparse(self.rows.table)))
+        affine = front is None or (is_affine(front) and not containers.is_sparse(self.rows.table))
+        return _is_plain(leaf) and affine
 
     def setting(self, front: Any) -> Any:
         """What tells transformers from others with other parameters; those that are the same objects are looked at once."""
@@ -124,54 +120,57 @@ class Parts:
             self.settings[steps] = setting(front), front  # held, so that no other object gets their numbers
         return self.settings[steps][0]
 
-    def fit(self, estimator: Any, number: int) -> tuple[Any, bool]:
-        """Fit an estimator for a part; returns it, and whether it was fitted on rows of the folds."""
-        if self.folds is None or (self.problem is None and not self._takes_folds(estimator)):
+    def fit(self, estimator: Any, number: int) -> tuple[Any, FittedFront | None]:
+        """Fit an estimator for a part; returns it, and how rows of the folds become its columns, if it was fitted on them."""
+        if self.problem is not None:
+            assert self.folds is not None
+            few, fitted = self.folds.kept(number), clone(estimator)
+            fit_weighted(fitted, few.X, few.y, few.weights)
+            self.last = few.core if number == WHOLE else self.last
+            return fitted, None
+        front, leaf = split_pipeline(estimator)
+        own = self._front(front, number) if _is_plain(leaf) else None
+        if own is None:
             with config_context(assume_finite=self.finite):
                 fitted, core = self.fit_alone(clone(estimator), self.full(number))
             self.last = core if number == WHOLE else self.last
-            return fitted, False
-        if self.problem is not None:
-            few, fitted = self.kept(number), clone(estimator)
-            fit_weighted(fitted, few.X, few.y, few.weights)
-        else:
-            front, leaf = split_pipeline(estimator)
-            scaler, few = self._scaled(front, number)
-            few.fit(leaf)
-            fitted = estimator if front is None else join_pipeline(estimator, scaler, leaf)
-        self.last = few.core_of(split_pipeline(fitted)[1]) if number == WHOLE else self.last
-        return fitted, True
+            return fitted, None
+        own.few.fit(leaf)
+        fitted = estimator if front is None else join_pipeline(estimator, own.front, leaf)
+        self.last = own.few.core_of(leaf) if number == WHOLE else self.last
+        return fitted, own
 
-    def _scaled(self, front: Any, number: int) -> tuple[Any, WeightedRows]:
-        """Scalers, fitted on a training part, and its few rows behind them."""
-        few = self.kept(number)
-        if front is None:
-            return None, few
+    def _front(self, front: Any, number: int) -> FittedFront | None:
+        """Transformers, fitted on a training part, and few rows of folds behind them; None if there are none."""
         key = self.setting(front), number
-        if key not in self.scaled:
-            rows: Any = few if fitted_by_moments(front) else self.full(number)
-            weights, other = (few.weights, None) if rows is few else (rows.sample_weight, few.X)
-            with config_context(assume_finite=rows is few, skip_parameter_validation=True):  # both were checked
-                fitted, X = fit_and_transform(front, rows.X, rows.y, weights, other)
-            self.scaled[key] = fitted, replace(few, X=X, core=replace(few.core, X=X))
-        return self.scaled[key]
+        if key not in self.fronts:
+            affine = front is None or (is_affine(front) and not containers.is_sparse(self.rows.table))
+            self.fronts[key] = self._scaled(front, number) if affine else self._shared(front, number)
+        return self.fronts[key]
 
-    def kept(self, number: int, test: bool = False) -> WeightedRows:
-        """Few rows of the raw columns that stand for a training or test part."""
-        if (number, test) not in self.few:
-            self.few[number, test] = self._union(number, test)
-        return self.few[number, test]
+    def _scaled(self, front: Any, number: int) -> FittedFront | None:
+        """The same of affine transformers, or without any."""
+        if self.folds is None:
+            return None
+        few = self.folds.kept(number)
+        if front is None:
+            return FittedFront(None, few, self.folds, lambda X: X)
+        rows: Any = few if fitted_by_moments(front) else self.full(number)
+        weights, other = (few.weights, None) if rows is few else (rows.sample_weight, few.X)
+        with config_context(assume_finite=rows is few, skip_parameter_validation=True):  # both were checked
+            fitted, X = fit_and_transform(front, rows.X, rows.y, weights, other)
+        return FittedFront(fitted, replace(few, X=X, core=replace(few.core, X=X)), self.folds, partial(transform, fitted))
 
-    def _union(self, number: int, test: bool) -> WeightedRows:
-        """The rows of some folds; one set of rows for all of them, where many fits on it follow."""
-        assert self.folds is not None
-        if number == WHOLE:
-            return few_of_folds(self.rows, replace(self.folds, core=self.folds.refit))
-        few = few_of_folds(self.rows, self.folds, self.folds.cv[number][int(test)])
-        if test or self.problem is not None or int(few.X.shape[1]) < NARROW:
-            return few
-        own = {"table": few.X, "target": few.y, "sample_weight": few.weights, "positions": None, "fronts": (), "memo": {}}
-        return replace(replace(self.rows, **own).few(), sparse=few.sparse)
+    def _shared(self, front: Any, number: int) -> FittedFront | None:
+        """The same of transformers that make the same columns for every part."""
+        key, split = self.setting(front), split_shared(front)
+        with config_context(assume_finite=self.finite):
+            if key not in self.shared:
+                served = self.settings_of.count(key)
+                self.shared[key] = SharedColumns.of(self.rows, split, self.splits, served) if split else None
+            shared = self.shared[key]
+            positions = None if number == WHOLE else self.splits[number][0]
+            return None if shared is None else shared.part(number, positions)
 
     def full(self, number: int, test: bool = False) -> TrainingRows:
         """All rows of a training or test part."""
@@ -179,13 +178,13 @@ class Parts:
             self.whole[number, test] = self.rows.part(self.splits[number][int(test)])
         return self.whole[number, test]
 
-    def few_behind(self, front: Any, number: int, test: bool, folds: bool) -> WeightedRows:
+    def few_behind(self, front: Any, number: int, test: bool, own: FittedFront | None) -> WeightedRows:
         """Few rows of a part, from the folds or by themselves, behind fitted transformers."""
         key = step_ids(front), number, test
         if key not in self.tested:
-            if folds:
-                few = self.kept(number, test)
-                few = few if front is None else replace(few, X=transform(front, few.X))
+            if own is not None:
+                few = own.source.kept(number, test)
+                few = few if front is None else replace(few, X=own.apply(few.X))
             else:
                 with config_context(assume_finite=self.finite):
                     few = self.full(number, test).through(front).few()
@@ -204,6 +203,12 @@ class Parts:
         while len(self.seen) > HELD * len(self.splits):
             self.seen.popitem(last=False)
         return found[1]
+
+
+def _is_plain(leaf: Any) -> bool:
+    """Whether a model can be fitted on the rows of several folds as they are."""
+    alone = registry.SELECTS | registry.TARGET_ONLY | GREEDY | {"TransformedTargetRegressor", *registry.SEVERAL_MODELS}
+    return key_of(leaf) not in alone and not is_balanced(leaf)
 
 
 class PartModel(BaseEstimator):
@@ -227,7 +232,7 @@ class PartModel(BaseEstimator):
         if not self.own:
             self.set_params()
         try:
-            self.fitted_, self.folds_ = self.parts.fit(self.inside, int(X[0, 0]) // 2 if len(X) == 1 else WHOLE)
+            self.fitted_, self.own_ = self.parts.fit(self.inside, int(X[0, 0]) // 2 if len(X) == 1 else WHOLE)
         except NotExactError as error:
             raise Refusal(error) from error
         return self
@@ -258,12 +263,12 @@ class PartScorer:
     def __call__(self, model: PartModel, X: Any, y: Any = None) -> Any:
         number, test = divmod(int(X[0, 0]), 2)
         parts = model.parts
-        if parts.problem is not None and self.name is not None:
-            few = parts.kept(number, bool(test))
+        if parts.problem is not None and parts.folds is not None and self.name is not None:
+            few = parts.folds.kept(number, bool(test))
             return self.scorer(model.fitted_, few.X, few.y, sample_weight=few.weights)
         front, leaf = split_pipeline(model.fitted_)
         if self.name is not None and key_of(leaf) in registry.SQUARED_LOSS:
-            few = parts.few_behind(front, number, bool(test), model.folds_)
+            few = parts.few_behind(front, number, bool(test), model.own_)
             if few.target_varies:  # else scikit-learn divides by rounding, of its own
                 found = linear_score(self.name, leaf, few.numbers, few.y, few.weights)
                 return found if found is not None else self.scorer(leaf, few.X, few.y, **given(few.weights))
@@ -439,5 +444,5 @@ def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: 
     scoring = own["scoring"]
     search.scorer_ = _several(scoring) if isinstance(scoring, SEVERAL) else check_scoring(search.estimator, scoring)
     if core is None:  # no model was chosen
-        core = rows.few().core if parts.folds is None else parts.folds.refit
+        core = rows.few().core if parts.folds is None else parts.folds.folds.refit
     return search, core
