@@ -103,7 +103,7 @@ def test_options_that_reach_other_rows(options, table):
         (make_pipeline(FunctionTransformer(cut), Winsorise()), [cut, Winsorise]),
         (make_column_transformer((Winsorise(), [0, 2]), remainder="passthrough"), (Winsorise,)),
     ],
-    ids=str,
+    ids=["class", "subclass", "function", "pipeline", "columns"],
 )
 @pytest.mark.parametrize("weighted", [False, True])
 def test_vouched_for(front, rowwise, weighted, table):

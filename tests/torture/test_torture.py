@@ -50,7 +50,7 @@ def test_a_fast_part_of_the_campaign():
 MERGED = ["two-rows/140", "drift/145", "hidden/62", "long-integers/45", "drift/96"]  # claimed too little, or spent too much
 RESUMED = ["tiny/110", "units/63", "two-rows/71", "two-rows/29 2"]  # checkpoints that were taken for damaged
 VERIFIED = ["rare-column/71", "absorb-units/80", "zero-inflated/121 161803", "zero-inflated/19 424243",
-            "drift/346 602214", "large/2 137035", "student/120 137035"]  # verify disagreed  # fmt: skip
+            "drift/346 602214", "large/2 137035", "student/120 137035", "pareto/66 991101"]  # verify disagreed  # fmt: skip
 REFUSED = ["harmless-twins/85 314159"]  # by a bound on rounding that was larger than need be
 STANDARD_ERRORS = ["harmless-twins/53 137035"]  # of levels of rows, by the columns of one level
 OVERFLOWING = ["absorb-units/162"]  # bounds of a linear programme

@@ -16,7 +16,7 @@ from karat._data.arguments import aligned
 from karat._data.batch import Table
 from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Indices
+from karat.engine.linalg import Flags, Indices
 from karat.engine.peel import PEELED, wild_rows
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof
@@ -95,24 +95,24 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     places = np.clip(numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1)
     if core.absorbed:
         return _against(core, table, rows, kept, *_fit_all_rows(table, rows, table.kernel))
-    if core.verbatim is not None:
-        peeled = int((core.verbatim if among is None else core.verbatim[among]).sum())
-    else:
-        peeled = core.certificate.peeled if core.groups is None else 0
-    return _measure_by_levels(core, table, rows, kept, places, peeled)
+    verbatim = core.verbatim if core.verbatim is None or among is None else core.verbatim[among]
+    known = core.certificate.peeled if core.groups is None else 0
+    peeled = known if verbatim is None else int(verbatim.sum())
+    return _measure_by_levels(core, table, rows, kept, places, peeled, verbatim)
 
 
 def _measure_by_levels(
-    core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, peeled: int
+    core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, peeled: int, verbatim: Flags | None
 ) -> Reduction:  # fmt: skip
     """Kept rows, at ``places`` of all rows, measured level by level if they were made so; the worst of what is found.
 
-    All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: how many are kept as they are.
+    All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: how many are kept as they are,
+    and ``verbatim``, where that is known, which.
     """
     fitted, passes = _fit_all_rows(table, rows, table.kernel)
     _, wild = wild_rows(rows, fitted)
     beyond, weights = np.isin(places, wild), own_weights(kept, np.arange(len(kept)))
-    together = partial(_one_level, core, table, rows, kept, places, fitted, passes, peeled > 0)
+    together = partial(_one_level, core, table, rows, kept, places, fitted, passes, peeled > 0, verbatim)
     if not core.certificate.levels:  # the levels of merged coresets are not those of all rows
         found = _against(core, table, rows, kept, fitted, passes)
         if found.proof.ok:
@@ -131,7 +131,8 @@ def _measure_by_levels(
         part, mine = rows.subset(some), kept.subset(np.flatnonzero(among))
         fitted, passes = _fit_all_rows(table, part, table.kernel)
         others = peeled > (len(wild) if few else 0)  # peeled as well
-        found = _one_level(core, table, part, mine, np.searchsorted(some, places[among]), fitted, passes, others)
+        flags = None if verbatim is None else verbatim[among]
+        found = _one_level(core, table, part, mine, np.searchsorted(some, places[among]), fitted, passes, others, flags)
         worst = found if worst is None else min(worst, found, key=lambda one: one.proof.merit)
     assert worst is not None
     return replace(worst, positions=np.arange(len(kept)), weights=weights, levels=1 if few else 2)
@@ -139,9 +140,13 @@ def _measure_by_levels(
 
 def _one_level(
     core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, fitted: FittedMoments, passes: int,
-    peeled: bool,
+    peeled: bool, verbatim: Flags | None,
 ) -> Reduction:  # fmt: skip
-    """Kept rows against all rows; without those that have their own values and weights, if some were kept so or it must be."""
+    """Kept rows against all rows; without those that have their own values and weights, if some were kept so or it must be.
+
+    First without those that were kept so on purpose: others may have their own weights by chance, and errors are relative to
+    what is left.
+    """
     found = None if peeled else _against(core, table, rows, kept, fitted, passes)
     if found is not None and found.proof.ok:
         return found
@@ -149,14 +154,20 @@ def _one_level(
     own = (rows.take(places, zero) == kept.take(everything, zero)).all(axis=1)
     own &= own_weights(rows, places) == own_weights(kept, everything)
     own &= np.isin(everything, np.unique(places, return_index=True)[1])  # each counts once
-    others = np.setdiff1d(np.arange(len(rows)), places[own])
-    if not own.any() or own.all() != (not len(others)):
-        return _against(core, table, rows, kept, fitted, passes) if found is None else found
-    rest = rows if own.all() else rows.subset(others), kept if own.all() else kept.subset(np.flatnonzero(~own))
-    measured = _against(core, table, *rest, *_fit_all_rows(table, rest[0], table.kernel))
-    if own.all():  # all rows, as they are
-        measured = replace(measured, proof=Proof.trivial(core.certificate.power))
-    return better(found, replace(measured, positions=everything, weights=own_weights(kept, everything)))
+    some = own if verbatim is None else own & verbatim
+    for left_out in (own,) if not some.any() or (some == own).all() else (some, own):
+        others = np.setdiff1d(np.arange(len(rows)), places[left_out])
+        if not left_out.any() or left_out.all() != (not len(others)):
+            continue
+        if left_out.all():  # all rows, as they are
+            measured = replace(_against(core, table, rows, kept, fitted, passes), proof=Proof.trivial(core.certificate.power))
+        else:
+            rest = rows.subset(others), kept.subset(np.flatnonzero(~left_out))
+            measured = _against(core, table, *rest, *_fit_all_rows(table, rest[0], table.kernel))
+        found = better(found, replace(measured, positions=everything, weights=own_weights(kept, everything)))
+        if found.proof.ok:
+            return found
+    return _against(core, table, rows, kept, fitted, passes) if found is None else found
 
 
 def _fit_all_rows(table: Table, rows: Rows, kernel: Kernel) -> tuple[FittedMoments, int]:
