@@ -126,7 +126,7 @@ def test_two_workers():
         check(karat.dask.coreset(frame_of(case), problem=case.problem(), **case.roles), case)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 class TestSpark:
     @pytest.mark.parametrize(("tag", "keep"), [(tag, "tensor") for tag in CASES] + [("mixture", "moments"), ("views", "all")])

@@ -43,7 +43,7 @@ def test_dask(odd):
     dask_outcome(odd)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("odd", [odd for odd in SOURCES if odd not in FEW], ids=lambda odd: odd.name)
 def test_more_of_dask(odd):
     dask_outcome(odd)
@@ -166,7 +166,7 @@ def test_odd_but_right_arrays():
     assert karat.dask.coreset(masked(X).map_blocks(np.ma.filled, 0.0)).certificate.ok
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 class TestSpark:
     """Partitions write down that they are computed: each may do so once per pass, with or without a shuffle."""

@@ -462,9 +462,11 @@ class TestFit:
 
         X, y = table()
         core = karat.coreset(X, y)
-        for estimator in (HuberRegressor(), RidgeCV(), RandomForestRegressor(), object()):
+        for estimator in (HuberRegressor(), RidgeCV(), RandomForestRegressor()):
             with pytest.raises(NotExactError, match=type(estimator).__name__):
                 core.fit(estimator)
+        with pytest.raises(InputError, match="not an estimator"):
+            core.fit(object())
         with pytest.raises(NotExactError, match="solver"):
             core.fit(Ridge(solver="sag"))
         with pytest.raises(NotExactError, match="intercept"):

@@ -160,6 +160,7 @@ def test_the_wheel_holds_the_package_only(bare):
     assert {p.relative_to(site) for p in files(site / "karat")} == {p.relative_to(source) for p in files(source)}
 
 
+@pytest.mark.nightly
 def test_the_tests_of_the_sdist_pass(sdist):
     """The sdist holds every file of the tests and of what they read, and a few of the tests are run."""
     made = {ROOT / "docs" / name for name in ("_build", "gallery", "api/generated")}

@@ -75,7 +75,7 @@ def check_is_estimator(thing: Any, inside: str = "") -> None:
     if isinstance(thing, type):
         raise InputError(f"{inside}{thing.__name__} is a class; pass an estimator, such as {thing.__name__}().")
     if not hasattr(thing, "fit") or not hasattr(thing, "get_params"):
-        raise InputError(f"{inside}{thing!r} is a {type(thing).__name__}, not an estimator; pass one, such as Ridge().")
+        raise InputError(f"{inside}{thing!r} is not an estimator; pass one, such as Ridge().")
     if key_of(thing) == "Pipeline":
         for name, step in thing.steps:
             if isinstance(step, type):
