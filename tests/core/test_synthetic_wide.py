@@ -81,3 +81,12 @@ def test_sparse_columns_that_are_constant(columns):
     table = np.where(rng.random((3 * columns, columns)) < 0.1, rng.standard_normal((3 * columns, columns)), 0.0)
     table[:, 3], table[:, 7] = 5.1, -1e6
     check(table, way="sparse")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_few_sparse_columns_in_other_units(seed):
+    """What is summed over what is not zero is proven as it would be for dense columns, and verified so."""
+    rng = np.random.default_rng(seed)
+    table = np.where(rng.random((2000, 5)) < 0.1, rng.standard_normal((2000, 5)), 0.0) * 10.0 ** rng.integers(-6, 7, 5)
+    table[:, 4] = table[:, 3] * (1 + 1e-5 * rng.standard_normal(2000))
+    check(table, way="sparse")

@@ -264,8 +264,8 @@ def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple
     return replace(worst, positions=everything, weights=weights, peeled=strata == VERBATIM, levels=len(parts)), refuted
 
 
-def _moments_of(rows: Rows) -> tuple[FittedMoments, int]:
-    return fit_moments(rows, SecondMoments.of(rows), sample(np.random.default_rng(1), len(rows), 16384))
+def _moments_of(rows: Rows, kernel: SecondMoments | None = None) -> tuple[FittedMoments, int]:
+    return fit_moments(rows, kernel or SecondMoments.of(rows), sample(np.random.default_rng(1), len(rows), 16384))
 
 
 def _places_of_kept(rows: Rows, kept: Rows) -> Indices | None:
@@ -306,6 +306,12 @@ def _measured_rows(core: Coreset, rows: Rows, kept: Rows, before: int = 0) -> Re
     shift = fitted.kernel.shift
     block = kept.take(everything, shift)
     proof = measure(None, fitted, block, weights, terms=terms)
+    piloted = None if proof.ok else fitted.kernel.piloted()  # type: ignore[attr-defined]
+    if piloted is not None:  # as where the rows were made
+        again, more = _moments_of(rows, piloted)
+        other = measure(None, again, kept.take(everything, again.kernel.shift), weights, terms=terms)
+        if other.ok:
+            return Reduction(everything, weights, again, core.certificate.rank, other, VERIFIED, before + passes + more)
     if not proof.ok and len(rows) <= MANY * (rows.columns + 1) and len(rows) * rows.columns <= FEW:
         some = np.arange(len(rows))
         other = prove_by_rotations(rows.take(some, shift), own_weights(rows, some), block, weights)

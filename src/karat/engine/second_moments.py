@@ -149,13 +149,12 @@ class SecondMoments(Powers):
             return prepared
         return prepared._by_pilot(pilot, weights)
 
-    def piloted(self) -> Self | None:
+    def piloted(self) -> SecondMoments | None:
         """The kernel that prepares coordinates by a sample, if this one could have; None if it did."""
         if not self.wide or self.columns >= PILOTED:
             return None
-        other = copy(self)
-        other.wide = other.may_be_wide = other.exact = False
-        other.null = NULL
+        other = SecondMoments(self.columns, sparse=self.sparse)
+        other.sharp = self.sharp
         return other
 
     def _if_easy(self, pilot: Array, weights: Array | None) -> Self | None:
