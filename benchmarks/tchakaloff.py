@@ -3,7 +3,7 @@
 M. Dessole, F. Marcuzzi and M. Vianello, *dCATCH: a numerical package for d-variate near G-optimal Tchakaloff regression via
 fast NNLS*, Mathematics 8 (2020).  For points with features V (n x m) and weights u:
 
-    1.  an orthonormal basis:     sqrt(u) V = Q R with column pivoting, cut at the rank; then the QR of V R^-1;
+    1.  an orthonormal basis:  sqrt(u) V = Q R with column pivoting, cut at the rank; then the QR of V R^-1;
     2.  its moments               b = Q'u;
     3.  non-negative solution of  Q'w = b  by the active-set method of Lawson and Hanson (LH), whose support is a coreset,
         with *deviation maximisation* (DM): not one column enters at a time, but up to k = m / 20 whose gradients are at least

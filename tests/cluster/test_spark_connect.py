@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 import karat, karat.spark
 session = SparkSession.builder.remote("local[2]").getOrCreate()
 rng = np.random.default_rng(0)
-X, groups, weights = rng.standard_normal((3000, 4)), rng.integers(3, size=3000), rng.uniform(1, 2, 3000)
+X, groups = rng.standard_normal((3000, 4)), rng.integers(3, size=3000)
+weights = rng.uniform(1, 2, 3000)
 y = X.sum(axis=1) + rng.standard_normal(3000)
 frame = pd.DataFrame(X, columns=list("abcd")).assign(y=y, g=groups, w=weights)
 df, found = session.createDataFrame(frame).repartition(3), {"session": type(session).__module__}
@@ -38,7 +39,8 @@ found["grouped"] = 0.0
 for g in range(3):
     kept, all_rows = labels == g, groups == g
     ours = gram(Z[kept], t[kept], grouped.weights[kept])
-    found["grouped"] = max(found["grouped"], error(ours, gram(X[all_rows], y[all_rows], weights[all_rows])))
+    theirs = gram(X[all_rows], y[all_rows], weights[all_rows])
+    found["grouped"] = max(found["grouped"], error(ours, theirs))
 found["mixture"] = mixture.n_rows
 frame.loc[5, "a"] = np.nan
 try:

@@ -61,7 +61,7 @@ def same_scores(mine, plain, tolerance=1e-9):
     assert mine.best_index_ == plain.best_index_
 
 
-# ---- sparse rows -------------------------------------------------------------------------------------------------------
+# ---- sparse rows -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_an_answer_up_to_a_tolerance_is_called_that(codes):
     assert any("up to its own tolerance" in note for note in few.core_.certificate.notes)
 
 
-# ---- scores ------------------------------------------------------------------------------------------------------------
+# ---- scores ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("function", [mean_squared_error, root_mean_squared_error, r2_score], ids=lambda f: f.__name__)
@@ -147,7 +147,7 @@ def test_constant_test_folds(data, scoring, front, value):
     assert few.best_params_ == full.best_params_
 
 
-# ---- candidates that are told apart by functions -----------------------------------------------------------------------
+# ---- candidates that are told apart by functions ---------------------------------------------
 
 
 def first(count):
@@ -173,7 +173,7 @@ def test_candidates_with_other_targets(data):
     same_scores(few, full)
 
 
-# ---- columns that no step reads ----------------------------------------------------------------------------------------
+# ---- columns that no step reads --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_search_over_a_pipeline_that_drops_columns(mixed, data):
         same_scores(few.estimator_, full)
 
 
-# ---- weights and the pass-through --------------------------------------------------------------------------------------
+# ---- weights and the pass-through ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weighted", [True, False])
@@ -216,7 +216,7 @@ def test_weights_do_not_change_whether_all_rows_are_used(weighted):
     assert not CoresetRegressor(search).fit(frame, y, sample_weight=w).reduced_
 
 
-# ---- plain errors, or none ---------------------------------------------------------------------------------------------
+# ---- plain errors, or none -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("leaf", [LinearRegression(), Ridge(), LassoCV(cv=3)], ids=str)

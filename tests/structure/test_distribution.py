@@ -25,7 +25,8 @@ pytestmark = [
 # Runs where only NumPy and SciPy are installed.  Prints the extra that each name asks for.
 BARE = r"""
 import importlib.util, re
-for name in ("sklearn", "pandas", "pyarrow", "narwhals", "matplotlib", "typer", "dask", "pyspark", "statsmodels"):
+extras = "sklearn pandas pyarrow narwhals matplotlib typer dask pyspark statsmodels"
+for name in extras.split():
     assert importlib.util.find_spec(name) is None, name
 
 import numpy as np
@@ -39,7 +40,8 @@ assert core.certificate.ok and len(core) <= 21, core
 assert core.verify(X, y).ok
 core.save("core.npz")
 assert karat.load("core.npz").certificate.ok
-coefficients = np.linalg.lstsq(core.X * np.sqrt(core.weights)[:, None], core.y * np.sqrt(core.weights), rcond=None)[0]
+roots = np.sqrt(core.weights)
+coefficients = np.linalg.lstsq(core.X * roots[:, None], core.y * roots, rcond=None)[0]
 assert np.allclose(coefficients, 1.0, atol=1e-12)
 sketch = karat.Sketch(karat.problems.LeastSquares())
 sketch.update(X, y)

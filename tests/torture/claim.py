@@ -1,6 +1,7 @@
 """Class P: powers of one affine form (LeastSquares, Ridge, LpRegression), for every query, without slack.
 
-    |f_c(z) - f(z)|  <=  delta f(z) + P(z),      P = (f^(1/p) + rho U^(1/p) S)^p - f,      S(z) = sum_j |z_j| sigma_j
+    |f_c(z) - f(z)|  <=  delta f(z) + P(z),
+    P = (f^(1/p) + rho U^(1/p) S)^p - f,      S(z) = sum_j |z_j| sigma_j
 
 z are coefficients of (1, x, y), or of (x, y) without an intercept; sigma_j is the p-norm of column j about its exact weighted
 mean (about 0 without an intercept); the constant has no share in S.  Rows that are kept unchanged, with their own weights, are

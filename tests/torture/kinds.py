@@ -35,8 +35,9 @@ KINDS = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.torture.kinds", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.torture.kinds", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--variants", type=int, default=200, help="of each kind")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", help="one or several, by commas")
@@ -52,7 +53,8 @@ def main() -> int:
     home = next(stream)
     print(f"karat {home['version']} in {home['ready']}, {len(names):,} variants", flush=True)
     results = list(stream)
-    print(f"\n{'kind':22}{'variants':>10}{'accepted':>10}{'refused':>10}{'QR fails too':>14}{'harmless':>10}{'violations':>12}")
+    titles = f"{'variants':>10}{'accepted':>10}{'refused':>10}{'QR fails too':>14}{'harmless':>10}{'violations':>12}"
+    print(f"\n{'kind':22}{titles}")
     violations = []
     for kind in chosen:
         own = [r for r in results if r["name"].rsplit("/", 1)[0] == KINDS[kind]]

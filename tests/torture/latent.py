@@ -3,11 +3,11 @@
 With the maps of the full data fixed, a sample's statistic is a polynomial of ``z = M'x``.  The oracle takes M, as stored, for
 exact, and forms in extended precision
 
-    GaussianMixture   z_i z_j z_k - sigma^2 (z_i G_jk + z_j G_ik + z_k G_ij),   G = M'M, z = (M'(x - m), 1)
+    GaussianMixture   z_i z_j z_k - sigma^2 (z_i G_jk + z_j G_ik + z_k G_ij),   G = M'M,  z = (M'(x-m), 1)
     ICA               z_i z_j z_k z_l  and  z_i z_j,   z = M'(x - mean)
-    SingleTopic       (z_i z_j z_k - (z_i S_jk + z_j S_ik + z_k S_ij) + 2 R_ijk) / (l (l-1) (l-2)),   S, R sums over words
+    SingleTopic       (z_i z_j z_k - (z_i S_jk + z_j S_ik + z_k S_ij) + 2 R_ijk) / (l (l-1) (l-2))
 
-and 1.  R(q) allows for the rounding of z: its sizes are those of ``|M|'|x|``.
+and 1, with S and R sums over words.  R(q) allows for the rounding of z: its sizes are those of ``|M|'|x|``.
 """
 
 from __future__ import annotations

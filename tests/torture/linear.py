@@ -4,7 +4,8 @@ A query is a vector h of coefficients over features phi_t: monomials of columns 
 (Moments), monomials of the columns (TensorContraction), or a user's features (Kernel).  It is stored as ``g_t = h_t S_t`` with
 ``S_t = sum_i u_i |phi_t(i)|`` and normalised to ``sum_t |g_t| = 1``, so that R(q) = 1 and the claim reads
 
-    |g . (rho / S)|  <=  loss_error * sum_i u_i |f_i|  +  rounding,          rho = moments of the kept rows less those of all.
+    |g . (rho / S)|  <=  loss_error * sum_i u_i |f_i|  +  rounding,
+    rho = moments of the kept rows less those of all.
 
 Differences of moments are extended; the denominator, of which a few digits are enough, is a double.
 """

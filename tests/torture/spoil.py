@@ -214,8 +214,9 @@ def answer(seen, pair: Pair, ratio: float, refuse: bool) -> tuple[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.torture.spoil", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.torture.spoil", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", help=f"one or several, by commas: {', '.join(KINDS)}")

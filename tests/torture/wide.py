@@ -325,8 +325,9 @@ def judged(case: Table) -> tuple[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.torture.wide", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.torture.wide", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=120)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="the number of a single table")

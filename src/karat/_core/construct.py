@@ -1,9 +1,9 @@
 """Construction of a coreset: checked inputs, one reduction per group, and a certificate.  Merging takes the same steps.
 
-data        = read_rows(X, y, ...)                           # a Table; a latent-variable problem is lowered first
-reductions  = build(data.rows(), data.kernel)                # karat.engine.reduce: few rows, the same moments, a proof
-              (reduce_many, karat.engine.groups, where there are groups)
-fields      = assembled(reductions)                          # certified, or NotExactError
+data        = read_rows(X, y, ...)               # a Table; a latent problem is lowered first
+reductions  = build(data.rows(), data.kernel)    # few rows, the same moments, a proof
+              (or reduce_many, where there are groups)
+fields      = assembled(reductions)              # certified, or NotExactError
 """
 
 from __future__ import annotations

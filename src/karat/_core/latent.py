@@ -1,7 +1,7 @@
 """Latent-variable problems in memory, lowered as in files.
 
 sample   = what the problem looks at: rows, documents, windows of three steps, triples of views
-maps     = problem.maps(sample)          # one pass: whitening and what else makes the statistics linear
+maps     = problem.maps(sample)    # one pass: whitening and what else makes the statistics linear
 table    = the views of the sample, as KnownMaps(problem, maps) reads them: an ordinary problem from here on
 """
 

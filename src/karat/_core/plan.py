@@ -112,7 +112,8 @@ def plan(
     78
     >>> karat.plan(karat.problems.LeastSquares(), n=1_000_000, d=300, rows="synthetic").rows
     302
-    >>> karat.plan(karat.problems.LeastSquares(), n=10**12, d=10, source="cluster", partitions=10_000, workers=1_000).passes
+    >>> problem = karat.problems.LeastSquares()
+    >>> karat.plan(problem, n=10**12, d=10, source="cluster", partitions=10_000).passes
     1
     """
     check_problem(problem)

@@ -418,7 +418,8 @@ def cube(
     --------
     >>> import numpy as np, pandas as pd, karat
     >>> rng = np.random.default_rng(0)
-    >>> frame = pd.DataFrame({"x": rng.standard_normal(9000), "region": np.repeat(["EU", "US", "AP"], 3000)})
+    >>> region = np.repeat(["EU", "US", "AP"], 3000)
+    >>> frame = pd.DataFrame({"x": rng.standard_normal(9000), "region": region})
     >>> frame["y"] = 2 * frame.x + rng.standard_normal(9000)
     >>> cube = karat.cube(frame, target="y", by="region")
     >>> cube

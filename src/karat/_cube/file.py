@@ -1,7 +1,7 @@
 """A cube in one Parquet file that any tool can open and filter.
 
-    labels... | features... | targets... | weight | row | key        one line per kept row, in the order of the cells
-    metadata["karat"]                                                JSON: problem, columns, history, certificates of the cells
+    labels... | features... | targets... | weight | row | key   kept rows, in the order of the cells
+    metadata["karat"]                                           problem, history, certificates (JSON)
 
 The schema is that of coresets (:mod:`karat._storage.parquet`): a header and named arrays, with a digest.  A file is replaced in
 one step, under a lock, and only if it still is the one that was read: a process that is killed leaves the old file or the new.

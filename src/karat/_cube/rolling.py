@@ -2,8 +2,8 @@
 
 A window of w steps is the union of the end of one block of w steps and the beginning of the next:
 
-    steps        0 1 2 3 | 4 5 6 7 | 8 ...           w = 4
-    window 2..5      [2 3] [4 5]                     suffix of block 0 that begins at 2, prefix of block 1 that ends at 5
+    steps        0 1 2 3 | 4 5 6 7 | 8 ...     w = 4
+    window 2..5      [2 3] [4 5]               end of block 0 from 2 on, beginning of block 1 to 5
 
 This is the two-stack queue, with the blocks known in advance.  Each step is merged once into a suffix and once into a prefix:
 a window costs two merges, whatever w is, and no result goes through more than w of them.  Many blocks are merged in one call

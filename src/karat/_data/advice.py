@@ -94,7 +94,8 @@ def example_call(kind: type) -> str:
     if hasattr(kind, "of"):  # made from the data
         return f"karat.problems.{kind.__name__}.of(X)"
     required = [p.name for p in inspect.signature(kind).parameters.values() if p.default is inspect.Parameter.empty]
-    return f"karat.problems.{kind.__name__}({', '.join(f'{name}={EXAMPLES.get(name, 3)}' for name in required)})"
+    arguments = ", ".join(f"{name}={EXAMPLES.get(name, 3)}" for name in required)
+    return f"karat.problems.{kind.__name__}({arguments})"
 
 
 def about_time(kind: Any) -> str | None:

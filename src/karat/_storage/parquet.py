@@ -1,7 +1,7 @@
 """A header and arrays as Parquet: a table that any tool can open, and everything else in the metadata of its schema.
 
-    features... | target... | weight | row | group | key          one line per kept row
-    metadata["karat"]                                             JSON: the header, and which columns hold which array
+    features... | target... | weight | row | group | key    one line per kept row
+    metadata["karat"]                                       the header, and where arrays are (JSON)
 
 The header and the arrays are those of the ``.npz`` (:mod:`karat._storage.archive`).  An array with one entry per row becomes a
 column, or one per column of its own; rows of a sparse matrix become two columns of lists.  Arrays of another shape (maps,

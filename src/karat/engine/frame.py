@@ -9,7 +9,7 @@ b_i T``.  With N the directions that were dropped and ``[V; W] = [T N]^-1``,
 Whatever is not in the computed coordinates is an error of at most ``sum_j k_j |z_j|`` in the p-mean, with numbers k_j:
 
     dropped directions       k = sum_e |N_e| |W_e|            (:meth:`Frame.dropped`)
-    rounding of coordinates  k = (v + 1) u tau |[V; W]|       (:meth:`Frame.rounded`),   tau = |T|' (sizes of the columns),
+    rounding of coordinates  k = (v + 1) u tau |[V; W]|,  tau = |T|' (sizes)  (:meth:`Frame.rounded`),
                              v the entries of a column of T that are not zero
 
 The claim speaks of the sizes sigma_j of the columns about their means, and has no term for the constant, j = 0.  By Jensen's

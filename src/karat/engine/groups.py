@@ -3,11 +3,11 @@
 :func:`karat.engine.reduce.build` takes some 3 ms for a group of a hundred rows, nearly all of it in the interpreter.  Here
 groups of nearly the same size share every call:
 
-    fit_groups        coordinates and second moments                   :mod:`karat.engine.group_moments`
-    candidates        all rows of a small group, else a sample, as     :mod:`karat.engine.group_points`
+    fit_groups        coordinates and second moments                group_moments.py
+    candidates        all rows of a small group, else a sample, as  group_points.py
                       points in coordinates of their span
-    match, eliminate  weights on at most rank rows                     :mod:`karat.engine.group_weights`
-    measure_groups    the proof                                        :mod:`karat.engine.group_proof`
+    match, eliminate  weights on at most rank rows                  group_weights.py
+    measure_groups    the proof                                     group_proof.py
 
 These are the first steps of the policy of :mod:`karat.engine.reduce`, for losses of degree 2.  A group for which they do not
 lead to a proof (tails, collinear columns, ...) goes the ordinary way, from its beginning, as do large groups and other kernels.

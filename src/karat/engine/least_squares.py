@@ -3,7 +3,8 @@
 Columns are shifted by their weighted means where there is an intercept (x - m is exact to the last digit of the result), and
 scaled to length one; so the digits that are lost depend on how the columns relate, and not on their units.
 
-    rows r = (1, x - m);   sqrt(w) r = Q R;   params of r = R^-1 Q' sqrt(w) y;   whitening W = R^-1, so that sum w W'r r'W = 1
+    rows r = (1, x - m);   sqrt(w) r = Q R;   params of r = R^-1 Q' sqrt(w) y;
+    whitening W = R^-1, so that sum w W'r r'W = 1
     in the columns of the data (1, x) = T r:   params T' ..., normalised covariance (T W)(T W)'
 """
 

@@ -13,7 +13,8 @@ remainder below rounding there is a direction of rho that no witness shows: noth
 
 **Power class** (f = sum_i u_i (d_i.z)^p, p = 2h).  Claimed is
 
-    |f_c - f|  <=  loss_error f + P(rounding),      P(rho) = (f^(1/p) + rho U^(1/p) S)^p - f,      S = sum_j |z_j| sigma_j,
+    |f_c - f|  <=  loss_error f + P(rounding),
+    P(rho) = (f^(1/p) + rho U^(1/p) S)^p - f,      S = sum_j |z_j| sigma_j,
 
 where P is exactly what f can change by if every column j moves by at most rho of its size sigma_j about its mean (Minkowski).
 Such claims compose: loss errors multiply up as 1 + delta, and the rhos add (docs/mathematics.md).  So the proof is a chain,
@@ -414,7 +415,7 @@ def _small_rho(
 
     ``base`` is a lower bound of the loss, ``kept`` the number of rows kept.  The first bound of S that has such a rho is taken.
     """
-    # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d the roots of the diagonal of M.
+    # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d = diag(M)^(1/2).
     squares = np.diag(frame.half) if frame.degree > 2 else np.diag(base)
     sums = frame.sum_error_of(kept) * len(squares) * np.diag(squares)
 

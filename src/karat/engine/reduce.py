@@ -1,9 +1,9 @@
 """The pipeline: moments in one pass, a vertex among a few candidates, a proof; and the policy that chooses between the ways.
 
-    fitted   = sum over rows of  weight * kernel features                # one pass, coordinates included
-    vertex   = positive weights on at most rank rows, the same moments   # onepass | tree | caratheodory
-    weights  = polish(vertex, fitted.target)                             # the last digits
-    proof    = worst relative loss error over every query                # karat.engine.proof
+    fitted   = sum over rows of weight * kernel features         # one pass, with coordinates
+    vertex   = weights on at most rank rows, the same moments    # onepass | tree | caratheodory
+    weights  = polish(vertex, fitted.target)                     # the last digits
+    proof    = worst relative loss error over every query        # karat.engine.proof
 
 **The policy** of ``method="auto"``.  A step is taken only if the steps before it did not lead to a proof.
 

@@ -1,7 +1,7 @@
 """A stream of rows: after every fold, few rows carry the moments of everything seen, without drift.
 
-    moments += statistic(new rows)                            # compensated, in coordinates that stay fixed
-    rows     = vertex(held rows and new rows, moments)        # at most rank rows again
+    moments += statistic(new rows)                       # compensated, in fixed coordinates
+    rows     = vertex(held rows and new rows, moments)   # at most rank rows again
 
 Merging alone would aim each fold at the sum of the rows held, and hand the rounding of one fold on to the next.  Here
 every fold aims at the running sum of the stream itself, so nothing accumulates.  The sum is kept as an unevaluated pair

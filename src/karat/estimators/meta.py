@@ -289,7 +289,8 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
     >>> import numpy as np, karat
     >>> from sklearn.linear_model import LassoCV
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((20_000, 5)); y = X @ [3.0, 0, 0, 1, 0] + rng.standard_normal(20_000)
+    >>> X = rng.standard_normal((20_000, 5))
+    >>> y = X @ [3.0, 0, 0, 1, 0] + rng.standard_normal(20_000)
     >>> few = karat.CoresetRegressor(LassoCV(cv=5)).fit(X, y)
     >>> all_ = LassoCV(cv=5).fit(X, y)
     >>> bool(abs(few.estimator_.alpha_ / all_.alpha_ - 1) < 1e-9), len(few.core_)

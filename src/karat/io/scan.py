@@ -1,9 +1,9 @@
 """The scan: rows of a source are read once, for everything that is to be done with them.
 
-    for chunk in source:                    # as it lies in the file, without a copy where the format allows
-        batch = layout.batch(chunk)         # the rows that count, as numbers
-        for each consumer: add the rows     # a sketch, sums, hashes, ... (:mod:`karat.io.consumers`)
-        pause, save                         # every so many rows: folds, then a checkpoint of the consumers and the position
+    for chunk in source:                 # as it lies in the file, without a copy where possible
+        batch = layout.batch(chunk)      # the rows that count, as numbers
+        for each consumer: add rows      # a sketch, sums, hashes, ... (:mod:`karat.io.consumers`)
+        pause, save                      # every so many rows: folds, then a checkpoint
         progress
 
 Pauses happen at places that depend on the files alone, so a resumed scan repeats what an uninterrupted one does.

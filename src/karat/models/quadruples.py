@@ -11,7 +11,7 @@ A word w of a document has E[M[w] | h] = sum_j h_j mu_j with mu_j the whitened t
 over quadruples of distinct words of the four M[w], in the dual basis of the mu_j.  It is made of sums of powers of the words,
 as are the second and third moments (Newton's identities: p_1 = sum_w c_w M[w], p_2 = sum_w c_w M[w] (x) M[w], ..):
 
-    pairs        p1 p1 - p2                  triples      p1 p1 p1 - 3 p2 p1 + 2 p3           (symmetric parts)
+    pairs        p1 p1 - p2       triples      p1 p1 p1 - 3 p2 p1 + 2 p3    (symmetric parts)
     quadruples   p1 p1 p1 p1 - 6 p2 p1 p1 + 3 p2 p2 + 8 p3 p1 - 6 p4.
 
 The deviation depends on the moments also through the topics that they give.  Both kinds of noise are measured by the jackknife:

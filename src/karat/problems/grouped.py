@@ -44,7 +44,8 @@ class GroupedLogistic(Problem):
     --------
     >>> import numpy as np, karat
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.integers(0, 4, (20_000, 2)).astype(float); y = (rng.random(20_000) < 0.5).astype(float)
+    >>> X = rng.integers(0, 4, (20_000, 2)).astype(float)
+    >>> y = (rng.random(20_000) < 0.5).astype(float)
     >>> core = karat.coreset(X, y, karat.problems.GroupedLogistic.of(X))
     >>> len(core)  # 16 points, and 3 for the rank of (x, 1)
     19

@@ -1,8 +1,8 @@
 """Problems about the distribution of the rows themselves: mean, tensor contractions, all moments up to a degree.
 
-    Mean                  sum_i u_i |x_i - q|^2                 features 1, x, |x|^2              d + 2
-    TensorContraction(p)  sum_i u_i (x_i . q)^p                 degree p exactly (Corollary)      binom(d+p-1, p)  (+1)
-    Moments(p)            sum_i u_i P(x_i), any P of degree <= p                                   binom(d+p, p)
+    Mean                  sum_i u_i |x_i - q|^2     features 1, x, |x|^2           d + 2
+    TensorContraction(p)  sum_i u_i (x_i . q)^p     degree p exactly (Corollary)   binom(d+p-1, p) (+1)
+    Moments(p)            sum_i u_i P(x_i)          any P of degree <= p           binom(d+p, p)
 
 Corollary: preserving T(q,..,q) for all q preserves every contraction T(q_1,..,q_p) by polarisation.  The paper's proof counts
 binom(d+p+1, p) features there; it is binom(d+p-1, p).

@@ -21,8 +21,8 @@ No direction is skipped: B is positive definite by itself, and where it is not t
 p = 2, B = F and the bound is attained.  C enters as it is stored, in raw units as doubles.  Two terms are added for what
 cannot be seen in double precision:
 
-    rows          their coordinates are rounded:              p eps kappa,   kappa = largest ``|b| |T|`` against Q
-    correction    so are its value and its form in q:         eps sup_z sum_t m_t |C_t| |z^t| / f(z), by ``|z_j| <= |T_j| |q|``.
+    rows          coordinates are rounded:    p eps kappa,  kappa = largest ``|b| |T|`` against Q
+    correction    so are value and form in q: eps sup_z sum_t m_t |C_t| |z^t| / f(z), by ``|z_j| <= |T_j| |q|``.
 
 If the rows are themselves absorbed coresets that miss a correction (merging), it belongs to f.  Then Jensen's bound still
 holds where second moments are kept exactly: p > 2 with an intercept.  Otherwise t = 0.
